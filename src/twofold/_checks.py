@@ -1,0 +1,211 @@
+"""The door: every array a user hands over enters here, is validated once, and leaves as plain NumPy.
+
+Accepted are NumPy arrays, lists, pandas objects, torch tensors (any dtype, device, with or without gradient)
+and anything with ``__array__``. Inputs are never written to.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterable
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from twofold.errors import InvalidInput, RejectedNaN, UnknownName
+
+Array: TypeAlias = npt.NDArray[np.float64]
+Labels: TypeAlias = npt.NDArray[np.int64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+ArrayLike: TypeAlias = Any  # NumPy, list, pandas, torch, anything with __array__
+NaNPolicy: TypeAlias = Literal["error", "reject"]
+
+
+def plain(value: ArrayLike, name: str) -> npt.NDArray[Any]:
+    """Turn any array-like into a NumPy array without copying where possible; torch is never imported."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        value = value.detach().cpu()
+        if value.dtype == torch.bfloat16:
+            value = value.float()
+        value = value.numpy()
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise InvalidInput(f"{name} must be a rectangular array, got rows of different lengths") from error
+    if array.dtype == object:
+        array = _from_objects(array, name)
+    if array.dtype.name == "bfloat16":  # ml_dtypes, as jax and safetensors give it
+        array = array.astype(np.float32)
+    if array.dtype.kind not in "biuf":
+        raise InvalidInput(f"{name} must hold numbers, got dtype {array.dtype}")
+    return array
+
+
+def _from_objects(array: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
+    """Pandas' nullable columns arrive as objects; missing values become NaN."""
+    try:
+        if all(isinstance(x, bool | np.bool_) for x in array.flat):
+            return array.astype(bool)
+        return np.array([np.nan if x is None or x != x else float(x) for x in array.flat]).reshape(array.shape)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{name} must hold numbers, got {type(array.flat[0]).__name__} objects") from error
+
+
+def dims(array: npt.NDArray[Any], name: str, ndim: int, *, empty: bool = False) -> None:
+    """Raise unless ``array`` has ``ndim`` dimensions and, by default, at least one element."""
+    if array.ndim != ndim:
+        want = {1: "one-dimensional (N,)", 2: "two-dimensional (N, K)", 3: "three-dimensional (M, N, C)"}[ndim]
+        raise InvalidInput(f"{name} must be {want}, got shape {array.shape}")
+    if not empty and array.size == 0:
+        raise InvalidInput(f"{name} is empty (shape {array.shape}); at least one row is needed")
+
+
+def floats(value: ArrayLike, name: str, *, ndim: int = 1) -> npt.NDArray[np.floating[Any]]:
+    """A float array of ``ndim`` dimensions in its own precision; booleans are refused, integers become float64."""
+    array = plain(value, name)
+    if array.dtype.kind == "b":
+        raise InvalidInput(f"{name} must be floats, got booleans; pass the scores themselves, not a comparison")
+    dims(array, name, ndim)
+    return array if array.dtype.kind == "f" else array.astype(np.float64)
+
+
+def finite(array: npt.NDArray[Any], name: str) -> None:
+    """Raise, naming the first row, if any element is NaN or infinite."""
+    # the sum is not finite as soon as one element is not; the scan is needed only then (or on overflow)
+    with np.errstate(invalid="ignore", over="ignore"):
+        if np.isfinite(array.sum(dtype=np.float64)):
+            return
+    bad = ~np.isfinite(array)
+    if bad.any():
+        where = np.argwhere(bad)[0]
+        row = int(where[0])
+        value = array[tuple(where)]
+        raise InvalidInput(f"{name} must be finite, got {value} in row {row} ({int(bad.sum())} such values)")
+
+
+def confidence(value: ArrayLike, name: str = "conf", *, nan: NaNPolicy = "error") -> Array:
+    """A confidence array as C-contiguous float64; +inf and -inf are legal, NaN is an error or is ranked lowest."""
+    array = np.ascontiguousarray(floats(value, name), dtype=np.float64)
+    choice(nan, "nan", ("error", "reject"))
+    missing = np.isnan(array)
+    if missing.any():
+        count, first = int(missing.sum()), int(missing.argmax())
+        if nan == "error":
+            raise InvalidInput(
+                f"{name} has NaN in row {first} ({count} of {array.size} rows); "
+                f'mend the score, or pass nan="reject" to rank such rows lowest'
+            )
+        warnings.warn(
+            f"{name}: {count} of {array.size} rows are NaN and are ranked lowest", RejectedNaN, stacklevel=3
+        )
+        array = np.where(missing, -np.inf, array)
+    return array
+
+
+def mask(value: ArrayLike, name: str) -> Mask:
+    """A boolean array; 0/1 numbers are accepted, anything else is an error so that no loss or label slips in."""
+    array = plain(value, name)
+    dims(array, name, 1)
+    if array.dtype.kind != "b":
+        bad = (array != 0) & (array != 1)
+        if bad.any():
+            row = int(bad.argmax())
+            raise InvalidInput(f"{name} must be booleans or 0/1, got {array[row]} in row {row}")
+        array = array.astype(bool)
+    return np.ascontiguousarray(array)
+
+
+def labels(value: ArrayLike, name: str = "labels", *, classes: int | None = None, ood: bool = True) -> Labels:
+    """Integer class labels in [0, classes), and -1 for "no class of this model" where ``ood`` allows it."""
+    array = plain(value, name)
+    dims(array, name, 1)
+    if array.dtype.kind == "b":
+        raise InvalidInput(f"{name} must be integer class labels, got booleans")
+    if array.dtype.kind == "f" and not (array == np.floor(array)).all():
+        row = int((array != np.floor(array)).argmax())
+        raise InvalidInput(f"{name} must be integer class labels, got {array[row]} in row {row}")
+    result = array.astype(np.int64)
+    low = -1 if ood else 0
+    bad = result < low
+    if classes is not None:
+        bad |= result >= classes
+    if bad.any():
+        row = int(bad.argmax())
+        top = "" if classes is None else f", {classes})"
+        span = f"[{low}{top}" if classes is not None else f">= {low}"
+        note = " (-1 means no class of this model)" if ood else ""
+        raise InvalidInput(f"{name} must be in {span}{note}, got {result[row]} in row {row}")
+    return result
+
+
+def losses(value: ArrayLike, name: str = "loss") -> Array:
+    """Per-sample losses: finite float64."""
+    array = np.ascontiguousarray(floats(value, name), dtype=np.float64)
+    finite(array, name)
+    return array
+
+
+def same_rows(**arrays: npt.NDArray[Any] | None) -> int:
+    """Raise unless all given arrays have the same number of rows; return that number.
+
+    >>> same_rows(conf=np.zeros(3), loss=None, correct=np.ones(3))
+    3
+    """
+    given = {name: a for name, a in arrays.items() if a is not None}
+    (first, reference), *rest = given.items()
+    for name, array in rest:
+        if len(array) != len(reference):
+            raise InvalidInput(f"{name} has {len(array)} rows but {first} has {len(reference)}")
+    return len(reference)
+
+
+def choice(value: Any, name: str, options: Iterable[str]) -> str:
+    """Raise unless ``value`` is one of ``options``; the message suggests the nearest."""
+    options = tuple(options)
+    if value not in options:
+        raise InvalidInput(f"{name}: {UnknownName.of('choice', str(value), options)}")
+    return str(value)
+
+
+def number(value: Any, name: str, low: float, high: float, *, open_low: bool = False, open_high: bool = False) -> float:
+    """A real setting inside an interval.
+
+    >>> number(0.95, "tpr", 0, 1)
+    0.95
+    """
+    try:
+        result = float(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{name} must be a number, got {value!r}") from error
+    below = result <= low if open_low else result < low
+    above = result >= high if open_high else result > high
+    if below or above or result != result:
+        left, right = "(" if open_low else "[", ")" if open_high else "]"
+        raise InvalidInput(f"{name} must be in {left}{low:g}, {high:g}{right}, got {value!r}")
+    return result
+
+
+def whole(value: Any, name: str, low: int) -> int:
+    """An integer setting of at least ``low``."""
+    if isinstance(value, bool) or int(value) != value or value < low:
+        raise InvalidInput(f"{name} must be a whole number of at least {low}, got {value!r}")
+    return int(value)
+
+
+def joint(
+    correct: ArrayLike, is_id: ArrayLike | None, **confidences: npt.NDArray[Any] | None
+) -> tuple[Mask, Mask | None]:
+    """``correct`` and ``is_id`` as masks of the same length as the confidences; correct is False on every OOD row."""
+    right = mask(correct, "correct")
+    inside = None if is_id is None else mask(is_id, "is_id")
+    same_rows(correct=right, is_id=inside, **confidences)
+    if inside is not None and (right & ~inside).any():
+        row = int((right & ~inside).argmax())
+        raise InvalidInput(
+            f"correct must be False on OOD samples, got True in row {row} where is_id is False; "
+            "no answer is right for an input of no known class"
+        )
+    return right, inside

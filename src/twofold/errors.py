@@ -1,0 +1,72 @@
+"""Every exception and warning twofold raises, in one tree.
+
+Each error derives from :class:`TwofoldError` and from the built-in type a caller would expect,
+so ``except ValueError`` keeps working. Messages name the argument, what it must be, what came, what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+
+class TwofoldError(Exception):
+    """Base of all twofold errors."""
+
+
+class InvalidInput(TwofoldError, ValueError):
+    """An argument does not fit: wrong shape, type, range or content."""
+
+
+class UndefinedMetric(TwofoldError, ValueError):
+    """A metric has no value on these data, for example an AUROC with one class only."""
+
+
+class UnknownName(TwofoldError, LookupError):
+    """A name that is not registered; the message suggests the nearest ones."""
+
+    @classmethod
+    def of(cls, kind: str, name: str, known: Iterable[str]) -> UnknownName:
+        """Build the error for an unknown ``name`` of some ``kind``, with the nearest known names.
+
+        >>> str(UnknownName.of("metric", "aucr", ["aurc", "auroc"]))
+        "no metric 'aucr'; did you mean 'aurc' or 'auroc'?"
+        """
+        known = sorted(known)
+        near = get_close_matches(name, known, n=3, cutoff=0.5)
+        listed = " or ".join(repr(n) for n in near) if near else ""
+        hint = f"did you mean {listed}?" if near else f"known: {', '.join(known)}"
+        return cls(f"no {kind} {name!r}; {hint}")
+
+
+class NameTaken(TwofoldError, ValueError):
+    """A name is registered twice."""
+
+
+class RunError(TwofoldError, OSError):
+    """A run on disk is missing, damaged, of another format, or already holds that data set."""
+
+
+class MissingExtra(TwofoldError, ImportError):
+    """An optional dependency is not installed; the message has the install line."""
+
+
+class Infeasible(TwofoldError, ValueError):
+    """A request that these data cannot satisfy; ``best`` holds what is feasible."""
+
+    def __init__(self, message: str, best: Any = None):
+        super().__init__(message)
+        self.best = best
+
+
+class TwofoldWarning(UserWarning):
+    """Base of all twofold warnings."""
+
+
+class RejectedNaN(TwofoldWarning):
+    """Confidences that are NaN were ranked lowest, as ``nan="reject"`` asks."""
+
+
+class DoubtfulTable(TwofoldWarning):
+    """A table of results whose shape makes a rank test unreliable."""
