@@ -6,6 +6,7 @@ and anything with ``__array__``. Inputs are never written to.
 
 from __future__ import annotations
 
+import operator
 import sys
 import warnings
 from collections.abc import Iterable
@@ -190,9 +191,13 @@ def number(value: Any, name: str, low: float, high: float, *, open_low: bool = F
 
 def whole(value: Any, name: str, low: int) -> int:
     """An integer setting of at least ``low``."""
-    if isinstance(value, bool) or int(value) != value or value < low:
+    try:
+        result = operator.index(value)
+    except TypeError:
+        result = low - 1
+    if isinstance(value, bool) or result < low:
         raise InvalidInput(f"{name} must be a whole number of at least {low}, got {value!r}")
-    return int(value)
+    return result
 
 
 def joint(

@@ -31,7 +31,8 @@ def logsumexp(logits: Floats, axis: int = -1) -> Array:
 def log_softmax(logits: Floats) -> Array:
     r""":math:`\log p_k = z_k - \mathrm{LSE}(z)` over the last axis, in float64."""
     z = np.asarray(logits, dtype=np.float64)
-    return z - logsumexp(z)[..., None]
+    z = z - z.max(axis=-1, keepdims=True)  # first, so that huge logits lose no digits
+    return z - np.log(np.exp(z).sum(axis=-1, keepdims=True))
 
 
 def softmax(logits: Floats) -> Array:
@@ -49,7 +50,8 @@ def log_odds(logits: Floats, predictions: npt.NDArray[np.integer[Any]] | None = 
     >>> log_odds(np.array([[2.0, 1.0, 0.1]])).round(8)
     array([0.65884613])
     """
-    z = np.array(logits, dtype=np.float64)
+    z = np.asarray(logits, dtype=np.float64)
+    z = z - z.max(axis=1, keepdims=True)  # first, so that huge logits lose no digits
     rows = np.arange(len(z))
     chosen = z.argmax(axis=1) if predictions is None else predictions
     top = z[rows, chosen].copy()
@@ -68,19 +70,23 @@ def sigmoid(x: Array) -> Array:
 
 
 def harmonic(x: npt.ArrayLike) -> Array:
-    r"""Harmonic numbers :math:`H_x`; whole arguments by the exact sum, others by :math:`\psi(x+1) + \gamma`.
+    r"""Harmonic numbers :math:`H_x = \psi(x+1) + \gamma` for any real :math:`x \ge 0`, to machine precision.
 
-    >>> harmonic(np.array([0, 1, 2, 4])).round(4)
-    array([0.    , 1.    , 1.5   , 2.0833])
+    Asymptotic series from 32 on; below, 32 steps of :math:`H_x = H_{x+1} - 1/(x+1)` lead there.
+
+    >>> harmonic(np.array([0, 1, 2, 4, 0.5])).round(4)
+    array([0.    , 1.    , 1.5   , 2.0833, 0.6137])
     """
     values = np.asarray(x, dtype=np.float64)
-    whole = np.floor(values)
-    if values.size and (values == whole).all() and values.max() <= 4 * values.size + 1e6:
-        table = np.concatenate(([0.0], np.cumsum(1.0 / np.arange(1, int(values.max()) + 1))))
-        return np.asarray(table[whole.astype(np.int64)])
-    from scipy.special import digamma
-
-    return np.asarray(digamma(values + 1.0) + np.euler_gamma)
+    small = values < 32
+    y = np.where(small, values + 32, values)
+    i2 = 1.0 / (y * y)
+    result = np.log(y) + np.euler_gamma + 0.5 / y - i2 * (1 / 12 - i2 * (1 / 120 - i2 * (1 / 252 - i2 / 240)))
+    if small.any():
+        steps = (1.0 / (values[small][..., None] + np.arange(32, 0, -1))).sum(axis=-1)
+        result = np.array(result)
+        result[small] -= steps
+    return np.asarray(result)
 
 
 def log_factorial(x: npt.ArrayLike) -> Array:

@@ -1,0 +1,324 @@
+"""Compiled kernels. This module imports numba, so import it inside the function that needs it.
+
+Nothing is compiled at import; each kernel compiles on its first call and is cached on disk afterwards.
+All release the GIL and none starts threads of its own: callers spread blocks over ``concurrent.futures``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+RIGHT, WRONG, OUTSIDE = 0, 1, 2  # kinds of sample: correct ID, wrong ID, OOD
+
+
+@njit(nogil=True, cache=True)
+def split(conf, right, inside, rights, wrongs, outsides):  # type: ignore[no-untyped-def]
+    """Copy confidences of right, wrong and OOD samples into three arrays; ``inside`` may be empty (all are ID).
+
+    Every value is written to each array and kept by moving on in one of them: no branch to mispredict.
+    """
+    i = j = k = 0
+    if inside.size == 0:
+        for t in range(conf.size):
+            rights[i] = conf[t]
+            wrongs[j] = conf[t]
+            i += right[t]
+            j += 1 - right[t]
+        return i, j, k
+    for t in range(conf.size):
+        rights[i] = conf[t]
+        wrongs[j] = conf[t]
+        outsides[k] = conf[t]
+        i += right[t]
+        j += inside[t] & (1 - right[t])
+        k += 1 - inside[t]
+    return i, j, k
+
+
+@njit(nogil=True, cache=True)
+def merge_levels(right, wrong, outside, weight, level, accepted, loss, known):  # type: ignore[no-untyped-def]
+    """Merge three ascending arrays into tie groups, most confident first; returns the number of groups.
+
+    Fills the distinct levels and, cumulative at each, the accepted weight, its loss and its ID count (``known`` may
+    be empty: without OOD samples it equals the accepted weight). An OOD sample counts ``weight``.
+    """
+    i, j, k = right.size - 1, wrong.size - 1, outside.size - 1
+    r = q = o = g = 0
+    while i >= 0 or j >= 0 or k >= 0:
+        top = -np.inf
+        if i >= 0:
+            top = right[i]
+        if j >= 0 and wrong[j] > top:
+            top = wrong[j]
+        if k >= 0 and outside[k] > top:
+            top = outside[k]
+        while i >= 0 and right[i] == top:
+            i -= 1
+            r += 1
+        while j >= 0 and wrong[j] == top:
+            j -= 1
+            q += 1
+        while k >= 0 and outside[k] == top:
+            k -= 1
+            o += 1
+        level[g] = top
+        accepted[g] = r + q + weight * o
+        loss[g] = q + weight * o
+        if known.size:
+            known[g] = r + q
+        g += 1
+    return g
+
+
+@njit(nogil=True, cache=True)
+def cumulate(counts, weight, accepted, loss, known):  # type: ignore[no-untyped-def]
+    """Running totals of a (levels, kinds) table of right, wrong and, as third kind, OOD counts.
+
+    Levels without samples are dropped. Fills what ``merge_levels`` fills, but for the levels.
+    """
+    has_outside = counts.shape[1] == 3
+    r = q = o = g = 0
+    for t in range(counts.shape[0]):
+        here = counts[t, 0] + counts[t, 1]
+        r += counts[t, 0]
+        q += counts[t, 1]
+        if has_outside:
+            here += counts[t, 2]
+            o += counts[t, 2]
+            known[g] = r + q
+        accepted[g] = r + q + weight * o
+        loss[g] = q + weight * o
+        g += here > 0
+    return g
+
+
+@njit(nogil=True, cache=True)
+def ratio_sum(steps, above, below):  # type: ignore[no-untyped-def]
+    """Sum over t of (steps[t] - steps[t-1]) * above[t] / below[t], with steps[-1] = 0."""
+    total = last = 0.0
+    for t in range(steps.size):
+        total += (steps[t] - last) * (above[t] / below[t])
+        last = steps[t]
+    return total
+
+
+@njit(nogil=True, cache=True)
+def ratio_sum_upward(steps, below):  # type: ignore[no-untyped-def]
+    """``ratio_sum(steps, steps, below)`` of the same samples taken from the other end."""
+    total = steps_before = below_before = 0.0
+    last = steps.size - 1
+    for t in range(steps.size):
+        rest = steps[last] - steps_before
+        total += (steps[t] - steps_before) * (rest / (below[last] - below_before))
+        steps_before, below_before = steps[t], below[t]
+    return total
+
+
+@njit(nogil=True, cache=True)
+def trapezoid(x, y):  # type: ignore[no-untyped-def]
+    """Area under y over x by trapezoids, from the origin."""
+    total = x_before = y_before = 0.0
+    for t in range(x.size):
+        total += (x[t] - x_before) * (y[t] + y_before)
+        x_before, y_before = x[t], y[t]
+    return total / 2.0
+
+
+@njit(nogil=True, cache=True)
+def resample(key, starts, cells, counts):  # type: ignore[no-untyped-def]
+    """Draw rows with replacement, stratum by stratum (rows ``starts[s]`` to ``starts[s+1]``), and count their cells.
+
+    splitmix64 as a counter generator: the draw depends on ``key`` alone, not on threads or on earlier draws.
+    Each 64-bit number serves two rows; taking the high part of a 32-bit product is off by at most size / 2^32.
+    """
+    counts[:] = 0
+    state = np.uint64(key)
+    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
+    for s in range(starts.size - 1):
+        first = starts[s]
+        size = np.uint64(starts[s + 1] - first)
+        rows = cells[first : starts[s + 1]]
+        for pair in range((rows.size + 1) // 2):
+            state += np.uint64(0x9E3779B97F4A7C15)
+            z = state
+            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            z = z ^ (z >> np.uint64(31))
+            counts[rows[((z & low) * size) >> half]] += 1
+            if 2 * pair + 1 < rows.size:
+                counts[rows[((z >> half) * size) >> half]] += 1
+
+
+@njit(nogil=True, cache=True)
+def best_pair(starts, columns, kinds, levels, inside, weight, right, total):  # type: ignore[no-untyped-def]
+    """Exact DS-F1 by Dinkelbach's iteration.
+
+    Samples come sorted by row (level on the OOD axis, ``starts[r]`` to ``starts[r+1]``) with their column (level
+    on the ID axis, of ``levels``) and kind; ``inside`` is the number of ID samples, ``weight`` that of one OOD
+    sample, and ``right / total`` a ratio some pair attains. Each pass maximises ``total * TA - right * accepted``
+    over all pairs: rows are added one by one to a tree over columns whose nodes hold the counts of their span
+    and of the best prefix of it. Counts are integers, so without ``weight`` all comparisons are exact.
+    Returns TA, accepted ID, accepted OOD, column and row of the best pair.
+    """
+    size = 1
+    while size < levels:
+        size *= 2
+    tree = np.zeros((2 * size, 7), np.int32)  # span: right, ID, OOD; best prefix: right, ID, OOD, column
+    out = np.zeros(5, np.int64)
+    out[3] = out[4] = -1
+    while True:
+        tree[:] = 0
+        for c in range(size):
+            tree[size + c, 6] = c
+        for node in range(size - 1, 0, -1):
+            tree[node, 6] = tree[2 * node, 6]
+        top, fewest = -np.inf, np.inf
+        found = np.zeros(5, np.int64)
+        for row in range(starts.size - 1):
+            for s in range(starts[row], starts[row + 1]):
+                node = size + columns[s]
+                if kinds[s] == OUTSIDE:
+                    tree[node, 2] += 1
+                    tree[node, 5] += 1
+                else:
+                    tree[node, 1] += 1
+                    tree[node, 4] += 1
+                    if kinds[s] == RIGHT:
+                        tree[node, 0] += 1
+                        tree[node, 3] += 1
+                node //= 2
+                while node:
+                    a, b = 2 * node, 2 * node + 1
+                    r = tree[a, 0] + tree[b, 3]
+                    k = tree[a, 1] + tree[b, 4]
+                    o = tree[a, 2] + tree[b, 5]
+                    here = k + weight * o
+                    there = tree[a, 4] + weight * tree[a, 5]
+                    gain = total * (r - tree[a, 3]) - right * (here - there)
+                    tree[node, 0] = tree[a, 0] + tree[b, 0]
+                    tree[node, 1] = tree[a, 1] + tree[b, 1]
+                    tree[node, 2] = tree[a, 2] + tree[b, 2]
+                    if gain > 0 or (gain == 0 and here < there):
+                        tree[node, 3], tree[node, 4], tree[node, 5], tree[node, 6] = r, k, o, tree[b, 6]
+                    else:
+                        for f in range(3, 7):
+                            tree[node, f] = tree[a, f]
+                    node //= 2
+            accepted = tree[1, 4] + weight * tree[1, 5]
+            value = total * tree[1, 3] - right * accepted
+            if (
+                value > top
+                or (value == top and accepted < fewest)
+                or (value == top and accepted == fewest and tree[1, 6] < found[3])
+            ):
+                top, fewest = value, accepted
+                found[0], found[1], found[2], found[3] = tree[1, 3], tree[1, 4], tree[1, 5], tree[1, 6]
+                found[4] = row
+        if found[0] * total <= right * (fewest + inside):
+            if out[3] < 0 or found[0] * total == right * (fewest + inside):
+                out[:] = found
+            return out
+        out[:] = found
+        right = float(found[0])
+        total = fewest + inside
+
+
+@njit(nogil=True, cache=True)
+def seed_envelope(starts, columns, kinds, levels, weight, lines, best, arg):  # type: ignore[no-untyped-def]
+    """Give every ID coverage level a good first value: walk all columns of some evenly spaced rows."""
+    rows = starts.size - 1
+    right = np.zeros(levels, np.int32)
+    known = np.zeros(levels, np.int32)
+    outside = np.zeros(levels, np.int32)
+    line = 1
+    for row in range(rows):
+        for s in range(starts[row], starts[row + 1]):
+            if kinds[s] == OUTSIDE:
+                outside[columns[s]] += 1
+            else:
+                known[columns[s]] += 1
+                if kinds[s] == RIGHT:
+                    right[columns[s]] += 1
+        if row + 1 < (rows * line) // lines:
+            continue
+        line += 1
+        r = k = o = 0
+        for c in range(levels):
+            r += right[c]
+            k += known[c]
+            o += outside[c]
+            if known[c] and r > best[k] * (k + weight * o):
+                best[k] = r / (k + weight * o)
+                arg[k, 0], arg[k, 1] = c, row
+
+
+@njit(nogil=True, cache=True)
+def scan_envelope(starts, columns, kinds, levels, weight, block, first, step, best, arg):  # type: ignore[no-untyped-def]
+    """Raise ``best[k]``, the largest TA / accepted over pairs that accept exactly k ID samples, over all pairs.
+
+    Works through blocks of ``block`` columns, every ``step``-th from ``first``; a block of rows inside it is
+    skipped when even its most optimistic pair (all new ID samples right, no new OOD sample) improves no k.
+    """
+    rows = starts.size - 1
+    right = np.zeros(block, np.int32)
+    known = np.zeros(block, np.int32)
+    outside = np.zeros(block, np.int32)
+    for left in range(first * block, levels, step * block):
+        end = min(left + block, levels)
+        right[:] = 0
+        known[:] = 0
+        outside[:] = 0
+        base_right = base_known = base_outside = 0
+        top_right = top_known = 0  # counts at the far corner of the current block of rows
+        ahead = 0
+        for row_left in range(0, rows, block):
+            row_end = min(row_left + block, rows)
+            while ahead < starts[row_end]:
+                if columns[ahead] < end and kinds[ahead] != OUTSIDE:
+                    top_known += 1
+                    if kinds[ahead] == RIGHT:
+                        top_right += 1
+                ahead += 1
+            useful = False
+            for k in range(base_known + 1, top_known + 1):
+                if min(base_right + (k - base_known), top_right) > best[k] * (k + weight * base_outside):
+                    useful = True
+                    break
+            for row in range(row_left, row_end):
+                lowest = end  # columns left of the row's first ID sample repeat the row before
+                for s in range(starts[row], starts[row + 1]):
+                    c = columns[s]
+                    if c >= end:
+                        continue
+                    kind = kinds[s]
+                    if c < left:
+                        if kind == OUTSIDE:
+                            base_outside += 1
+                        else:
+                            base_known += 1
+                            if kind == RIGHT:
+                                base_right += 1
+                            lowest = left
+                    elif kind == OUTSIDE:
+                        outside[c - left] += 1
+                    else:
+                        known[c - left] += 1
+                        if kind == RIGHT:
+                            right[c - left] += 1
+                        lowest = min(lowest, c)
+                if not useful or lowest == end:
+                    continue
+                r, k, o = base_right, base_known, base_outside
+                for c in range(lowest - left):
+                    r += right[c]
+                    k += known[c]
+                    o += outside[c]
+                for c in range(lowest - left, end - left):
+                    o += outside[c]
+                    if known[c]:
+                        r += right[c]
+                        k += known[c]
+                        if r > best[k] * (k + weight * o):
+                            best[k] = r / (k + weight * o)
+                            arg[k, 0], arg[k, 1] = left + c, row

@@ -1,0 +1,95 @@
+"""Samples of one joint evaluation: right, wrong and OOD, with one or two confidences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from twofold import _checks
+from twofold._checks import Array, ArrayLike, Mask, NaNPolicy
+from twofold.errors import InvalidInput
+from twofold.metrics import _grid
+from twofold.metrics._sweep import check_share, ood_weight
+
+Method = Literal["exact", "grid", "published"]
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Validated samples of one joint evaluation, with one or two confidences."""
+
+    correct: Mask
+    is_id: Mask
+    confs: tuple[Array, ...]
+    inside: int
+    weight: float  # of one OOD sample
+    share: float | None
+
+    @classmethod
+    def enter(
+        cls,
+        correct: ArrayLike,
+        is_id: ArrayLike | None,
+        *,
+        ood_share: float | None,
+        nan: NaNPolicy,
+        **confs: ArrayLike,
+    ) -> Samples:
+        """Check everything at the door; without ``is_id`` all samples are ID."""
+        scores = {name: _checks.confidence(conf, name, nan=nan) for name, conf in confs.items()}
+        right, given = _checks.joint(correct, is_id, **scores)
+        known = np.ones(len(right), bool) if given is None else given
+        inside = int(known.sum())
+        if inside == 0:
+            raise InvalidInput("is_id is False everywhere; joint metrics need at least one ID sample")
+        share = check_share(ood_share, given)
+        weight = ood_weight(share, inside, len(known) - inside)
+        return cls(right, known, tuple(scores.values()), inside, weight, share)
+
+    def grid(self, method: str, thresholds: int) -> _grid.Accepted:
+        """Counts on the quantile grid, or on the linear grid of the released code."""
+        if method == "grid":
+            count = _checks.whole(thresholds, "thresholds", 2)
+            confs = self.confs
+            axes = tuple(_grid.quantile_thresholds(c, count) for c in confs)
+        else:
+            if self.share is not None:
+                raise InvalidInput("the published protocol has no ood_share; use exact or grid")
+            *first, last = self.confs
+            confs = (*(_grid.single_precision(c) for c in first), _grid.min_max(last))
+            axes = (_grid.linear_thresholds(),) * len(confs)
+        return _grid.accepted(confs, axes, self.correct, self.is_id, self.weight)
+
+    def point(self, right: float, known: float, outside: float) -> dict[str, float]:
+        """The operating point of an accepted set: ``outside`` is its weighted OOD count."""
+        accepted = known + outside
+        return {
+            "value": 2.0 * right / (accepted + self.inside),
+            "precision": right / accepted if accepted else 0.0,
+            "recall": right / self.inside,
+            "risk": 1.0 - right / accepted if accepted else 0.0,
+            "coverage": known / self.inside,
+            "accepted": accepted,
+            "true_accept": right,
+            "accepted_id": known,
+            "accepted_ood": outside,
+        }
+
+    def best_on_grid(self, method: Method, thresholds: int) -> tuple[dict[str, float], list[float]]:
+        """Best F1 over a grid: the operating point and its thresholds."""
+        table = self.grid(method, thresholds)
+        if method == "published":
+            f1 = _grid.published_f1(table, self.inside)
+        else:
+            f1 = 2.0 * table.right / (table.total + self.inside)
+        if f1.max() == 0.0:
+            return self.point(0.0, 0.0, 0.0), [np.inf] * len(self.confs)
+        # among maximisers: fewest accepted, then largest tau_id, then largest tau_ood
+        ties = np.argwhere(f1 == f1.max())
+        total = table.total[tuple(ties.T)]
+        best = tuple(ties[total == total.min()][-1])
+        point = self.point(float(table.right[best]), float(table.known[best]), float(table.outside[best]))
+        point["value"] = float(f1[best])
+        return point, [float(t[i]) for t, i in zip(table.thresholds, best, strict=True)]

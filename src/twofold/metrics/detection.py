@@ -1,0 +1,305 @@
+r"""Telling two groups apart by one confidence: right from wrong answers, or known from unknown inputs.
+
+``truth`` is True for the safe class (correct, or ID), which should have the higher confidence. With P and Q the
+number of safe and unsafe samples, and :math:`P_t, Q_t` those with conf >= the t-th distinct confidence:
+true-positive rate :math:`P_t / P`, false-positive rate :math:`Q_t / Q`. With one class only these metrics have no
+value and raise ``UndefinedMetric``.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from twofold import _checks
+from twofold._checks import Array, ArrayLike, NaNPolicy
+from twofold.errors import InvalidInput, UndefinedMetric
+from twofold.metrics._registry import register_metric
+from twofold.metrics._sweep import Sweep, truth_cells, truth_sweep
+
+Positive = Literal["safe", "unsafe"]
+
+_HENDRYCKS = "Hendrycks & Gimpel, ICLR 2017, arXiv:1610.02136"
+
+
+def _both(s: Sweep, name: str) -> tuple[float, float]:
+    safe, unsafe = float(s.right[-1]), float(s.loss[-1])
+    if safe == 0 or unsafe == 0:
+        missing = "safe (True)" if safe == 0 else "unsafe (False)"
+        raise UndefinedMetric(f"{name} compares two classes, and there is no {missing} sample")
+    return safe, unsafe
+
+
+def _auroc(s: Sweep) -> float:
+    from twofold._kernels import trapezoid
+
+    safe, unsafe = _both(s, "auroc")
+    # an unsafe sample is beaten by the safe ones above it and by half of those tied with it
+    return float(trapezoid(s.loss, s.right)) / (safe * unsafe)
+
+
+@register_metric(
+    "auroc",
+    task="detection",
+    better="higher",
+    bounds=(0, 1),
+    formula=r"P(g_+ > g_-) + \tfrac12 P(g_+ = g_-)",
+    reference=_HENDRYCKS,
+    sweep=_auroc,
+    weighted=truth_cells(_auroc),
+)
+def auroc(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> float:
+    r"""Chance that a random safe sample is trusted more than a random unsafe one; ties count half.
+
+    .. math:: P(g_+ > g_-) + \tfrac12 P(g_+ = g_-)
+
+    >>> auroc([True, False, True, False], [0.9, 0.8, 0.4, 0.3])
+    0.75
+    """
+    return _auroc(truth_sweep(truth, conf, nan=nan))
+
+
+def _turned(s: Sweep) -> Sweep:
+    """The sweep of -conf with the classes swapped: what is at or below each level, least confident first."""
+    accepted = s.total - np.concatenate(([0.0], s.accepted[:-1]))
+    right = s.right[-1] - np.concatenate(([0.0], s.right[:-1]))
+    return Sweep(-s.level[::-1], accepted[::-1], right[::-1], accepted[::-1])
+
+
+def _average_precision(s: Sweep, *, positive: bool = True) -> float:
+    from twofold._kernels import ratio_sum, ratio_sum_upward
+
+    safe, unsafe = _both(s, "average_precision")
+    if positive:
+        return float(ratio_sum(s.right, s.right, s.accepted)) / safe
+    return float(ratio_sum_upward(s.loss, s.accepted)) / unsafe
+
+
+@register_metric(
+    "average_precision",
+    task="detection",
+    better="higher",
+    bounds=(0, 1),
+    formula=r"\sum_t (r_t - r_{t-1})\, p_t",
+    reference=_HENDRYCKS,
+    sweep=_average_precision,
+    weighted=truth_cells(_average_precision),
+)
+def average_precision(
+    truth: ArrayLike, conf: ArrayLike, *, positive: bool = True, nan: NaNPolicy = "error"
+) -> float:
+    r"""Average precision: the mean, over positives, of the precision at each one's threshold.
+
+    .. math:: \sum_t (r_t - r_{t-1})\, p_t
+
+    with recall r and precision p at each distinct confidence; no interpolation, tied samples enter together.
+    ``positive=False`` makes the unsafe class the positive one, found from the least confident end. Depends on the
+    share of positives, so it does not compare across data sets.
+
+    >>> round(average_precision([True, False, True], [0.9, 0.5, 0.1]), 4)
+    0.8333
+    """
+    return _average_precision(truth_sweep(truth, conf, nan=nan), positive=_checks.mask([positive], "positive")[0])
+
+
+def _average_precision_unsafe(s: Sweep) -> float:
+    return _average_precision(s, positive=False)
+
+
+@register_metric(
+    "average_precision_unsafe",
+    task="detection",
+    better="higher",
+    bounds=(0, 1),
+    formula=r"\sum_t (r_t - r_{t-1})\, p_t \text{ of } -g \text{ with the unsafe class positive}",
+    reference=_HENDRYCKS,
+    sweep=_average_precision_unsafe,
+    weighted=truth_cells(_average_precision_unsafe),
+)
+def average_precision_unsafe(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> float:
+    """Average precision with the unsafe class as the positive one (AP-error, AUPR-out by steps).
+
+    >>> round(average_precision_unsafe([True, False, True], [0.9, 0.5, 0.1]), 4)
+    0.5
+    """
+    return average_precision(truth, conf, positive=False, nan=nan)
+
+
+def _aupr(s: Sweep, *, positive: Positive = "safe") -> float:
+    safe, _ = _both(s, "aupr")
+    if positive == "unsafe":
+        return _aupr(_turned(s))
+    recall = np.concatenate(([0.0], s.right / safe))
+    precision = np.concatenate(([1.0], s.right / s.accepted))
+    return float(np.diff(recall) @ (precision[1:] + precision[:-1])) / 2.0
+
+
+@register_metric(
+    "aupr",
+    task="detection",
+    better="higher",
+    bounds=(0, 1),
+    formula=r"\sum_t (r_t - r_{t-1})\, (p_t + p_{t-1}) / 2",
+    reference="Yang et al. (OpenOOD), NeurIPS 2022, arXiv:2210.07242",
+    sweep=_aupr,
+    weighted=truth_cells(_aupr),
+)
+def aupr(truth: ArrayLike, conf: ArrayLike, *, positive: Positive = "safe", nan: NaNPolicy = "error") -> float:
+    r"""Area under the precision-recall curve by trapezoids, as OpenOOD reports it (AUPR-in and AUPR-out).
+
+    .. math:: \sum_t (r_t - r_{t-1}) \frac{p_t + p_{t-1}}{2}, \qquad (r_0, p_0) = (0, 1)
+
+    Straight lines in precision-recall space are slightly optimistic: prefer :func:`average_precision`.
+
+    >>> round(aupr([True, False, True], [0.9, 0.5, 0.1]), 4)
+    0.7917
+    """
+    _checks.choice(positive, "positive", ("safe", "unsafe"))
+    return _aupr(truth_sweep(truth, conf, nan=nan), positive=positive)
+
+
+def _fpr_at_tpr(s: Sweep, *, tpr: float = 0.95, positive: Positive = "safe") -> float:
+    safe, unsafe = _both(s, "fpr_at_tpr")
+    if positive == "safe":
+        first = int(np.searchsorted(s.right, tpr * safe * (1.0 - 1e-12)))  # then settle rounding exactly
+        while s.right[first] / safe < tpr:
+            first += 1
+        return float(s.loss[first] / unsafe)
+    # samples above level t escape; the last t that lets few enough unsafe ones escape flags fewest safe ones
+    last = int(np.searchsorted(s.loss, (1.0 - tpr) * unsafe * (1.0 + 1e-12) + 1e-9, side="right")) - 1
+    while last >= 0 and (unsafe - s.loss[last]) / unsafe < tpr:
+        last -= 1
+    return float((safe - s.right[last]) / safe) if last >= 0 else 1.0
+
+
+@register_metric(
+    "fpr_at_tpr",
+    task="detection",
+    better="lower",
+    bounds=(0, 1),
+    formula=r"Q_t / Q \text{ at the first } t \text{ with } P_t / P \ge \mathrm{tpr}",
+    reference=_HENDRYCKS,
+    sweep=_fpr_at_tpr,
+    weighted=truth_cells(_fpr_at_tpr),
+)
+def fpr_at_tpr(
+    truth: ArrayLike,
+    conf: ArrayLike,
+    tpr: float = 0.95,
+    *,
+    positive: Positive = "safe",
+    nan: NaNPolicy = "error",
+) -> float:
+    r"""False-positive rate at the first threshold whose true-positive rate is at least ``tpr``.
+
+    No tolerance and no interpolation; tied samples are accepted together. ``positive="safe"``: the share of unsafe
+    samples accepted when at least ``tpr`` of the safe ones are. ``positive="unsafe"`` is OpenOOD's convention: the
+    share of safe samples flagged when at least ``tpr`` of the unsafe ones are.
+
+    >>> fpr_at_tpr([True, True, False, False], [0.9, 0.5, 0.6, 0.1])
+    0.5
+    """
+    rate = _checks.number(tpr, "tpr", 0.0, 1.0, open_low=True)
+    _checks.choice(positive, "positive", ("safe", "unsafe"))
+    return _fpr_at_tpr(truth_sweep(truth, conf, nan=nan), tpr=rate, positive=positive)
+
+
+def _fpr95_unsafe(s: Sweep) -> float:
+    return _fpr_at_tpr(s, positive="unsafe")
+
+
+@register_metric(
+    "fpr95",
+    task="detection",
+    better="lower",
+    bounds=(0, 1),
+    formula=r"\mathrm{FPR\ at\ TPR\ 0.95,\ safe\ class\ positive}",
+    reference=_HENDRYCKS,
+    sweep=_fpr_at_tpr,
+    weighted=truth_cells(_fpr_at_tpr),
+)
+def fpr95(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> float:
+    """Share of unsafe samples accepted when at least 95 % of the safe ones are.
+
+    >>> fpr95([True, True, False, False], [0.9, 0.5, 0.6, 0.1])
+    0.5
+    """
+    return fpr_at_tpr(truth, conf, 0.95, nan=nan)
+
+
+@register_metric(
+    "fpr95_unsafe",
+    task="detection",
+    better="lower",
+    bounds=(0, 1),
+    formula=r"\mathrm{FPR\ at\ TPR\ 0.95,\ unsafe\ class\ positive}",
+    reference="Yang et al. (OpenOOD), NeurIPS 2022, arXiv:2210.07242",
+    sweep=_fpr95_unsafe,
+    weighted=truth_cells(_fpr95_unsafe),
+)
+def fpr95_unsafe(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> float:
+    """Share of safe samples flagged when at least 95 % of the unsafe ones are (OpenOOD's FPR@95).
+
+    >>> fpr95_unsafe([True, True, False, False], [0.9, 0.5, 0.6, 0.1])
+    0.5
+    """
+    return fpr_at_tpr(truth, conf, 0.95, positive="unsafe", nan=nan)
+
+
+def _detection_error(s: Sweep) -> float:
+    safe, unsafe = _both(s, "detection_error")
+    return min(0.5, float((s.loss / unsafe + 1.0 - s.right / safe).min()) / 2.0)
+
+
+@register_metric(
+    "detection_error",
+    task="detection",
+    better="lower",
+    bounds=(0, 0.5),
+    formula=r"\min_t \tfrac12 (\mathrm{FPR}_t + \mathrm{FNR}_t)",
+    reference="Liang, Li, Srikant (ODIN), ICLR 2018, arXiv:1706.02690",
+    sweep=_detection_error,
+    weighted=truth_cells(_detection_error),
+)
+def detection_error(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> float:
+    r"""Least chance of a wrong verdict over all thresholds when both classes are equally likely.
+
+    .. math:: \min_t \tfrac12 (\mathrm{FPR}_t + \mathrm{FNR}_t)
+
+    >>> detection_error([True, True, False, False], [0.9, 0.5, 0.6, 0.1])
+    0.25
+    """
+    return _detection_error(truth_sweep(truth, conf, nan=nan))
+
+
+@register_metric(
+    "autc",
+    task="detection",
+    better="lower",
+    bounds=(0, 1),
+    formula=r"\tfrac12 (\overline{s_-} + 1 - \overline{s_+}) \text{ of min-max scaled scores}",
+    reference="Humblot-Renaux, Escalera, Moeslund, CVPR 2023, arXiv:2306.14658",
+)
+def autc(truth: ArrayLike, conf: ArrayLike) -> float:
+    r"""Area under the threshold curve: how wide the choice of a good threshold is.
+
+    .. math:: \tfrac12 \int_0^1 \mathrm{FPR}(\tau) + \mathrm{FNR}(\tau)\, d\tau
+              = \tfrac12 \left(\overline{s_-} + 1 - \overline{s_+}\right)
+
+    on scores scaled to [0, 1] by the smallest and largest of the set. Unlike every other metric here it depends on
+    the scale of the score, not on ranks alone, and one outlier moves it; +inf and -inf are refused.
+
+    >>> autc([True, True, False], [1.0, 0.5, 0.0])
+    0.125
+    """
+    score: Array = _checks.confidence(conf)
+    safe = _checks.mask(truth, "truth")
+    _checks.same_rows(truth=safe, conf=score)
+    if not np.isfinite(score).all():
+        raise InvalidInput(f"autc needs finite confidences, got {score[~np.isfinite(score)][0]}")
+    low, high = score.min(), score.max()
+    if low == high or safe.all() or not safe.any():
+        raise UndefinedMetric("autc needs both classes and at least two distinct confidences")
+    scaled = (score - low) / (high - low)
+    return float(scaled[~safe].mean() + 1.0 - scaled[safe].mean()) / 2.0

@@ -1,0 +1,495 @@
+r"""Both failures at once: accept where the ID score *and* the OOD score are high enough.
+
+For thresholds :math:`(\tau_{id}, \tau_{ood})` the accepted set is
+:math:`A = \{i : s_{id}(i) \ge \tau_{id},\ s_{ood}(i) \ge \tau_{ood}\}`. True accepts TA are its ID samples with the
+right answer; everything else in A is a false accept. With k accepted ID samples of :math:`n_{ID}`:
+
+* precision :math:`TA/|A|`, recall :math:`TA/n_{ID}`, so :math:`F_1 = 2\,TA / (|A| + n_{ID})`;
+* ID coverage :math:`k / n_{ID}`, selective risk :math:`1 - TA/|A|`.
+
+The exact methods search **every** pair of thresholds, ties included; they depend on ranks alone and are symmetric in
+the two scores. Raising a threshold to the lowest accepted ID score keeps k and TA and can only drop OOD samples, so
+thresholds at ID scores suffice (at scores of right answers, for F1).
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from twofold import _checks
+from twofold._checks import Array, ArrayLike, Mask, NaNPolicy
+from twofold.errors import InvalidInput, UndefinedMetric
+from twofold.metrics import _grid
+from twofold.metrics._registry import register_metric
+from twofold.metrics._samples import Method, Samples
+from twofold.metrics._sweep import Sweep, sweep, sweep_cells
+from twofold.metrics.selective import _aurc, aurc
+
+_PAPER = "From Misclassifications to Outliers, arXiv:2603.03903"
+_OSCR = "Dhamija, Günther, Boult, NeurIPS 2018, arXiv:1811.04110"
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """One threshold and what it does: accept where conf >= threshold."""
+
+    value: float
+    threshold: float
+    precision: float
+    recall: float
+    risk: float
+    coverage: float  # of ID samples
+    accepted: float  # weight of all accepted samples
+    true_accept: float
+    accepted_id: float
+    accepted_ood: float
+    method: Method
+
+
+@dataclass(frozen=True)
+class DoublePoint:
+    """Two thresholds and what they do: accept where conf_id >= tau_id and conf_ood >= tau_ood."""
+
+    value: float
+    tau_id: float
+    tau_ood: float
+    precision: float
+    recall: float
+    risk: float
+    coverage: float  # of ID samples
+    accepted: float  # weight of all accepted samples
+    true_accept: float
+    accepted_id: float
+    accepted_ood: float
+    method: Method
+
+
+@dataclass(frozen=True, eq=False)
+class DoubleCurve:
+    """Least risk at each ID coverage level k/n_ID, k = 1..n_ID, and a pair of thresholds that attains it.
+
+    A level no pair attains (ties) repeats the next attained one, ``monotone`` curves the best one above.
+    """
+
+    coverage: Array
+    risk: Array
+    tau_id: Array
+    tau_ood: Array
+    monotone: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Surface:
+    """F1, risk and ID coverage over a grid of threshold pairs: rows are tau_id, columns tau_ood."""
+
+    tau_id: Array
+    tau_ood: Array
+    f1: Array
+    risk: Array
+    coverage: Array
+
+
+def _method(method: str) -> None:
+    _checks.choice(method, "method", ("exact", "grid", "published"))
+
+
+# One score
+
+
+def _f1_point(s: Sweep) -> tuple[int, float]:
+    f1 = 2.0 * s.right / (s.accepted + s.known[-1])
+    best = int(np.argmax(f1))  # the first maximiser accepts fewest
+    return best, float(f1[best])
+
+
+def _f1(s: Sweep) -> float:
+    if s.known[-1] == 0:
+        raise UndefinedMetric("f1 needs at least one ID sample")
+    return _f1_point(s)[1]
+
+
+@register_metric(
+    "f1",
+    task="joint",
+    better="higher",
+    bounds=(0, 1),
+    formula=r"\max_\tau 2\,TA / (|A| + n_{ID})",
+    reference=_PAPER,
+    sweep=_f1,
+    weighted=sweep_cells(_f1),
+)
+def f1(
+    correct: ArrayLike,
+    conf: ArrayLike,
+    is_id: ArrayLike | None = None,
+    *,
+    method: Method = "exact",
+    thresholds: int = 1000,
+    ood_share: float | None = None,
+    nan: NaNPolicy = "error",
+) -> OperatingPoint:
+    r"""Best F1 of accepting right answers with one threshold, over every threshold.
+
+    .. math:: \max_\tau \frac{2\,TA(\tau)}{|A(\tau)| + n_{ID}}
+
+    Among maximisers the one that accepts fewest; its threshold is the score of a right answer. Without a right
+    answer the value is 0 and the threshold +inf. ``grid`` and ``published`` as in :func:`ds_f1`.
+
+    >>> f1([True, True, False, False], [0.9, 0.6, 0.5, 0.7], [True, True, True, False]).value
+    0.6666666666666666
+    """
+    _method(method)
+    if method != "exact":
+        data = Samples.enter(correct, is_id, ood_share=ood_share, nan=nan, conf=conf)
+        point, (threshold,) = data.best_on_grid(method, thresholds)
+        return OperatingPoint(threshold=threshold, method=method, **point)
+    data = Samples.enter(correct, is_id, ood_share=ood_share, nan=nan, conf=conf)
+    s = sweep(data.correct, data.confs[0], is_id=data.is_id, ood_share=data.share)
+    best, value = _f1_point(s)
+    if value == 0.0:
+        return OperatingPoint(threshold=np.inf, method=method, **data.point(0.0, 0.0, 0.0))
+    outside = float(s.accepted[best] - s.known[best])
+    point = data.point(float(s.right[best]), float(s.known[best]), outside)
+    return OperatingPoint(threshold=float(s.level[best]), method=method, **point)
+
+
+@register_metric(
+    "aurc_id",
+    task="joint",
+    better="lower",
+    bounds=(0, 1),
+    formula=r"\frac{1}{n_{ID}}\sum_{i \in ID} R(g_i)",
+    reference=_PAPER,
+    sweep=lambda s: _aurc(s, coverage="id"),
+    weighted=sweep_cells(lambda s: _aurc(s, coverage="id")),
+)
+def aurc_id(
+    correct: ArrayLike,
+    conf: ArrayLike,
+    is_id: ArrayLike | None = None,
+    *,
+    ood_share: float | None = None,
+    nan: NaNPolicy = "error",
+) -> float:
+    r"""AURC of one score over ID coverage, accepted OOD samples counting as failures (Eq. 4-6 of the joint paper).
+
+    .. math:: \frac{1}{n_{ID}} \sum_{i \in ID} R(g_i)
+
+    The same as ``aurc(..., coverage="id")``; the single-score value that DS-AURC improves on.
+
+    >>> aurc_id([True, False], [0.9, 0.8], [True, False])
+    0.0
+    """
+    return aurc(correct, conf, is_id=is_id, ood_share=ood_share, coverage="id", nan=nan)
+
+
+# Two scores, exactly
+
+
+@dataclass(frozen=True, eq=False)
+class _Plane:
+    """Samples in rank space: columns are levels of conf_id, rows levels of conf_ood, both most confident first.
+
+    A sample sits at the highest threshold it passes on each axis; samples below every threshold are dropped.
+    Sorted by row, then column and kind, so that nothing depends on the order of samples.
+    """
+
+    tau_id: Array
+    tau_ood: Array
+    starts: npt.NDArray[np.int64]  # samples of row r are starts[r] to starts[r + 1]
+    columns: npt.NDArray[np.int32]
+    kinds: npt.NDArray[np.int8]
+
+    @classmethod
+    def of(cls, data: Samples, thresholds_at: Mask) -> _Plane:
+        (tau_id, column), (tau_ood, row) = (_levels(conf, thresholds_at) for conf in data.confs)
+        keep = (column < len(tau_id)) & (row < len(tau_ood))
+        kind = np.where(data.correct, 0, np.where(data.is_id, 1, 2))[keep]
+        row, place = row[keep], column[keep] * 3 + kind
+        order = np.argsort(row * (3 * len(tau_id)) + place)
+        starts = np.concatenate(([0], np.cumsum(np.bincount(row, minlength=len(tau_ood)))))
+        place = place[order]
+        return cls(tau_id, tau_ood, starts, (place // 3).astype(np.int32), (place % 3).astype(np.int8))
+
+
+def _levels(conf: Array, at: Mask) -> tuple[Array, npt.NDArray[np.int64]]:
+    """Distinct values of conf[at], decreasing, and for each sample the first of them it reaches."""
+    rising = np.unique(conf[at])
+    return rising[::-1].copy(), len(rising) - np.searchsorted(rising, conf, side="right")
+
+
+@register_metric(
+    "ds_f1",
+    task="joint",
+    better="higher",
+    bounds=(0, 1),
+    formula=r"\max_{\tau_{id}, \tau_{ood}} 2\,TA / (|A| + n_{ID})",
+    reference=_PAPER,
+)
+def ds_f1(
+    correct: ArrayLike,
+    conf_id: ArrayLike,
+    conf_ood: ArrayLike,
+    is_id: ArrayLike | None = None,
+    *,
+    method: Method = "exact",
+    thresholds: int = 1000,
+    ood_share: float | None = None,
+    nan: NaNPolicy = "error",
+) -> DoublePoint:
+    r"""Best F1 of accepting right answers with two thresholds (DS-F1, Eq. 3 of the joint paper).
+
+    .. math:: \max_{\tau_{id}, \tau_{ood}} \frac{2\,TA}{|A| + n_{ID}}
+
+    ``exact`` is the maximum over every pair, found in O(n log n) a step by Dinkelbach's iteration. Among maximising
+    pairs: fewest accepted, then largest tau_id, then largest tau_ood. Never below :func:`f1` of either score. If no
+    ID sample is right the value is 0 and the thresholds +inf.
+
+    ``grid`` tries all pairs of ``thresholds`` quantiles (Algorithm 1 with Eq. 2's precision: its line 13 divides by
+    accepted ID samples, which would ignore OOD). ``published`` is the protocol of the released code: a linear
+    1001 x 1001 grid in single precision, the OOD score min-max scaled over the test samples and the ID score taken
+    as it is; its thresholds are in those units. It is neither symmetric nor invariant to increasing maps, and it is
+    kept only to reproduce printed numbers.
+
+    >>> correct = [1, 1, 1, 0, 1, 0, 0, 0, 0]
+    >>> is_id = [1, 1, 1, 1, 1, 1, 0, 0, 0]
+    >>> conf_id = [0.95, 0.9, 0.8, 0.7, 0.6, 0.4, 0.85, 0.55, 0.3]
+    >>> conf_ood = [5, 1, 4, 3, 2, -1, 0, 2.5, -2]
+    >>> best = ds_f1(correct, conf_id, conf_ood, is_id)
+    >>> round(best.value, 6), best.tau_id, best.tau_ood, best.true_accept, best.accepted
+    (0.727273, 0.6, 1.0, 4.0, 5.0)
+    """
+    _method(method)
+    data = Samples.enter(correct, is_id, ood_share=ood_share, nan=nan, conf_id=conf_id, conf_ood=conf_ood)
+    if method != "exact":
+        point, (tau_id, tau_ood) = data.best_on_grid(method, thresholds)
+        return DoublePoint(tau_id=tau_id, tau_ood=tau_ood, method=method, **point)
+    if not data.correct.any():
+        return DoublePoint(tau_id=np.inf, tau_ood=np.inf, method=method, **data.point(0.0, 0.0, 0.0))
+    from twofold._kernels import best_pair
+
+    plane = _Plane.of(data, data.correct)
+    everything = data.inside + data.weight * (len(data.is_id) - data.inside)
+    right, known, outside, column, row = best_pair(
+        plane.starts,
+        plane.columns,
+        plane.kinds,
+        len(plane.tau_id),
+        float(data.inside),
+        data.weight,
+        float(data.correct.sum()),  # the ratio that accepting everything attains
+        everything + data.inside,
+    )
+    point = data.point(float(right), float(known), data.weight * float(outside))
+    return DoublePoint(
+        tau_id=float(plane.tau_id[column]), tau_ood=float(plane.tau_ood[row]), method=method, **point
+    )
+
+
+_SLICES = 4  # fixed, so that the result does not depend on the machine
+_BLOCK = 256  # columns and rows bounded together; 128 to 512 are equally good at 10k to 50k ID samples
+_SEED_ROWS = 64  # rows walked in full first, so that the bounds bite from the start
+
+
+def _envelope(data: Samples) -> tuple[_Plane, Array, npt.NDArray[np.int32]]:
+    """Best TA / accepted for each number k of accepted ID samples (-1: no pair accepts exactly k), and its pair."""
+    from twofold._kernels import scan_envelope, seed_envelope
+
+    plane = _Plane.of(data, data.is_id)
+    best = np.full(data.inside + 1, -1.0)
+    pair = np.full((data.inside + 1, 2), -1, np.int32)
+    points = plane.starts, plane.columns, plane.kinds, len(plane.tau_id), data.weight
+    seed_envelope(*points, _SEED_ROWS, best, pair)
+    parts = [(best.copy(), pair.copy()) for _ in range(_SLICES)]
+    with ThreadPoolExecutor(min(_SLICES, os.cpu_count() or 1)) as pool:
+        jobs = [pool.submit(scan_envelope, *points, _BLOCK, i, _SLICES, *part) for i, part in enumerate(parts)]
+        for job in jobs:
+            job.result()
+    for ratio, place in parts:
+        better = ratio > best
+        best[better], pair[better] = ratio[better], place[better]
+    return plane, best, pair
+
+
+def ds_risk_coverage_curve(
+    correct: ArrayLike,
+    conf_id: ArrayLike,
+    conf_ood: ArrayLike,
+    is_id: ArrayLike | None = None,
+    *,
+    monotone: bool = False,
+    ood_share: float | None = None,
+    nan: NaNPolicy = "error",
+) -> DoubleCurve:
+    """Least selective risk at every ID coverage over all pairs of thresholds, and a pair that attains it.
+
+    Exact. :func:`ds_aurc` is the mean of its ``risk``. With ``monotone`` each level takes the least risk among pairs
+    that accept at least as many ID samples.
+
+    >>> curve = ds_risk_coverage_curve([1, 0, 0], [0.9, 0.5, 0.7], [3.0, 2.0, 1.0], [1, 1, 0])
+    >>> curve.risk, curve.tau_ood
+    (array([0. , 0.5]), array([3., 2.]))
+    """
+    data = Samples.enter(correct, is_id, ood_share=ood_share, nan=nan, conf_id=conf_id, conf_ood=conf_ood)
+    plane, best, pair = _envelope(data)
+    best, pair = best[1:], pair[1:]
+    attained = np.flatnonzero(best >= 0)
+    if monotone:  # the best level at or above each, the nearest of equals
+        source = np.empty(len(best), np.int64)
+        top = attained[-1]
+        for k in range(len(best) - 1, -1, -1):
+            if best[k] >= best[top]:
+                top = k
+            source[k] = top
+    else:
+        source = attained[np.searchsorted(attained, np.arange(len(best)))]
+    return DoubleCurve(
+        coverage=np.arange(1, data.inside + 1) / data.inside,
+        risk=1.0 - best[source],
+        tau_id=plane.tau_id[pair[source, 0]],
+        tau_ood=plane.tau_ood[pair[source, 1]],
+        monotone=bool(monotone),
+    )
+
+
+@register_metric(
+    "ds_aurc",
+    task="joint",
+    better="lower",
+    bounds=(0, 1),
+    formula=r"\frac{1}{n_{ID}}\sum_k \min \{1 - TA/|A| : |A \cap ID| = k\}",
+    reference=_PAPER,
+)
+def ds_aurc(
+    correct: ArrayLike,
+    conf_id: ArrayLike,
+    conf_ood: ArrayLike,
+    is_id: ArrayLike | None = None,
+    *,
+    method: Method = "exact",
+    thresholds: int = 1000,
+    bins: int = 100,
+    monotone: bool = False,
+    ood_share: float | None = None,
+    nan: NaNPolicy = "error",
+) -> float:
+    r"""Area under the least risk that two thresholds can reach at each ID coverage (DS-AURC, Eq. 8, minimum).
+
+    .. math:: \frac{1}{n_{ID}} \sum_{k=1}^{n_{ID}} \min_{\tau_{id}, \tau_{ood}}
+              \left\{ 1 - \frac{TA}{|A|} : |A \cap ID| = k \right\}
+
+    A level that no pair attains exactly (ties) takes the next attained one. ``monotone=True`` takes the least risk
+    over pairs that accept *at least* k; that value never exceeds the ID-coverage AURC of either score, ties or not.
+
+    ``exact`` looks at all pairs, skipping blocks of them that cannot improve any level: quadratic in the number of
+    ID samples at worst, with memory linear in n. ``grid`` is Algorithm 2 with quantile ``thresholds`` and the least
+    risk in each of ``bins`` coverage bins (biased low by about half a bin), for millions of rows. ``published`` as in
+    :func:`ds_f1`, with its 100 bins and its integration over bin centres.
+
+    >>> correct = [1, 1, 1, 0, 1, 0, 0, 0, 0]
+    >>> is_id = [1, 1, 1, 1, 1, 1, 0, 0, 0]
+    >>> conf_id = [0.95, 0.9, 0.8, 0.7, 0.6, 0.4, 0.85, 0.55, 0.3]
+    >>> conf_ood = [5, 1, 4, 3, 2, -1, 0, 2.5, -2]
+    >>> round(ds_aurc(correct, conf_id, conf_ood, is_id), 6)
+    0.158333
+    """
+    _method(method)
+    if method == "exact":
+        curve = ds_risk_coverage_curve(
+            correct, conf_id, conf_ood, is_id, monotone=monotone, ood_share=ood_share, nan=nan
+        )
+        return float(curve.risk.mean())
+    if monotone:
+        raise InvalidInput("monotone is a form of the exact method; the grids have coverage bins")
+    data = Samples.enter(correct, is_id, ood_share=ood_share, nan=nan, conf_id=conf_id, conf_ood=conf_ood)
+    table = data.grid(method, thresholds)
+    if method == "published":
+        return _grid.published_area(table, data.inside)
+    return _grid.binned_area(table, data.inside, _checks.whole(bins, "bins", 1))
+
+
+def f1_surface(
+    correct: ArrayLike,
+    conf_id: ArrayLike,
+    conf_ood: ArrayLike,
+    is_id: ArrayLike | None = None,
+    *,
+    grid: int = 256,
+    ood_share: float | None = None,
+    nan: NaNPolicy = "error",
+) -> Surface:
+    """F1, risk and ID coverage over ``grid`` x ``grid`` quantile thresholds, for drawing.
+
+    Ties can leave fewer distinct thresholds. An empty accepted set has risk 0.
+
+    >>> f1_surface([1, 0], [0.9, 0.5], [1.0, 2.0], grid=2).f1.round(3)
+    array([[0.5  , 0.   ],
+           [0.667, 0.   ]])
+    """
+    data = Samples.enter(correct, is_id, ood_share=ood_share, nan=nan, conf_id=conf_id, conf_ood=conf_ood)
+    table = data.grid("grid", grid)
+    total = table.total
+    risk = np.where(total > 0, 1.0 - table.right / np.where(total > 0, total, 1.0), 0.0)
+    score = 2.0 * table.right / (total + data.inside)
+    return Surface(*table.thresholds, score, risk, table.known / data.inside)
+
+
+# Open-set recognition
+
+
+def _outside(s: Sweep) -> Array:
+    outside = s.accepted - s.known
+    if s.known[-1] == 0 or outside[-1] == 0:
+        raise UndefinedMetric("open-set metrics need at least one ID and one OOD sample")
+    return outside
+
+
+def _oscr(s: Sweep) -> float:
+    from twofold._kernels import trapezoid
+
+    outside = _outside(s)
+    return float(trapezoid(outside, s.right) / (outside[-1] * s.known[-1]))
+
+
+@register_metric(
+    "oscr",
+    task="joint",
+    better="higher",
+    bounds=(0, 1),
+    formula=r"\int \mathrm{CCR}\, d\,\mathrm{FPR}",
+    reference=_OSCR,
+    sweep=_oscr,
+    weighted=sweep_cells(_oscr),
+)
+def oscr(correct: ArrayLike, conf: ArrayLike, is_id: ArrayLike, *, nan: NaNPolicy = "error") -> float:
+    r"""Area under the open-set classification rate curve: ID samples accepted and right, against OOD accepted.
+
+    .. math:: \int_0^1 \mathrm{CCR}\, d\,\mathrm{FPR}, \qquad
+              \mathrm{CCR} = \frac{TA}{n_{ID}},\ \mathrm{FPR} = \frac{|A \cap OOD|}{n_{OOD}}
+
+    Straight lines across ties. The ID accuracy for a perfect OOD detector; accuracy times AUROC_ood at most about.
+
+    >>> oscr([True, False, False], [0.9, 0.5, 0.6], [True, True, False])
+    0.5
+    """
+    return _oscr(sweep(correct, conf, is_id=is_id, nan=nan))
+
+
+def ccr_at_fpr(
+    correct: ArrayLike, conf: ArrayLike, is_id: ArrayLike, fpr: float = 0.1, *, nan: NaNPolicy = "error"
+) -> float:
+    """Share of ID samples accepted and right when at most ``fpr`` of the OOD samples are accepted; 0 if none.
+
+    >>> ccr_at_fpr([True, True, False], [0.9, 0.5, 0.6], [True, True, False], 0.0)
+    0.5
+    """
+    rate = _checks.number(fpr, "fpr", 0.0, 1.0)
+    s = sweep(correct, conf, is_id=is_id, nan=nan)
+    outside = _outside(s)
+    allowed = np.flatnonzero(outside / outside[-1] <= rate)
+    return float(s.right[allowed[-1]] / s.known[-1]) if len(allowed) else 0.0

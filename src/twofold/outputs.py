@@ -1,0 +1,755 @@
+"""What one model said about one data set: logits, and whatever else was recorded beside them.
+
+Everything after extraction works on :class:`Outputs`. Arrays are checked once, when they enter, keep their
+own float precision, are not copied without need, and are read-only views afterwards.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, BinaryIO, Self, TypeVar
+from zipfile import BadZipFile
+
+import numpy as np
+import numpy.typing as npt
+
+from twofold._checks import (
+    Array,
+    ArrayLike,
+    Labels,
+    Mask,
+    choice,
+    dims,
+    finite,
+    floats,
+    plain,
+    same_rows,
+    whole,
+)
+from twofold._checks import labels as class_labels
+from twofold._math import Floats, log_softmax
+from twofold.errors import InvalidInput
+
+AnyArray = npt.NDArray[Any]
+Made = TypeVar("Made")
+
+LAW_ROWS = 256  # rows on which the head law is checked
+FINE, COARSE = 1e-3, 1e-2  # its tolerance, and that for half precision, relative to max(1, max|logit|)
+BLOCK_BYTES = 1 << 24  # internal passes over large arrays hold about this much at a time
+
+ARRAYS = ("logits", "labels", "features", "predictions", "ids", "passes")
+FIELDS = (*ARRAYS, "layers", "learned", "head", "class_names")
+PASS_ARRAYS = ("mean_prob", "mean_logits", "mean_entropy", "prob_std")
+KNOWN_KEYS = (
+    *ARRAYS,
+    "layers/NAME",
+    "learned/NAME",
+    *(f"passes.{name}" for name in PASS_ARRAYS),
+    "passes.count",
+)
+NPZ_KEYS = (*KNOWN_KEYS, "head.weight", "head.bias", "class_names")
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Head:
+    """The last linear layer of a classifier: ``logits = features @ weight.T + bias``.
+
+    ``weight`` is (C, D) as ``torch.nn.Linear`` keeps it, ``bias`` is (C,); no bias means zeros.
+
+    >>> head = Head(weight=[[1.0, 0.0], [0.0, 2.0]], bias=[0.5, 0.0])
+    >>> head.logits(np.array([[3.0, 1.0]]))
+    array([[3.5, 2. ]])
+    """
+
+    weight: Floats
+    bias: Floats
+
+    def __init__(self, weight: ArrayLike, bias: ArrayLike = None) -> None:
+        w = _floats(weight, "head.weight", 2)
+        finite(w, "head.weight")
+        b = np.zeros(len(w), w.dtype) if bias is None else _floats(bias, "head.bias", 1)
+        finite(b, "head.bias")
+        if len(b) != len(w):
+            raise InvalidInput(
+                f"head.bias has {len(b)} values but head.weight has {len(w)} rows (shape {w.shape}); "
+                "weight is (C, D) and bias (C,), one row and one value per class"
+            )
+        # a frozen dataclass refuses assignment, so fields are set through vars() here and below
+        vars(self).update(weight=_read_only(w), bias=_read_only(b), _half=is_half(weight) or is_half(bias))
+
+    def logits(self, features: Floats) -> Array:
+        """``features @ weight.T + bias`` in float64, a block of rows at a time."""
+        weight, bias = self.weight.astype(np.float64).T, self.bias.astype(np.float64)
+        result = np.empty((len(features), len(bias)))
+        for rows in row_slices(len(features), 8 * features.shape[1]):
+            np.matmul(features[rows].astype(np.float64), weight, out=result[rows])
+            release(features)
+        result += bias
+        return result
+
+    def same_as(self, other: Head) -> bool:
+        """Whether both heads hold the same numbers."""
+        return np.array_equal(self.weight, other.weight) and np.array_equal(self.bias, other.bias)
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Passes:
+    """What several stochastic passes, or the members of an ensemble, said on average.
+
+    ``mean_prob``, ``mean_logits`` and ``prob_std`` (population form) are (N, C), ``mean_entropy`` is (N,), in
+    nats, and ``count`` is the number of passes.
+
+    >>> means = Passes.from_logits(np.log([[[0.9, 0.1]], [[0.5, 0.5]]]))
+    >>> means.mean_prob.round(3), means.prob_std.round(3), means.count
+    (array([[0.7, 0.3]]), array([[0.2, 0.2]]), 2)
+    """
+
+    mean_prob: Floats
+    mean_logits: Floats
+    mean_entropy: Floats
+    prob_std: Floats
+    count: int
+
+    def __init__(
+        self,
+        mean_prob: ArrayLike,
+        mean_logits: ArrayLike,
+        mean_entropy: ArrayLike,
+        prob_std: ArrayLike,
+        count: int,
+    ) -> None:
+        given = dict(zip(PASS_ARRAYS, (mean_prob, mean_logits, mean_entropy, prob_std), strict=True))
+        arrays = {name: check_rows(f"passes.{name}", value) for name, value in given.items()}
+        same_rows(**{f"passes.{name}": array for name, array in arrays.items()})
+        for name in ("mean_logits", "prob_std"):
+            if arrays[name].shape != arrays["mean_prob"].shape:
+                want = arrays["mean_prob"].shape
+                raise InvalidInput(
+                    f"passes.{name} has shape {arrays[name].shape} but passes.mean_prob has {want}"
+                )
+        low, high = arrays["mean_prob"].min(), arrays["mean_prob"].max()
+        if low < 0 or high > 1 + FINE:
+            raise InvalidInput(
+                f"passes.mean_prob must be probabilities in [0, 1], got values from {low:g} to {high:g}; "
+                "for logits of single passes use Passes.from_logits"
+            )
+        vars(self).update(arrays, count=whole(count, "passes.count", 1))
+
+    @classmethod
+    def from_logits(cls, passes: ArrayLike | Iterable[ArrayLike]) -> Self:
+        """Average the logits of passes, (M, N, C) or any iterable of (N, C), holding one pass at a time."""
+        count = 0
+        for z in passes:
+            logits = check_rows("logits", z, label=f"passes[{count}]")
+            log_prob = log_softmax(logits)
+            prob = np.exp(log_prob)
+            entropy = -(prob * log_prob).sum(axis=1)
+            if count == 0:
+                mean_prob, mean_logits = np.zeros_like(prob), np.zeros_like(prob)
+                mean_entropy, spread = np.zeros_like(entropy), np.zeros_like(prob)
+            elif prob.shape != mean_prob.shape:
+                raise InvalidInput(
+                    f"passes[{count}] has shape {prob.shape} but passes[0] has {mean_prob.shape}"
+                )
+            count += 1
+            # Welford's update: one pass over the data without the cancellation of E[p^2] - E[p]^2
+            step = prob - mean_prob
+            mean_prob += step / count
+            spread += step * (prob - mean_prob)
+            mean_logits += (logits - mean_logits) / count
+            mean_entropy += (entropy - mean_entropy) / count
+        if count == 0:
+            raise InvalidInput("passes is empty; at least one pass is needed")
+        return cls(mean_prob, mean_logits, mean_entropy, np.sqrt(spread / count), count)
+
+
+@dataclass(frozen=True, eq=False, init=False, repr=False)
+class Outputs:
+    """Frozen arrays of one model on one data set, checked when they enter.
+
+    ``logits`` (N, C); ``labels`` (N,), -1 for inputs of no class of the model; ``features`` (N, D), the exact
+    input of the last linear layer, which is ``head``; ``layers`` {key: (N, K)}; ``passes`` (M, N, C) logits
+    or :class:`Passes`; ``learned`` {name: (N,)} confidences of trained heads; ``predictions`` (N,), by
+    default the argmax of the logits; ``ids`` (N,) integers or strings; ``class_names``, C strings. ``layers``
+    and ``learned`` are empty mappings when not given, every other absent field is None.
+
+    >>> outputs = Outputs([[2.0, 0.0], [0.0, 1.0], [0.3, 0.2]], labels=[0, 0, -1])
+    >>> outputs.predictions, outputs.correct
+    (array([0, 1, 0]), array([ True, False, False]))
+    >>> outputs[outputs.is_id]
+    Outputs(2 rows, 2 classes; labels)
+    """
+
+    logits: Floats
+    labels: Labels | None
+    features: Floats | None
+    head: Head | None
+    layers: Mapping[str, Floats]
+    passes: Floats | Passes | None
+    learned: Mapping[str, Floats]
+    class_names: tuple[str, ...] | None
+
+    def __init__(
+        self,
+        logits: ArrayLike,
+        labels: ArrayLike | None = None,
+        features: ArrayLike | None = None,
+        head: Head | None = None,
+        layers: Mapping[str, ArrayLike] | None = None,
+        passes: ArrayLike | Passes | None = None,
+        learned: Mapping[str, ArrayLike] | None = None,
+        predictions: ArrayLike | None = None,
+        ids: ArrayLike | None = None,
+        class_names: Sequence[str] | None = None,
+    ) -> None:
+        values = (logits, labels, features, predictions, ids, passes, layers, learned, head, class_names)
+        vars(self).update(_admit(dict(zip(FIELDS, values, strict=True)), {}))
+        _ = self.predictions  # taken now, so that later changes of the caller's array cannot move it
+
+    @cached_property
+    def predictions(self) -> Labels:
+        """The predicted class of each row; outputs of a Run that stored none take the argmax on first use."""
+        result = np.empty(len(self), np.int64)
+        for rows in row_slices(len(self), self.logits.itemsize * self.classes):
+            self.logits[rows].argmax(axis=1, out=result[rows])
+            release(self.logits)
+        return _read_only(result)
+
+    @cached_property
+    def ids(self) -> AnyArray | None:
+        """Identifiers of the rows, int64 or str."""
+        stored: AnyArray | None = vars(self)["_ids"]
+        if stored is None or stored.dtype.kind != "S":
+            return stored
+        return _read_only(np.char.decode(stored, "utf-8"))
+
+    @property
+    def classes(self) -> int:
+        """The number of classes C."""
+        return int(self.logits.shape[1])
+
+    @property
+    def is_id(self) -> Mask:
+        """True where the input belongs to a class of the model."""
+        return np.not_equal(self._labels("is_id"), -1)
+
+    @property
+    def correct(self) -> Mask:
+        """True where the prediction is the label; False on every OOD row."""
+        # predictions are never -1, so OOD rows are False without a word
+        return np.equal(self._labels("correct"), self.predictions)
+
+    def _labels(self, asker: str) -> Labels:
+        if self.labels is None:
+            raise InvalidInput(
+                f"{asker} needs labels, and these outputs have none; pass labels= to Outputs(...)"
+            )
+        return self.labels
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    def __getitem__(self, index: Any) -> Outputs:
+        rows = _rows(index, len(self))
+        return assemble(
+            {k: a[rows] for k, a in self.flat().items()}, self.head, self.class_names, self.pass_count
+        )
+
+    def __iter__(self) -> Iterator[Outputs]:
+        return (self[row] for row in range(len(self)))
+
+    def blocks(self, size: int = 4096) -> Iterator[Outputs]:
+        """Go through the rows ``size`` at a time; memory-mapped arrays hold one block in memory.
+
+        >>> [len(block) for block in Outputs(np.eye(5)).blocks(2)]
+        [2, 2, 1]
+        """
+        step = whole(size, "size", 1)
+        for start in range(0, len(self), step):
+            yield self[start : start + step]
+            for array in self.flat().values():
+                release(array)
+
+    def replace(self, **changes: Any) -> Outputs:
+        """The same outputs with some fields changed; predictions stay as they are unless given.
+
+        Only what is new is checked. None drops a field.
+
+        >>> sharper = Outputs([[1.0, 0.0]]).replace(logits=[[0.0, 9.0]])
+        >>> sharper.predictions  # a transform never changes the prediction that is judged
+        array([0])
+        """
+        for name in changes:
+            choice(name, "replace", FIELDS)
+        if "logits" in changes:
+            _ = self.predictions  # must be those of the old logits
+        known = {name: value for name, value in vars(self).items() if name != "ids"}
+        return trusted(Outputs, _admit(changes, known))
+
+    def averaged(self) -> Outputs:
+        """The same outputs judged by the argmax of the mean probabilities of their passes."""
+        if self.passes is None:
+            raise InvalidInput(
+                "averaged() needs passes, and these outputs have none; pass passes= to Outputs(...): "
+                "(M, N, C) logits of several passes, or Passes"
+            )
+        means = self.passes if isinstance(self.passes, Passes) else Passes.from_logits(self.passes)
+        return self.replace(predictions=means.mean_prob.argmax(axis=1))
+
+    @classmethod
+    def concat(cls, parts: Iterable[Outputs]) -> Outputs:
+        """Stack outputs of one model row-wise; all parts must hold the same fields.
+
+        >>> len(Outputs.concat([Outputs(np.eye(3)), Outputs(np.eye(3))]))
+        6
+        """
+        parts = list(parts)
+        if not parts:
+            raise InvalidInput("concat needs at least one Outputs, got none")
+        for i, part in enumerate(parts):
+            if not isinstance(part, Outputs):
+                raise InvalidInput(f"concat takes Outputs, got {type(part).__name__} as part {i}")
+            _ = part.predictions  # flat() holds them once they are known
+        _check_alike(parts)
+        flats = [part.flat() for part in parts]
+        arrays = {key: np.concatenate([flat[key] for flat in flats]) for key in flats[0]}
+        first = parts[0]
+        return assemble(arrays, first.head, first.class_names, first.pass_count)
+
+    def to_npz(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one npz file, whole or not at all; no pickle."""
+        arrays = self.flat()
+        if "ids" in arrays:
+            arrays["ids"] = np.asarray(self.ids)
+        if "passes" in arrays:
+            arrays["passes"] = np.moveaxis(arrays["passes"], 0, 1)
+        if self.head is not None:
+            arrays |= {"head.weight": self.head.weight, "head.bias": self.head.bias}
+        if self.class_names is not None:
+            arrays["class_names"] = np.array(self.class_names)
+        if self.pass_count is not None:
+            arrays["passes.count"] = np.array(self.pass_count)
+        with replacing(Path(path)) as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]  # newer stubs take a key for allow_pickle
+
+    @classmethod
+    def from_npz(cls, path: str | os.PathLike[str]) -> Outputs:
+        """Read an npz file with at least ``logits``; the other keys are those that :meth:`to_npz` writes."""
+        return cls(**_fields_of_npz(_load_npz(Path(path)), Path(path)))
+
+    @property
+    def pass_count(self) -> int | None:
+        """The number of passes behind stored means; None without them."""
+        return self.passes.count if isinstance(self.passes, Passes) else None
+
+    def flat(self) -> dict[str, AnyArray]:
+        """Every array under one name, rows first: what is indexed, stacked and stored.
+
+        Predictions are left out while nobody has asked for them; string ids are UTF-8 bytes.
+        """
+        named: dict[str, AnyArray | None] = {
+            "logits": self.logits,
+            "labels": self.labels,
+            "predictions": vars(self).get("predictions"),
+            "features": self.features,
+            **{f"layers/{key}": array for key, array in self.layers.items()},
+            **{f"learned/{key}": array for key, array in self.learned.items()},
+            "ids": vars(self)["_ids"],
+        }
+        if isinstance(self.passes, Passes):
+            named |= {f"passes.{name}": getattr(self.passes, name) for name in PASS_ARRAYS}
+        elif self.passes is not None:
+            named["passes"] = np.moveaxis(self.passes, 1, 0)
+        return {name: array for name, array in named.items() if array is not None}
+
+    def __repr__(self) -> str:
+        extras = [n for n in ("labels", "features", "head", "passes", "ids") if vars(self).get(n) is not None]
+        extras += [*self.layers, *self.learned]
+        what = f"; {', '.join(extras)}" if extras else ""
+        return f"Outputs({len(self)} rows, {self.classes} classes{what})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # read-only mappings cannot be pickled; the flat form can, and processes exchange outputs
+        return assemble, (self.flat(), self.head, self.class_names, self.pass_count)
+
+
+def assemble(
+    arrays: Mapping[str, AnyArray],
+    head: Head | None,
+    class_names: tuple[str, ...] | None,
+    pass_count: int | None,
+) -> Outputs:
+    """Outputs from arrays in :meth:`Outputs.flat` form that were checked before; nothing is scanned."""
+    arrays = {name: _read_only(array) for name, array in arrays.items()}
+
+    def group(name: str) -> Mapping[str, AnyArray]:
+        start = len(name) + 1
+        return MappingProxyType({key[start:]: a for key, a in arrays.items() if key.startswith(name + "/")})
+
+    passes: AnyArray | Passes | None = None
+    if pass_count is not None:
+        passes = trusted(Passes, {n: arrays[f"passes.{n}"] for n in PASS_ARRAYS} | {"count": pass_count})
+    elif "passes" in arrays:
+        passes = np.moveaxis(arrays["passes"], 0, 1)
+    fields: dict[str, Any] = {name: arrays.get(name) for name in ("logits", "labels", "features")}
+    fields |= {"layers": group("layers"), "learned": group("learned"), "passes": passes, "head": head}
+    fields |= {"_ids": arrays.get("ids"), "class_names": class_names}
+    if "predictions" in arrays:
+        fields["predictions"] = arrays["predictions"]
+    return trusted(Outputs, fields)
+
+
+def check_rows(
+    name: str, value: ArrayLike, *, classes: int | None = None, label: str | None = None
+) -> AnyArray:
+    """Check the content of one array of :meth:`Outputs.flat`, called ``label`` in messages."""
+    label = name if label is None else label
+    if name == "labels":
+        return _read_only(class_labels(value, label, classes=classes))
+    if name == "predictions":
+        return _read_only(class_labels(value, label, classes=classes, ood=False))
+    if name == "ids":
+        return _read_only(_identifiers(value, label))
+    if name.startswith("learned/"):
+        array = _floats(value, label, 1)
+        if np.isnan(array).any():  # infinite confidences are legal
+            row = int(np.isnan(array).argmax())
+            raise InvalidInput(
+                f"{label} must not be NaN, got NaN in row {row}; mend the confidence that made it"
+            )
+        return _read_only(array)
+    array = _floats(value, label, {"passes": 3, "passes.mean_entropy": 1}.get(name, 2))
+    finite(array, label)
+    return _read_only(array)
+
+
+def check_head(
+    logits: AnyArray, features: AnyArray, head: Head, *, half: bool = False, where: str = "features"
+) -> None:
+    """Raise unless ``features @ head.weight.T + head.bias`` gives the logits on evenly spaced rows."""
+    tolerance = COARSE if half or is_half(logits) or is_half(features) or is_half(head) else FINE
+    gap, row = _head_gap(logits, features, head)
+    if gap > tolerance:
+        raise InvalidInput(
+            f"{where} @ head.weight.T + head.bias must equal logits to {tolerance:g} of max(1, max|logit|), "
+            f"got a relative difference of {gap:.3g} in row {row}; features must be the exact input of the "
+            "model's last linear layer (after pooling, activation and normalisation, dropout off), for the "
+            "same rows in the same order, and head its weight and bias; pass head=None if there is none"
+        )
+
+
+def check_head_shape(head: Head, classes: int, columns: int | None) -> None:
+    """Raise unless the head gives ``classes`` logits from features of ``columns`` columns."""
+    shape = head.weight.shape
+    hint = ""
+    if shape != (classes, columns) and shape == (columns, classes):
+        hint = "; it looks transposed, pass Head(weight.T, bias)"
+    if shape[0] != classes:
+        raise InvalidInput(
+            f"head.weight must be (C, D), one row per class, got shape {shape} for {classes} classes{hint}"
+        )
+    if columns is not None and shape[1] != columns:
+        raise InvalidInput(
+            f"head.weight must be (C, D), one column per feature, got shape {shape} "
+            f"but features has {columns} columns{hint}"
+        )
+
+
+def row_slices(rows: int, row_bytes: int) -> Iterator[slice]:
+    """Cut ``rows`` into slices of about BLOCK_BYTES."""
+    step = max(1, BLOCK_BYTES // max(1, row_bytes))
+    return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
+
+
+def release(array: AnyArray) -> None:
+    """Give the pages of a read-only memory map back to the system; they are read again when needed.
+
+    The system would do so under pressure; until then a pass over a 10 GB file looks like 10 GB of memory.
+    """
+    owner: Any = array
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    # any other mode may hold changes that exist in memory alone
+    if (
+        isinstance(owner.base, mmap.mmap)
+        and getattr(owner, "mode", None) == "r"
+        and hasattr(mmap, "MADV_DONTNEED")
+    ):
+        owner.base.madvise(mmap.MADV_DONTNEED)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Write a file whole or not at all: a temporary neighbour, fsync, rename, fsync of the folder."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Make renames and deletions in a folder survive a power cut."""
+    if os.name != "posix":
+        return  # a folder cannot be opened elsewhere
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def trusted(kind: type[Made], fields: Mapping[str, Any]) -> Made:
+    """An instance of a frozen class from fields that were checked before."""
+    made = object.__new__(kind)
+    vars(made).update(fields)
+    return made
+
+
+def _read_only(array: AnyArray) -> AnyArray:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def is_half(value: Any) -> bool:
+    """Whether something entered in half precision; bfloat16 becomes float32 at the door, so ask before."""
+    return getattr(value, "_half", False) or str(getattr(value, "dtype", "")).endswith("float16")
+
+
+def _floats(value: ArrayLike, name: str, ndim: int) -> Floats:
+    """Floats in their own precision; long doubles become float64, swapped bytes native."""
+    array = floats(value, name, ndim=ndim)
+    kind = np.dtype(np.float64) if array.dtype.itemsize > 8 else array.dtype.newbyteorder("=")
+    return array.astype(kind, copy=False)
+
+
+def _identifiers(value: ArrayLike, name: str) -> AnyArray:
+    """Integers as int64; strings as UTF-8 bytes, so that files hold them without objects."""
+    array = np.asarray(value) if not hasattr(value, "detach") else plain(value, name)
+    if array.dtype.kind == "O" and all(isinstance(x, str) for x in array.flat):
+        array = array.astype(str)
+    if array.dtype.kind == "T":  # NumPy's variable-width strings
+        array = array.astype(str)
+    dims(array, name, 1)
+    if array.dtype.kind not in "iuU":
+        odd = next((x for x in array if not isinstance(x, str)), None)
+        raise InvalidInput(
+            f"{name} must be integers or strings, all of one kind, got {odd!r} (dtype {array.dtype})"
+        )
+    return np.char.encode(array, "utf-8") if array.dtype.kind == "U" else array.astype(np.int64)
+
+
+def _admit(given: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the content of the given fields, then that all fit; ``known`` fields were admitted before."""
+    admitted = dict(known)
+    if "logits" in given:
+        admitted["logits"] = check_rows("logits", given["logits"])
+    logits: AnyArray = admitted["logits"]
+    if known and logits.shape != known["logits"].shape:
+        raise InvalidInput(
+            f"logits must keep the shape {known['logits'].shape} of these outputs, got {logits.shape}; "
+            "index the outputs for fewer rows, build new Outputs for other classes"
+        )
+    for name in given:
+        if name != "logits":
+            admitted["_ids" if name == "ids" else name] = _check_field(name, given[name], logits.shape[1])
+    if admitted.get("predictions") is None:
+        admitted.pop("predictions", None)  # the cached property takes the argmax
+    made = trusted(Outputs, admitted)
+    _check_fit(made)
+    if made.head is not None and made.features is not None and {"logits", "features", "head"} & set(given):
+        half = any(is_half(given.get(name)) for name in ("logits", "features"))
+        check_head(made.logits, made.features, made.head, half=half or _law_was_coarse(known))
+    return admitted
+
+
+def _check_field(name: str, value: Any, classes: int) -> Any:
+    if name in ("layers", "learned"):
+        return _check_group(name, {} if value is None else value, classes)
+    if value is None:
+        return None
+    if name == "head":
+        if not isinstance(value, Head):
+            raise InvalidInput(f"head must be a Head, got {type(value).__name__}; pass Head(weight, bias)")
+        return value
+    if name == "passes":
+        if isinstance(value, Passes):
+            return value
+        array = plain(value, name)
+        dims(array, name, 3)
+        return np.moveaxis(check_rows(name, np.moveaxis(array, 1, 0)), 0, 1)
+    if name == "class_names":
+        return _check_class_names(value, classes)
+    return check_rows(name, value, classes=classes)
+
+
+def _check_group(name: str, value: Any, classes: int) -> Mapping[str, AnyArray]:
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"{name} must be a dictionary of arrays by name, got {type(value).__name__}")
+    for key in value:
+        if not isinstance(key, str) or not key:
+            raise InvalidInput(f"{name} must have non-empty strings as keys, got {key!r}")
+    return MappingProxyType(
+        {key: check_rows(f"{name}/{key}", a, classes=classes) for key, a in value.items()}
+    )
+
+
+def _check_class_names(value: Any, classes: int) -> tuple[str, ...]:
+    names = () if isinstance(value, str) else tuple(value)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise InvalidInput(f"class_names must be a list of {classes} strings, got {value!r}")
+    if len(names) != classes:
+        raise InvalidInput(f"class_names has {len(names)} names but logits has {classes} classes (columns)")
+    return tuple(str(name) for name in names)
+
+
+def _check_fit(outputs: Outputs) -> None:
+    same_rows(**outputs.flat())
+    classes, passes = outputs.classes, outputs.passes
+    if passes is not None:
+        columns = (passes.mean_prob if isinstance(passes, Passes) else passes).shape[-1]
+        if columns != classes:
+            raise InvalidInput(f"passes has {columns} classes but logits has {classes}")
+    if outputs.head is not None:
+        check_head_shape(
+            outputs.head, classes, None if outputs.features is None else outputs.features.shape[1]
+        )
+
+
+def _head_gap(logits: AnyArray, features: AnyArray, head: Head) -> tuple[float, int]:
+    """The largest difference relative to max(1, max|logit|) on the checked rows, and its row."""
+    rows = np.unique(np.linspace(0, len(logits) - 1, min(len(logits), LAW_ROWS)).astype(np.int64))
+    said = logits[rows].astype(np.float64)
+    apart = np.abs(head.logits(features[rows]) - said).max(axis=1)
+    worst = int(apart.argmax())
+    return float(apart[worst] / max(1.0, np.abs(said).max())), int(rows[worst])
+
+
+def _law_was_coarse(known: Mapping[str, Any]) -> bool:
+    """Whether outputs were admitted with the tolerance of half precision.
+
+    What entered as bfloat16 is float32 by now, here or in a Run, so the arrays themselves have to tell.
+    """
+    if known.get("head") is None or known.get("features") is None:
+        return False
+    return _head_gap(known["logits"], known["features"], known["head"])[0] > FINE
+
+
+def _rows(index: Any, rows: int) -> slice | AnyArray:
+    """A row number, slice, boolean mask or integer array as something NumPy takes, never empty."""
+    if isinstance(index, slice):
+        if not len(range(*index.indices(rows))):
+            raise InvalidInput(f"the index selects none of the {rows} rows; outputs have at least one")
+        return index
+    chosen = np.asarray(index) if not hasattr(index, "detach") else plain(index, "index")
+    if chosen.ndim == 0 and chosen.dtype.kind in "iu":
+        chosen = chosen[None]
+    if chosen.size == 0 or (chosen.dtype.kind == "b" and not chosen.any()):
+        raise InvalidInput(f"the index selects none of the {rows} rows; outputs have at least one")
+    if chosen.ndim != 1 or chosen.dtype.kind not in "biu":
+        raise InvalidInput(
+            f"index must be a row number, slice, boolean mask or array of row numbers, got {index!r:.80}"
+        )
+    if chosen.dtype.kind == "b":
+        if len(chosen) != rows:
+            raise InvalidInput(f"the boolean index has {len(chosen)} values but there are {rows} rows")
+    elif chosen.min() < -rows or chosen.max() >= rows:
+        bad = chosen.max() if chosen.max() >= rows else chosen.min()
+        raise InvalidInput(f"row {bad} is out of range; there are {rows} rows")
+    return chosen
+
+
+def _check_alike(parts: Sequence[Outputs]) -> None:
+    """Raise unless all parts hold the same fields of the same widths, and come from the same model."""
+    first, flats = (
+        parts[0],
+        [part.flat() | ({} if part.head is None else {"head": part.head}) for part in parts],
+    )
+    for key in dict.fromkeys(key for flat in flats for key in flat):
+        having = [i for i, flat in enumerate(flats) if key in flat]
+        if len(having) < len(parts):
+            lacking = [i for i in range(len(parts)) if i not in having]
+            raise InvalidInput(
+                f"concat: {key} is in part {having[0]} but not in part {lacking[0]}; "
+                "give it to every part, or drop it with .replace(...)"
+            )
+    for i, part in enumerate(parts[1:], 1):
+        for key, array in part.flat().items():
+            other = first.flat()[key]
+            here, there = array.shape[1:], other.shape[1:]
+            if here != there:
+                raise InvalidInput(
+                    f"concat: rows of {key} have shape {here} in part {i} but {there} in part 0"
+                )
+            if array.dtype.kind != other.dtype.kind:
+                raise InvalidInput(
+                    f"concat: {key} holds integers in one of parts 0 and {i}, strings in the other"
+                )
+        if part.head is not None and first.head is not None and not part.head.same_as(first.head):
+            raise InvalidInput(
+                f"concat: part {i} has another head than part 0; parts must come from one model"
+            )
+        if part.class_names != first.class_names:
+            raise InvalidInput(
+                f"concat: part {i} has other class_names than part 0; parts must come from one model"
+            )
+        if part.pass_count != first.pass_count:
+            raise InvalidInput(
+                f"concat: part {i} averages {part.pass_count} passes, part 0 {first.pass_count}"
+            )
+
+
+def _load_npz(path: Path) -> dict[str, AnyArray]:
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise InvalidInput(f"{path} holds a single array, not an npz archive; write it with np.savez")
+            return dict(archive)
+    except BadZipFile as error:
+        raise InvalidInput(f"{path} is damaged or no npz file ({error}); write it again") from error
+    except (ValueError, EOFError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(
+            f"{path} must be an npz file of plain arrays, and it is none or holds Python objects; "
+            "write it with np.savez from numbers and strings"
+        ) from error
+
+
+def _fields_of_npz(arrays: dict[str, AnyArray], path: Path) -> dict[str, Any]:
+    """Arguments of Outputs from flat npz keys."""
+    simple = [name for name in (*ARRAYS, "class_names") if name in arrays]
+    fields: dict[str, Any] = {name: arrays.pop(name) for name in simple}
+    if "logits" not in fields:
+        raise InvalidInput(f"{path} must hold at least the key logits, got {', '.join(arrays) or 'no keys'}")
+    for group in ("layers", "learned"):
+        keys = [key for key in arrays if key.startswith(group + "/")]
+        fields[group] = {key.removeprefix(group + "/"): arrays.pop(key) for key in keys}
+    if "head.weight" in arrays:
+        fields["head"] = Head(arrays.pop("head.weight"), arrays.pop("head.bias", None))
+    means: dict[str, Any] = {name: arrays.pop(f"passes.{name}", None) for name in (*PASS_ARRAYS, "count")}
+    if any(value is not None for value in means.values()):
+        missing = [f"passes.{name}" for name, value in means.items() if value is None]
+        if missing or "passes" in fields:
+            what = f"lacks {', '.join(missing)}" if missing else "also holds passes"
+            raise InvalidInput(
+                f"{path} holds means of passes but {what}; give all of the means, or passes alone"
+            )
+        fields["passes"] = Passes(**{**means, "count": int(means["count"])})
+    if arrays:
+        raise InvalidInput(f"{path} holds unknown keys {', '.join(arrays)}; known are {', '.join(NPZ_KEYS)}")
+    return fields
