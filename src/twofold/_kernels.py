@@ -9,7 +9,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-RIGHT, WRONG, OUTSIDE = 0, 1, 2  # kinds of sample: correct ID, wrong ID, OOD
+RIGHT, WRONG, OUTSIDE = 0, 1, 3  # kinds of sample: correct ID, wrong ID, OOD; bit 0 is failure, bit 1 is OOD
+LAST = 4  # tag of the last sample of a tie group
+UNCLEAR = 255  # in the table of Poisson counts: the leading bits alone do not decide
+TINY = 1e-300
 
 
 @njit(nogil=True, cache=True)
@@ -72,25 +75,48 @@ def merge_levels(right, wrong, outside, weight, level, accepted, loss, known):  
 
 
 @njit(nogil=True, cache=True)
-def cumulate(counts, weight, accepted, loss, known):  # type: ignore[no-untyped-def]
-    """Running totals of a (levels, kinds) table of right, wrong and, as third kind, OOD counts.
+def cumulate(weights, order, tags, weight, accepted, loss, known):  # type: ignore[no-untyped-def]
+    """What ``merge_levels`` gives, without levels, when row i is present ``weights[i]`` times.
 
-    Levels without samples are dropped. Fills what ``merge_levels`` fills, but for the levels.
+    ``order`` holds the rows from most to least confident, ``tags`` their kind, plus LAST where a tie group ends.
+    Groups without samples are overwritten by the next. Kinds are added up without branches: a resample is random.
     """
-    has_outside = counts.shape[1] == 3
-    r = q = o = g = 0
-    for t in range(counts.shape[0]):
-        here = counts[t, 0] + counts[t, 1]
-        r += counts[t, 0]
-        q += counts[t, 1]
-        if has_outside:
-            here += counts[t, 2]
-            o += counts[t, 2]
-            known[g] = r + q
-        accepted[g] = r + q + weight * o
-        loss[g] = q + weight * o
-        g += here > 0
+    n = f = o = g = before = 0
+    for t in range(order.size):
+        w = np.int64(weights[order[t]])
+        n += w
+        f += w * (tags[t] & 1)
+        o += w * ((tags[t] >> 1) & 1)
+        if tags[t] & LAST:
+            accepted[g] = n - o + weight * o
+            loss[g] = f - o + weight * o
+            if known.size:
+                known[g] = n - o
+            g += n > before
+            before = n
     return g
+
+
+@njit(nogil=True, cache=True)
+def mean_risk(weights, order, tags, inverse, only_id):  # type: ignore[no-untyped-def]
+    """Mean selective risk of a resample, the empirical AURC, over all or over ID samples of unit weight.
+
+    One pass of what ``cumulate`` and ``ratio_sum`` do; ``inverse[n]`` is 1/n, and looking it up beats dividing.
+    """
+    n = f = counted = before = 0
+    area = 0.0
+    for t in range(order.size):
+        w = np.int64(weights[order[t]])
+        n += w
+        f += w * (tags[t] & 1)
+        if only_id:
+            counted += w * (1 - ((tags[t] >> 1) & 1))
+        else:
+            counted = n
+        if tags[t] & LAST:
+            area += ((counted - before) * f) * inverse[n]
+            before = counted
+    return area / counted
 
 
 @njit(nogil=True, cache=True)
@@ -126,28 +152,61 @@ def trapezoid(x, y):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def resample(key, starts, cells, counts):  # type: ignore[no-untyped-def]
-    """Draw rows with replacement, stratum by stratum (rows ``starts[s]`` to ``starts[s+1]``), and count their cells.
+def mix(state):  # type: ignore[no-untyped-def]
+    """The output function of splitmix64, a counter-based generator: number i of a key is mix(key + i * STEP)."""
+    z = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
 
-    splitmix64 as a counter generator: the draw depends on ``key`` alone, not on threads or on earlier draws.
-    Each 64-bit number serves two rows; taking the high part of a 32-bit product is off by at most size / 2^32.
+
+@njit(nogil=True, cache=True)
+def resample(key, members, starts, poisson, table, weights):  # type: ignore[no-untyped-def]
+    """How often each row is drawn when every stratum is drawn with replacement to its own size.
+
+    ``weights`` has room for the rows and up to three more, which are of no meaning.
+
+    Independent Poisson(1) counts are a resample of random size; adding or removing single draws at random makes the
+    size exact, and leaves an exact multinomial. ``table`` has the count by 12 random bits; where these do not decide
+    it, 20 more do, by ``poisson``, the distribution function times 2^32. Rows of stratum s are
+    ``members[starts[s]:starts[s+1]]``. The draw depends on ``key`` alone, so it is the same for every metric and on any
+    number of threads.
     """
-    counts[:] = 0
+    step, half, low = np.uint64(0x9E3779B97F4A7C15), np.uint64(32), np.uint64(0xFFFFFFFF)
     state = np.uint64(key)
-    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
+    drawn = 0
+    for first in range(0, weights.size, 4):
+        state += step
+        z = mix(state)
+        for lane in range(4):
+            bits = (z >> np.uint64(16 * lane + 4)) & np.uint64(0xFFF)
+            count = np.int64(table[bits])
+            if count == UNCLEAR:
+                state += step
+                u = (bits << np.uint64(20)) | (mix(state) >> np.uint64(44))
+                count = 0
+                while count < poisson.size and u >= poisson[count]:
+                    count += 1
+            weights[first + lane] = count
+            drawn += count
+    for i in range(members.size, weights.size):
+        drawn -= weights[i]
     for s in range(starts.size - 1):
-        first = starts[s]
-        size = np.uint64(starts[s + 1] - first)
-        rows = cells[first : starts[s + 1]]
-        for pair in range((rows.size + 1) // 2):
-            state += np.uint64(0x9E3779B97F4A7C15)
-            z = state
-            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            z = z ^ (z >> np.uint64(31))
-            counts[rows[((z & low) * size) >> half]] += 1
-            if 2 * pair + 1 < rows.size:
-                counts[rows[((z >> half) * size) >> half]] += 1
+        size = np.uint64(starts[s + 1] - starts[s])
+        if starts.size > 2:
+            drawn = 0
+            for i in range(starts[s], starts[s + 1]):
+                drawn += weights[members[i]]
+        excess = drawn - np.int64(size)
+        while excess:
+            state += step
+            z = mix(state)
+            row = members[starts[s] + np.int64(((z & low) * size) >> half)]
+            if excess < 0:
+                weights[row] += 1
+                excess += 1
+            elif z >> np.uint64(60) < np.uint64(weights[row]):  # weights are below 16 here
+                weights[row] -= 1
+                excess -= 1
 
 
 @njit(nogil=True, cache=True)

@@ -715,7 +715,8 @@ def _check_alike(parts: Sequence[Outputs]) -> None:
 
 def _load_npz(path: Path) -> dict[str, AnyArray]:
     try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+        with open(path, "rb") as file:
+            archive = np.load(file, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise InvalidInput(f"{path} holds a single array, not an npz archive; write it with np.savez")
             return dict(archive)
@@ -732,10 +733,10 @@ def _load_npz(path: Path) -> dict[str, AnyArray]:
 
 def _fields_of_npz(arrays: dict[str, AnyArray], path: Path) -> dict[str, Any]:
     """Arguments of Outputs from flat npz keys."""
+    if "logits" not in arrays:
+        raise InvalidInput(f"{path} must hold at least the key logits, got {', '.join(arrays) or 'no keys'}")
     simple = [name for name in (*ARRAYS, "class_names") if name in arrays]
     fields: dict[str, Any] = {name: arrays.pop(name) for name in simple}
-    if "logits" not in fields:
-        raise InvalidInput(f"{path} must hold at least the key logits, got {', '.join(arrays) or 'no keys'}")
     for group in ("layers", "learned"):
         keys = [key for key in arrays if key.startswith(group + "/")]
         fields[group] = {key.removeprefix(group + "/"): arrays.pop(key) for key in keys}

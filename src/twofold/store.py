@@ -104,7 +104,9 @@ class _Manifest:
 
 
 class Run:
-    """The outputs of one model by data set, with roles and provenance, in a folder; see ``create`` and ``open``.
+    """The outputs of one model by data set, with roles and provenance, in a folder.
+
+    Made by ``create`` or ``open``.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -165,7 +167,7 @@ class Run:
         return run
 
     def add(self, name: str, outputs: Outputs, *, role: str, replace: bool = False) -> None:
-        """Write one data set, whole or not at all; ``replace=True`` puts it in the place of an earlier one."""
+        """Write one data set, whole or not at all; ``replace=True`` puts it in the place of another."""
         if not isinstance(outputs, Outputs):
             raise InvalidInput(f"outputs must be Outputs(logits, ...), got {type(outputs).__name__}")
         choice(role, "role", ROLES)
@@ -405,7 +407,7 @@ class Writer:
         header, offsets, _ = _layout(self.tensors, _note(self.pass_count))
         # close() takes the lock alone, so no block lands in a closed file
         with self.run._locked(shared=True):
-            self._journal()
+            self._check_open()
             with open(self._part, "r+b") as file:
                 for name, array in block.items():
                     file.seek(len(header) + offsets[name] + start * (array.nbytes // count))
@@ -491,8 +493,12 @@ class Writer:
 
     def _begin(self, manifest: _Manifest) -> None:
         """Resume an unfinished data set of the same layout, or start a new one; called under the lock."""
-        plan = {"role": self.role, "rows": self.rows, "pass_count": self.pass_count, "tensors": self.tensors}
-        plan = json.loads(json.dumps(plan))  # as it reads back: tuples are lists
+        plan = {
+            "role": self.role,
+            "rows": self.rows,
+            "pass_count": self.pass_count,
+            "tensors": {name: [code, list(shape[1:])] for name, (code, shape) in self.tensors.items()},
+        }
         header, _, size = _layout(self.tensors, _note(self.pass_count))
         started = [line for line in _read_journal(self._log) if "tensors" in line]
         if started:
@@ -529,17 +535,19 @@ class Writer:
             flat_old, flat_new = old | old["tensors"], new | new["tensors"]
             what = "; ".join(f"{key} was {flat_old.get(key)}, now {flat_new.get(key)}" for key in differing)
             raise RunError(
-                f"an unfinished {self.name!r} has another layout ({what}); resume it with the same arguments, "
+                f"an unfinished {self.name!r} has another layout ({what}); resume with the same arguments, "
                 f"or delete {self._part.name} and {self._log.name} to start afresh"
             )
 
     def _journal(self) -> list[dict[str, Any]]:
-        lines = _read_journal(self._log)
-        if not lines:
+        self._check_open()
+        return _read_journal(self._log)
+
+    def _check_open(self) -> None:
+        if not self._log.exists():
             raise RunError(
-                f"{self.name!r} has no unfinished file: it was closed or deleted; call run.writer again"
+                f"{self.name!r} is no longer open: it was closed or deleted; call run.writer again"
             )
-        return lines
 
     def _append(self, line: dict[str, Any]) -> None:
         handle = os.open(self._log, os.O_WRONLY | os.O_APPEND)

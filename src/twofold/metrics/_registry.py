@@ -61,8 +61,8 @@ def register_metric(
     """Enter a metric into the table under ``name``; a name taken twice is an error.
 
     ``sweep`` computes the metric from tie groups (one sort serves many metrics). ``weighted`` is what
-    :func:`twofold.stats.bootstrap` calls: ``weighted(*arrays, **settings)`` sorts once and returns the
-    :class:`~twofold.stats.resample.Cells` whose ``value(counts)`` is the metric of a resample.
+    :func:`twofold.stats.bootstrap` calls: ``weighted(*arrays, **settings)`` sorts once and returns a function from
+    row weights (how often each row is drawn) to the value, or None if it has no such form for them.
     """
 
     def enter(function: F) -> F:

@@ -7,6 +7,7 @@ at the order of samples, or of samples inside a tie.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +20,8 @@ from twofold import _checks
 from twofold._checks import Array, ArrayLike, Mask, NaNPolicy
 from twofold.errors import InvalidInput
 
-Counts = npt.NDArray[np.int32]
+Weights = npt.NDArray[np.uint8]  # how often each row is present in a resample
+Weighted = Callable[[npt.NDArray[np.uint8]], float]  # the weighted form of a metric: its value on a resample
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +37,7 @@ class Sweep:
     loss: Array  # (G,) of that, the loss
     known: Array  # (G,) of that, the ID samples
     weight: float = 1.0  # of one OOD sample
-    atoms: tuple[Array, Array, Counts] | None = None  # given losses, ascending: value, weight, count
+    atoms: tuple[Array, Array, Weights] | None = None  # given losses, ascending: value, weight, count
 
     @property
     def total(self) -> float:
@@ -67,19 +69,6 @@ class Sweep:
     def mean_loss(self) -> float:
         """Risk at full coverage."""
         return float(self.loss[-1] / self.accepted[-1])
-
-
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """A metric that depends on the samples only through how many fall into each cell.
-
-    ``index[i]`` is the cell of sample i, and ``value(counts)`` the metric when the cells hold ``counts`` samples.
-    Resampling then needs no sorting: draw samples, count cells, evaluate.
-    """
-
-    index: npt.NDArray[np.int32]
-    size: int
-    value: Callable[[Counts], float]
 
 
 def ood_weight(share: float | None, inside: float, outside: float) -> float:
@@ -161,7 +150,7 @@ def _merge(right: Mask, conf: Array, inside: Mask | None, share: float | None) -
 
 def _with_losses(loss: Array, conf: Array, inside: Mask | None, share: float | None) -> Sweep:
     rows = _LossRows(loss, conf, inside, share)
-    return rows.sweep(np.ones(len(loss), np.int32))
+    return rows.sweep(np.ones(len(loss), np.uint8))
 
 
 class _LossRows:
@@ -175,7 +164,7 @@ class _LossRows:
         self.ends = np.flatnonzero(np.append(self.conf[1:] != self.conf[:-1], True))
         self.by_loss = np.lexsort((~self.inside, self.loss))
 
-    def sweep(self, counts: Counts) -> Sweep:
+    def sweep(self, counts: Weights) -> Sweep:
         known = np.where(self.inside, counts, 0)
         weight = ood_weight(self.share, known.sum(), counts.sum() - known.sum())
         unit = np.where(self.inside, 1.0, weight)
@@ -192,11 +181,13 @@ class _LossRows:
         )
 
 
-def sweep_cells(metric: Callable[..., float]) -> Callable[..., Cells]:
+def sweep_weighted(metric: Callable[..., float], **allowed: tuple[str, ...]) -> Callable[..., Weighted | None]:
     """The weighted form of a metric of (correct, conf) that is a function of the sweep.
 
-    ``metric(sweep, **settings)`` is the metric; settings other than those below go through to it.
+    ``metric(sweep, **settings)`` is the metric. There is no weighted form (None) for settings the metric does not
+    take, or whose values are not ``allowed``.
     """
+    taken = set(list(inspect.signature(metric).parameters)[1:])
 
     def weighted(
         correct: ArrayLike,
@@ -207,60 +198,75 @@ def sweep_cells(metric: Callable[..., float]) -> Callable[..., Cells]:
         ood_share: float | None = None,
         nan: NaNPolicy = "error",
         **settings: Any,
-    ) -> Cells:
+    ) -> Weighted | None:
+        if set(settings) - taken or any(settings.get(k, v[0]) not in v for k, v in allowed.items()):
+            return None
         conf = _checks.confidence(conf, nan=nan)
         right, inside = _checks.joint(correct, is_id, conf=conf)
         share = check_share(ood_share, inside)
-        if loss is None:
-            return _count_cells(right, conf, inside, share, lambda s: metric(s, **settings))
-        return _loss_cells(_given_losses(loss, conf), conf, inside, share, lambda s: metric(s, **settings))
+        if loss is not None:
+            rows = _LossRows(_given_losses(loss, conf), conf, inside, share)
+            return lambda weights: metric(rows.sweep(weights[rows.order]), **settings)
+        counted = CountedRows(right, conf, inside, share)
+        return lambda weights: metric(counted.sweep(weights), **settings)
 
     return weighted
 
 
-def truth_cells(metric: Callable[..., float]) -> Callable[..., Cells]:
+def truth_weighted(metric: Callable[..., float]) -> Callable[..., Weighted]:
     """The weighted form of a metric of (truth, conf)."""
 
-    def weighted(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error", **settings: Any) -> Cells:
+    def weighted(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error", **settings: Any) -> Weighted:
         conf = _checks.confidence(conf, nan=nan)
         safe = _checks.mask(truth, "truth")
         _checks.same_rows(truth=safe, conf=conf)
-        return _count_cells(safe, conf, None, None, lambda s: metric(s, **settings))
+        rows = CountedRows(safe, conf, None, None)
+        return lambda weights: metric(rows.sweep(weights), **settings)
 
     return weighted
 
 
-def _count_cells(
-    right: Mask, conf: Array, inside: Mask | None, share: float | None, metric: Callable[[Sweep], float]
-) -> Cells:
-    from twofold import _kernels
+class CountedRows:
+    """Rows with 0/1 losses, sorted once; resamples of them need no further sorting."""
 
-    level, group = np.unique(conf, return_inverse=True)
-    levels = len(level)
-    outside = inside is not None and not inside.all()
-    kinds = 3 if outside else 2
-    kind = np.where(right, 0, np.where(inside, 1, 2)) if outside else np.where(right, 0, 1)
-    index = (levels - 1 - group) * kinds + kind
+    def __init__(self, right: Mask, conf: Array, inside: Mask | None, share: float | None):
+        from twofold._kernels import LAST, OUTSIDE, RIGHT, WRONG
 
-    def value(counts: Counts) -> float:
-        table = counts.reshape(-1, kinds)
-        weight = 1.0
-        if share is not None:
-            known = int(table[:, :2].sum())
-            weight = ood_weight(share, known, int(table.sum()) - known)
-        out = np.empty(levels), np.empty(levels), np.empty(levels if outside else 0)
-        groups = _kernels.cumulate(table, weight, *out)
+        order = np.argsort(conf)[::-1]
+        ranked = conf[order]
+        failure = WRONG if inside is None else np.where(inside, WRONG, OUTSIDE)
+        kind = np.where(right, RIGHT, failure)
+        last = np.append(ranked[1:] != ranked[:-1], True)
+        self.order = order.astype(np.int32)
+        self.tags = (kind[order] + LAST * last).astype(np.uint8)
+        self.groups = int(last.sum())
+        self.outside = None if inside is None or inside.all() else ~inside
+        self.share = share
+        self.inverse = 1.0 / np.maximum(np.arange(len(conf) + 1), 1)
+
+    def weight(self, weights: Weights) -> float:
+        """Weight of one OOD sample in this resample."""
+        if self.share is None or self.outside is None:
+            return 1.0
+        outside = int(weights[self.outside].sum())
+        return ood_weight(self.share, int(weights.sum()) - outside, outside)
+
+    def sweep(self, weights: Weights) -> Sweep:
+        """The sweep when row i is present ``weights[i]`` times; it has no levels, on which no value depends."""
+        from twofold._kernels import cumulate
+
+        known = self.outside is not None
+        out = np.empty(self.groups), np.empty(self.groups), np.empty(self.groups if known else 0)
+        weight = self.weight(weights)
+        groups = cumulate(weights, self.order, self.tags, weight, *out)
         accepted, loss, inner = (a[:groups] for a in out)
-        # no value depends on the levels themselves
-        return metric(Sweep(accepted[:0], accepted, loss, inner if outside else accepted, weight))
+        return Sweep(accepted[:0], accepted, loss, inner if known else accepted, weight)
 
-    return Cells(index.astype(np.int32), kinds * levels, value)
+    def mean_risk(self, weights: Weights, *, only_id: bool) -> float:
+        """``sweep(weights).mean(...)``, the empirical AURC; without ``ood_share`` in one pass."""
+        from twofold._kernels import mean_risk
 
-
-def _loss_cells(
-    loss: Array, conf: Array, inside: Mask | None, share: float | None, metric: Callable[[Sweep], float]
-) -> Cells:
-    rows = _LossRows(loss, conf, inside, share)
-    place = np.empty(len(loss), np.int64)
-    place[rows.order] = np.arange(len(loss))
-    return Cells(place.astype(np.int32), len(loss), lambda counts: metric(rows.sweep(counts)))
+        if self.share is not None:
+            s = self.sweep(weights)
+            return s.mean(over=s.known if only_id else s.accepted)
+        return float(mean_risk(weights, self.order, self.tags, self.inverse, only_id))

@@ -16,7 +16,7 @@ from twofold import _checks
 from twofold._checks import Array, ArrayLike, NaNPolicy
 from twofold.errors import InvalidInput, UndefinedMetric
 from twofold.metrics._registry import register_metric
-from twofold.metrics._sweep import Sweep, truth_cells, truth_sweep
+from twofold.metrics._sweep import Sweep, truth_weighted, truth_sweep
 
 Positive = Literal["safe", "unsafe"]
 
@@ -47,7 +47,7 @@ def _auroc(s: Sweep) -> float:
     formula=r"P(g_+ > g_-) + \tfrac12 P(g_+ = g_-)",
     reference=_HENDRYCKS,
     sweep=_auroc,
-    weighted=truth_cells(_auroc),
+    weighted=truth_weighted(_auroc),
 )
 def auroc(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> float:
     r"""Chance that a random safe sample is trusted more than a random unsafe one; ties count half.
@@ -84,7 +84,7 @@ def _average_precision(s: Sweep, *, positive: bool = True) -> float:
     formula=r"\sum_t (r_t - r_{t-1})\, p_t",
     reference=_HENDRYCKS,
     sweep=_average_precision,
-    weighted=truth_cells(_average_precision),
+    weighted=truth_weighted(_average_precision),
 )
 def average_precision(
     truth: ArrayLike, conf: ArrayLike, *, positive: bool = True, nan: NaNPolicy = "error"
@@ -115,7 +115,7 @@ def _average_precision_unsafe(s: Sweep) -> float:
     formula=r"\sum_t (r_t - r_{t-1})\, p_t \text{ of } -g \text{ with the unsafe class positive}",
     reference=_HENDRYCKS,
     sweep=_average_precision_unsafe,
-    weighted=truth_cells(_average_precision_unsafe),
+    weighted=truth_weighted(_average_precision_unsafe),
 )
 def average_precision_unsafe(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> float:
     """Average precision with the unsafe class as the positive one (AP-error, AUPR-out by steps).
@@ -143,7 +143,7 @@ def _aupr(s: Sweep, *, positive: Positive = "safe") -> float:
     formula=r"\sum_t (r_t - r_{t-1})\, (p_t + p_{t-1}) / 2",
     reference="Yang et al. (OpenOOD), NeurIPS 2022, arXiv:2210.07242",
     sweep=_aupr,
-    weighted=truth_cells(_aupr),
+    weighted=truth_weighted(_aupr),
 )
 def aupr(truth: ArrayLike, conf: ArrayLike, *, positive: Positive = "safe", nan: NaNPolicy = "error") -> float:
     r"""Area under the precision-recall curve by trapezoids, as OpenOOD reports it (AUPR-in and AUPR-out).
@@ -181,7 +181,7 @@ def _fpr_at_tpr(s: Sweep, *, tpr: float = 0.95, positive: Positive = "safe") -> 
     formula=r"Q_t / Q \text{ at the first } t \text{ with } P_t / P \ge \mathrm{tpr}",
     reference=_HENDRYCKS,
     sweep=_fpr_at_tpr,
-    weighted=truth_cells(_fpr_at_tpr),
+    weighted=truth_weighted(_fpr_at_tpr),
 )
 def fpr_at_tpr(
     truth: ArrayLike,
@@ -217,7 +217,7 @@ def _fpr95_unsafe(s: Sweep) -> float:
     formula=r"\mathrm{FPR\ at\ TPR\ 0.95,\ safe\ class\ positive}",
     reference=_HENDRYCKS,
     sweep=_fpr_at_tpr,
-    weighted=truth_cells(_fpr_at_tpr),
+    weighted=truth_weighted(_fpr_at_tpr),
 )
 def fpr95(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> float:
     """Share of unsafe samples accepted when at least 95 % of the safe ones are.
@@ -236,7 +236,7 @@ def fpr95(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> flo
     formula=r"\mathrm{FPR\ at\ TPR\ 0.95,\ unsafe\ class\ positive}",
     reference="Yang et al. (OpenOOD), NeurIPS 2022, arXiv:2210.07242",
     sweep=_fpr95_unsafe,
-    weighted=truth_cells(_fpr95_unsafe),
+    weighted=truth_weighted(_fpr95_unsafe),
 )
 def fpr95_unsafe(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> float:
     """Share of safe samples flagged when at least 95 % of the unsafe ones are (OpenOOD's FPR@95).
@@ -260,7 +260,7 @@ def _detection_error(s: Sweep) -> float:
     formula=r"\min_t \tfrac12 (\mathrm{FPR}_t + \mathrm{FNR}_t)",
     reference="Liang, Li, Srikant (ODIN), ICLR 2018, arXiv:1706.02690",
     sweep=_detection_error,
-    weighted=truth_cells(_detection_error),
+    weighted=truth_weighted(_detection_error),
 )
 def detection_error(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> float:
     r"""Least chance of a wrong verdict over all thresholds when both classes are equally likely.

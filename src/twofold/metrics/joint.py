@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +28,8 @@ from twofold.errors import InvalidInput, UndefinedMetric
 from twofold.metrics import _grid
 from twofold.metrics._registry import register_metric
 from twofold.metrics._samples import Method, Samples
-from twofold.metrics._sweep import Sweep, sweep, sweep_cells
-from twofold.metrics.selective import _aurc, aurc
+from twofold.metrics._sweep import Sweep, sweep, sweep_weighted
+from twofold.metrics.selective import _aurc, _aurc_weighted, aurc
 
 _PAPER = "From Misclassifications to Outliers, arXiv:2603.03903"
 _OSCR = "Dhamija, Günther, Boult, NeurIPS 2018, arXiv:1811.04110"
@@ -121,7 +122,7 @@ def _f1(s: Sweep) -> float:
     formula=r"\max_\tau 2\,TA / (|A| + n_{ID})",
     reference=_PAPER,
     sweep=_f1,
-    weighted=sweep_cells(_f1),
+    weighted=sweep_weighted(_f1),
 )
 def f1(
     correct: ArrayLike,
@@ -166,7 +167,7 @@ def f1(
     formula=r"\frac{1}{n_{ID}}\sum_{i \in ID} R(g_i)",
     reference=_PAPER,
     sweep=lambda s: _aurc(s, coverage="id"),
-    weighted=sweep_cells(lambda s: _aurc(s, coverage="id")),
+    weighted=partial(_aurc_weighted, coverage="id"),
 )
 def aurc_id(
     correct: ArrayLike,
@@ -207,14 +208,17 @@ class _Plane:
 
     @classmethod
     def of(cls, data: Samples, thresholds_at: Mask) -> _Plane:
+        """Thresholds at the scores of some samples; the useful ones differ by metric."""
+        from twofold._kernels import OUTSIDE, RIGHT, WRONG
+
         (tau_id, column), (tau_ood, row) = (_levels(conf, thresholds_at) for conf in data.confs)
         keep = (column < len(tau_id)) & (row < len(tau_ood))
-        kind = np.where(data.correct, 0, np.where(data.is_id, 1, 2))[keep]
-        row, place = row[keep], column[keep] * 3 + kind
-        order = np.argsort(row * (3 * len(tau_id)) + place)
+        kind = np.where(data.correct, RIGHT, np.where(data.is_id, WRONG, OUTSIDE))[keep]
+        row, place = row[keep], column[keep] * 4 + kind
+        order = np.argsort(row * (4 * len(tau_id)) + place)
         starts = np.concatenate(([0], np.cumsum(np.bincount(row, minlength=len(tau_ood)))))
         place = place[order]
-        return cls(tau_id, tau_ood, starts, (place // 3).astype(np.int32), (place % 3).astype(np.int8))
+        return cls(tau_id, tau_ood, starts, (place // 4).astype(np.int32), (place % 4).astype(np.int8))
 
 
 def _levels(conf: Array, at: Mask) -> tuple[Array, npt.NDArray[np.int64]]:
@@ -291,7 +295,7 @@ def ds_f1(
     )
 
 
-_SLICES = 4  # fixed, so that the result does not depend on the machine
+_SLICES = 4  # for large sets; fixed, so that the result does not depend on the machine
 _BLOCK = 256  # columns and rows bounded together; 128 to 512 are equally good at 10k to 50k ID samples
 _SEED_ROWS = 64  # rows walked in full first, so that the bounds bite from the start
 
@@ -305,6 +309,9 @@ def _envelope(data: Samples) -> tuple[_Plane, Array, npt.NDArray[np.int32]]:
     pair = np.full((data.inside + 1, 2), -1, np.int32)
     points = plane.starts, plane.columns, plane.kinds, len(plane.tau_id), data.weight
     seed_envelope(*points, _SEED_ROWS, best, pair)
+    if data.inside < 4 * _BLOCK:
+        scan_envelope(*points, _BLOCK, 0, 1, best, pair)
+        return plane, best, pair
     parts = [(best.copy(), pair.copy()) for _ in range(_SLICES)]
     with ThreadPoolExecutor(min(_SLICES, os.cpu_count() or 1)) as pool:
         jobs = [pool.submit(scan_envelope, *points, _BLOCK, i, _SLICES, *part) for i, part in enumerate(parts)]
@@ -464,7 +471,7 @@ def _oscr(s: Sweep) -> float:
     formula=r"\int \mathrm{CCR}\, d\,\mathrm{FPR}",
     reference=_OSCR,
     sweep=_oscr,
-    weighted=sweep_cells(_oscr),
+    weighted=sweep_weighted(_oscr),
 )
 def oscr(correct: ArrayLike, conf: ArrayLike, is_id: ArrayLike, *, nan: NaNPolicy = "error") -> float:
     r"""Area under the open-set classification rate curve: ID samples accepted and right, against OOD accepted.

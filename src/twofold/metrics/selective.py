@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from twofold.errors import InvalidInput, UndefinedMetric
 from twofold.metrics import _grid
 from twofold.metrics._registry import register_metric
 from twofold.metrics._samples import Samples
-from twofold.metrics._sweep import Sweep, sweep, sweep_cells
+from twofold.metrics._sweep import CountedRows, Sweep, Weighted, check_share, sweep, sweep_weighted
 
 Coverage = Literal["all", "id"]
 Estimator = Literal[
@@ -93,6 +93,30 @@ def _aurc(s: Sweep, *, coverage: Coverage = "all", estimator: Estimator = "empir
     return _ESTIMATORS[estimator](s)
 
 
+def _aurc_weighted(
+    correct: ArrayLike,
+    conf: ArrayLike,
+    is_id: ArrayLike | None = None,
+    *,
+    coverage: Coverage = "all",
+    estimator: Estimator = "empirical",
+    ood_share: float | None = None,
+    nan: NaNPolicy = "error",
+    **named: Any,
+) -> Weighted | None:
+    """The plain empirical AURC has a kernel of its own; other conventions go through the sweep."""
+    if named or estimator != "empirical":
+        named |= {"coverage": coverage, "estimator": estimator, "ood_share": ood_share, "nan": nan}
+        return _sweep_weighted_aurc(correct, conf, is_id, **named)
+    conf = _checks.confidence(conf, nan=nan)
+    right, inside = _checks.joint(correct, is_id, conf=conf)
+    rows = CountedRows(right, conf, inside, check_share(ood_share, inside))
+    return lambda weights: rows.mean_risk(weights, only_id=coverage == "id")
+
+
+_sweep_weighted_aurc = sweep_weighted(_aurc, estimator=tuple(_ESTIMATORS))
+
+
 def _check_convention(coverage: str, estimator: str, is_id: ArrayLike | None, *, loss: bool = False) -> None:
     _checks.choice(coverage, "coverage", ("all", "id"))
     _checks.choice(estimator, "estimator", (*_ESTIMATORS, "grid", "published"))
@@ -114,7 +138,7 @@ def _check_convention(coverage: str, estimator: str, is_id: ArrayLike | None, *,
     formula=r"\frac{1}{n}\sum_i R(g_i)",
     reference=f"{_GEIFMAN}; {_ZHOU}",
     sweep=_aurc,
-    weighted=sweep_cells(_aurc),
+    weighted=_aurc_weighted,
 )
 def aurc(
     correct: ArrayLike,
@@ -235,7 +259,7 @@ def _eaurc(s: Sweep, *, coverage: Coverage = "all", estimator: Estimator = "empi
     formula=r"\mathrm{AURC} - \mathrm{AURC}^*",
     reference=_GEIFMAN,
     sweep=_eaurc,
-    weighted=sweep_cells(_eaurc),
+    weighted=sweep_weighted(_eaurc, estimator=tuple(_ESTIMATORS)),
 )
 def eaurc(
     correct: ArrayLike,
@@ -293,7 +317,7 @@ def _naurc(s: Sweep, *, coverage: Coverage = "all", estimator: Estimator = "empi
     formula=r"(\mathrm{AURC} - \mathrm{AURC}^*) / (\bar l - \mathrm{AURC}^*)",
     reference="Cattelan & Silva, UAI 2024, arXiv:2305.15508",
     sweep=_naurc,
-    weighted=sweep_cells(_naurc),
+    weighted=sweep_weighted(_naurc, estimator=tuple(_ESTIMATORS)),
 )
 def naurc(
     correct: ArrayLike,
@@ -340,7 +364,7 @@ def _augrc(s: Sweep) -> float:
     formula=r"\frac{1}{n}\sum_i l_i \left(1 - \frac{\mathrm{rank}_i - 1/2}{n}\right)",
     reference=_TRAUB,
     sweep=_augrc,
-    weighted=sweep_cells(_augrc),
+    weighted=sweep_weighted(_augrc),
 )
 def augrc(
     correct: ArrayLike,
@@ -377,7 +401,7 @@ def _eaugrc(s: Sweep) -> float:
     formula=r"\mathrm{AUGRC} - e^2/2",
     reference=_TRAUB,
     sweep=_eaugrc,
-    weighted=sweep_cells(_eaugrc),
+    weighted=sweep_weighted(_eaugrc),
 )
 def eaugrc(
     correct: ArrayLike,
@@ -533,7 +557,7 @@ def _achievable(s: Sweep) -> float:
     formula=r"\mathrm{AURC\ of\ the\ convex\ hull\ of\ } (N_t, L_t)",
     reference=_TRAUB,
     sweep=_achievable,
-    weighted=sweep_cells(_achievable),
+    weighted=sweep_weighted(_achievable),
 )
 def achievable_aurc(
     correct: ArrayLike,
