@@ -1,3 +1,48 @@
-"""twofold tells how far a classifier can be trusted, and turns that into a gate one can deploy."""
+"""twofold tells how far a classifier can be trusted, and turns that into a gate one can deploy.
+
+Nothing heavy is imported before it is used: submodules and names resolve on first access.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from twofold import errors as errors
+    from twofold import metrics as metrics
+    from twofold import stats as stats
+    from twofold.metrics import evaluate as evaluate
+    from twofold.metrics import register_metric as register_metric
+    from twofold.outputs import Head as Head
+    from twofold.outputs import Outputs as Outputs
+    from twofold.outputs import Passes as Passes
+    from twofold.store import Run as Run
 
 __version__ = "0.1.0"
+
+_HOME = {
+    "Head": "outputs",
+    "Outputs": "outputs",
+    "Passes": "outputs",
+    "Run": "store",
+    "evaluate": "metrics",
+    "register_metric": "metrics",
+}
+_MODULES = ("errors", "metrics", "stats")
+
+__all__ = [*_HOME, *_MODULES]  # noqa: PLE0604 - built from the two tables above
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"twofold.{name}")
+    if name in _HOME:
+        value = getattr(import_module(f"twofold.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'twofold' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

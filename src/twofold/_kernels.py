@@ -210,11 +210,11 @@ def resample(key, members, starts, poisson, table, weights):  # type: ignore[no-
 
 
 @njit(nogil=True, cache=True)
-def best_pair(starts, columns, kinds, levels, inside, weight, right, total):  # type: ignore[no-untyped-def]
+def best_pair(starts, columns, kinds, counts, levels, inside, weight, right, total):  # type: ignore[no-untyped-def]
     """Exact DS-F1 by Dinkelbach's iteration.
 
     Samples come sorted by row (level on the OOD axis, ``starts[r]`` to ``starts[r+1]``) with their column (level
-    on the ID axis, of ``levels``) and kind; ``inside`` is the number of ID samples, ``weight`` that of one OOD
+    on the ID axis, of ``levels``), kind and multiplicity; ``inside`` is the number of ID samples, ``weight`` that of one OOD
     sample, and ``right / total`` a ratio some pair attains. Each pass maximises ``total * TA - right * accepted``
     over all pairs: rows are added one by one to a tree over columns whose nodes hold the counts of their span
     and of the best prefix of it. Counts are integers, so without ``weight`` all comparisons are exact.
@@ -236,16 +236,19 @@ def best_pair(starts, columns, kinds, levels, inside, weight, right, total):  # 
         found = np.zeros(5, np.int64)
         for row in range(starts.size - 1):
             for s in range(starts[row], starts[row + 1]):
+                w = counts[s]
+                if w == 0:
+                    continue
                 node = size + columns[s]
                 if kinds[s] == OUTSIDE:
-                    tree[node, 2] += 1
-                    tree[node, 5] += 1
+                    tree[node, 2] += w
+                    tree[node, 5] += w
                 else:
-                    tree[node, 1] += 1
-                    tree[node, 4] += 1
+                    tree[node, 1] += w
+                    tree[node, 4] += w
                     if kinds[s] == RIGHT:
-                        tree[node, 0] += 1
-                        tree[node, 3] += 1
+                        tree[node, 0] += w
+                        tree[node, 3] += w
                 node //= 2
                 while node:
                     a, b = 2 * node, 2 * node + 1
@@ -284,7 +287,7 @@ def best_pair(starts, columns, kinds, levels, inside, weight, right, total):  # 
 
 
 @njit(nogil=True, cache=True)
-def seed_envelope(starts, columns, kinds, levels, weight, lines, best, arg):  # type: ignore[no-untyped-def]
+def seed_envelope(starts, columns, kinds, counts, levels, weight, lines, best, arg):  # type: ignore[no-untyped-def]
     """Give every ID coverage level a good first value: walk all columns of some evenly spaced rows."""
     rows = starts.size - 1
     right = np.zeros(levels, np.int32)
@@ -294,11 +297,11 @@ def seed_envelope(starts, columns, kinds, levels, weight, lines, best, arg):  # 
     for row in range(rows):
         for s in range(starts[row], starts[row + 1]):
             if kinds[s] == OUTSIDE:
-                outside[columns[s]] += 1
+                outside[columns[s]] += counts[s]
             else:
-                known[columns[s]] += 1
+                known[columns[s]] += counts[s]
                 if kinds[s] == RIGHT:
-                    right[columns[s]] += 1
+                    right[columns[s]] += counts[s]
         if row + 1 < (rows * line) // lines:
             continue
         line += 1
@@ -313,7 +316,7 @@ def seed_envelope(starts, columns, kinds, levels, weight, lines, best, arg):  # 
 
 
 @njit(nogil=True, cache=True)
-def scan_envelope(starts, columns, kinds, levels, weight, block, first, step, best, arg):  # type: ignore[no-untyped-def]
+def scan_envelope(starts, columns, kinds, counts, levels, weight, block, first, step, best, arg):  # type: ignore[no-untyped-def]
     """Raise ``best[k]``, the largest TA / accepted over pairs that accept exactly k ID samples, over all pairs.
 
     Works through blocks of ``block`` columns, every ``step``-th from ``first``; a block of rows inside it is
@@ -335,9 +338,9 @@ def scan_envelope(starts, columns, kinds, levels, weight, block, first, step, be
             row_end = min(row_left + block, rows)
             while ahead < starts[row_end]:
                 if columns[ahead] < end and kinds[ahead] != OUTSIDE:
-                    top_known += 1
+                    top_known += counts[ahead]
                     if kinds[ahead] == RIGHT:
-                        top_right += 1
+                        top_right += counts[ahead]
                 ahead += 1
             useful = False
             for k in range(base_known + 1, top_known + 1):
@@ -348,23 +351,24 @@ def scan_envelope(starts, columns, kinds, levels, weight, block, first, step, be
                 lowest = end  # columns left of the row's first ID sample repeat the row before
                 for s in range(starts[row], starts[row + 1]):
                     c = columns[s]
-                    if c >= end:
+                    w = counts[s]
+                    if c >= end or w == 0:
                         continue
                     kind = kinds[s]
                     if c < left:
                         if kind == OUTSIDE:
-                            base_outside += 1
+                            base_outside += w
                         else:
-                            base_known += 1
+                            base_known += w
                             if kind == RIGHT:
-                                base_right += 1
+                                base_right += w
                             lowest = left
                     elif kind == OUTSIDE:
-                        outside[c - left] += 1
+                        outside[c - left] += w
                     else:
-                        known[c - left] += 1
+                        known[c - left] += w
                         if kind == RIGHT:
-                            right[c - left] += 1
+                            right[c - left] += w
                         lowest = min(lowest, c)
                 if not useful or lowest == end:
                     continue

@@ -342,7 +342,7 @@ class Outputs:
     @classmethod
     def from_npz(cls, path: str | os.PathLike[str]) -> Outputs:
         """Read an npz file with at least ``logits``; the other keys are those that :meth:`to_npz` writes."""
-        return cls(**_fields_of_npz(_load_npz(Path(path)), Path(path)))
+        return cls(**_fields_of_npz(load_npz(Path(path)), Path(path)))
 
     @property
     def pass_count(self) -> int | None:
@@ -713,7 +713,7 @@ def _check_alike(parts: Sequence[Outputs]) -> None:
             )
 
 
-def _load_npz(path: Path) -> dict[str, AnyArray]:
+def load_npz(path: Path) -> dict[str, AnyArray]:
     try:
         with open(path, "rb") as file:
             archive = np.load(file, allow_pickle=False)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from twofold import _checks
 from twofold._checks import Array, ArrayLike, Mask, NaNPolicy
-from twofold.errors import InvalidInput
+from twofold.errors import InvalidInput, UndefinedMetric
 from twofold.metrics import _grid
-from twofold.metrics._sweep import check_share, ood_weight
+from twofold.metrics._sweep import Weights, check_share, ood_weight
 
 Method = Literal["exact", "grid", "published"]
 
@@ -23,8 +23,9 @@ class Samples:
     correct: Mask
     is_id: Mask
     confs: tuple[Array, ...]
-    inside: int
-    weight: float  # of one OOD sample
+    inside: int  # how many ID samples,
+    right: int  # of them with the right answer,
+    outside: int  # and how many OOD samples
     share: float | None
 
     @classmethod
@@ -45,8 +46,21 @@ class Samples:
         if inside == 0:
             raise InvalidInput("is_id is False everywhere; joint metrics need at least one ID sample")
         share = check_share(ood_share, given)
-        weight = ood_weight(share, inside, len(known) - inside)
-        return cls(right, known, tuple(scores.values()), inside, weight, share)
+        outside = len(known) - inside
+        return cls(right, known, tuple(scores.values()), inside, int(right.sum()), outside, share)
+
+    @property
+    def weight(self) -> float:
+        """Weight of one OOD sample."""
+        return ood_weight(self.share, self.inside, self.outside)
+
+    def drawn(self, weights: Weights) -> Samples:
+        """The same samples with the counts of a resample, in which row i is present ``weights[i]`` times."""
+        inside = int(weights[self.is_id].sum())
+        if inside == 0:
+            raise UndefinedMetric("the resample has no ID sample")
+        right, total = int(weights[self.correct].sum()), int(weights.sum())
+        return replace(self, inside=inside, right=right, outside=total - inside)
 
     def grid(self, method: str, thresholds: int) -> _grid.Accepted:
         """Counts on the quantile grid, or on the linear grid of the released code."""

@@ -18,6 +18,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,7 @@ from twofold.errors import InvalidInput, UndefinedMetric
 from twofold.metrics import _grid
 from twofold.metrics._registry import register_metric
 from twofold.metrics._samples import Method, Samples
-from twofold.metrics._sweep import Sweep, sweep, sweep_weighted
+from twofold.metrics._sweep import Sweep, Weighted, Weights, sweep, sweep_weighted
 from twofold.metrics.selective import _aurc, _aurc_weighted, aurc
 
 _PAPER = "From Misclassifications to Outliers, arXiv:2603.03903"
@@ -205,6 +206,7 @@ class _Plane:
     starts: npt.NDArray[np.int64]  # samples of row r are starts[r] to starts[r + 1]
     columns: npt.NDArray[np.int32]
     kinds: npt.NDArray[np.int8]
+    samples: npt.NDArray[np.int64]  # where each came from
 
     @classmethod
     def of(cls, data: Samples, thresholds_at: Mask) -> _Plane:
@@ -212,19 +214,59 @@ class _Plane:
         from twofold._kernels import OUTSIDE, RIGHT, WRONG
 
         (tau_id, column), (tau_ood, row) = (_levels(conf, thresholds_at) for conf in data.confs)
-        keep = (column < len(tau_id)) & (row < len(tau_ood))
+        keep = np.flatnonzero((column < len(tau_id)) & (row < len(tau_ood)))
         kind = np.where(data.correct, RIGHT, np.where(data.is_id, WRONG, OUTSIDE))[keep]
         row, place = row[keep], column[keep] * 4 + kind
         order = np.argsort(row * (4 * len(tau_id)) + place)
         starts = np.concatenate(([0], np.cumsum(np.bincount(row, minlength=len(tau_ood)))))
         place = place[order]
-        return cls(tau_id, tau_ood, starts, (place // 4).astype(np.int32), (place % 4).astype(np.int8))
+        columns, kinds = (place // 4).astype(np.int32), (place % 4).astype(np.int8)
+        return cls(tau_id, tau_ood, starts, columns, kinds, keep[order])
+
+    def points(self, weights: Weights | None) -> tuple[Any, ...]:
+        """What the kernels take: the samples, present as often as ``weights`` says, and the number of columns."""
+        counts = np.ones(len(self.samples), np.uint8) if weights is None else weights[self.samples]
+        return self.starts, self.columns, self.kinds, counts, len(self.tau_id)
 
 
 def _levels(conf: Array, at: Mask) -> tuple[Array, npt.NDArray[np.int64]]:
     """Distinct values of conf[at], decreasing, and for each sample the first of them it reaches."""
     rising = np.unique(conf[at])
     return rising[::-1].copy(), len(rising) - np.searchsorted(rising, conf, side="right")
+
+
+def _best_pair(data: Samples, plane: _Plane, weights: Weights | None = None) -> tuple[int, int, int, int, int]:
+    """TA, accepted ID and OOD samples, column and row of the pair with the best F1."""
+    from twofold._kernels import best_pair
+
+    everything = data.inside + data.weight * data.outside
+    start = float(data.right), everything + data.inside  # what accepting everything attains
+    return tuple(best_pair(*plane.points(weights), float(data.inside), data.weight, *start).tolist())
+
+
+def _ds_f1_weighted(
+    correct: ArrayLike,
+    conf_id: ArrayLike,
+    conf_ood: ArrayLike,
+    is_id: ArrayLike | None = None,
+    *,
+    ood_share: float | None = None,
+    nan: NaNPolicy = "error",
+    method: Method = "exact",
+) -> Weighted | None:
+    if method != "exact":
+        return None
+    data = Samples.enter(correct, is_id, ood_share=ood_share, nan=nan, conf_id=conf_id, conf_ood=conf_ood)
+    plane = _Plane.of(data, data.correct)
+
+    def value(weights: Weights) -> float:
+        drawn = data.drawn(weights)
+        if not drawn.right:
+            return 0.0
+        right, known, outside, _, _ = _best_pair(drawn, plane, weights)
+        return drawn.point(right, known, drawn.weight * outside)["value"]
+
+    return value
 
 
 @register_metric(
@@ -234,6 +276,7 @@ def _levels(conf: Array, at: Mask) -> tuple[Array, npt.NDArray[np.int64]]:
     bounds=(0, 1),
     formula=r"\max_{\tau_{id}, \tau_{ood}} 2\,TA / (|A| + n_{ID})",
     reference=_PAPER,
+    weighted=_ds_f1_weighted,
 )
 def ds_f1(
     correct: ArrayLike,
@@ -273,22 +316,10 @@ def ds_f1(
     if method != "exact":
         point, (tau_id, tau_ood) = data.best_on_grid(method, thresholds)
         return DoublePoint(tau_id=tau_id, tau_ood=tau_ood, method=method, **point)
-    if not data.correct.any():
+    if not data.right:
         return DoublePoint(tau_id=np.inf, tau_ood=np.inf, method=method, **data.point(0.0, 0.0, 0.0))
-    from twofold._kernels import best_pair
-
     plane = _Plane.of(data, data.correct)
-    everything = data.inside + data.weight * (len(data.is_id) - data.inside)
-    right, known, outside, column, row = best_pair(
-        plane.starts,
-        plane.columns,
-        plane.kinds,
-        len(plane.tau_id),
-        float(data.inside),
-        data.weight,
-        float(data.correct.sum()),  # the ratio that accepting everything attains
-        everything + data.inside,
-    )
+    right, known, outside, column, row = _best_pair(data, plane)
     point = data.point(float(right), float(known), data.weight * float(outside))
     return DoublePoint(
         tau_id=float(plane.tau_id[column]), tau_ood=float(plane.tau_ood[row]), method=method, **point
@@ -300,18 +331,19 @@ _BLOCK = 256  # columns and rows bounded together; 128 to 512 are equally good a
 _SEED_ROWS = 64  # rows walked in full first, so that the bounds bite from the start
 
 
-def _envelope(data: Samples) -> tuple[_Plane, Array, npt.NDArray[np.int32]]:
+def _envelope(
+    data: Samples, plane: _Plane, weights: Weights | None = None
+) -> tuple[Array, npt.NDArray[np.int32]]:
     """Best TA / accepted for each number k of accepted ID samples (-1: no pair accepts exactly k), and its pair."""
     from twofold._kernels import scan_envelope, seed_envelope
 
-    plane = _Plane.of(data, data.is_id)
     best = np.full(data.inside + 1, -1.0)
     pair = np.full((data.inside + 1, 2), -1, np.int32)
-    points = plane.starts, plane.columns, plane.kinds, len(plane.tau_id), data.weight
+    points = *plane.points(weights), data.weight
     seed_envelope(*points, _SEED_ROWS, best, pair)
     if data.inside < 4 * _BLOCK:
         scan_envelope(*points, _BLOCK, 0, 1, best, pair)
-        return plane, best, pair
+        return best[1:], pair[1:]
     parts = [(best.copy(), pair.copy()) for _ in range(_SLICES)]
     with ThreadPoolExecutor(min(_SLICES, os.cpu_count() or 1)) as pool:
         jobs = [pool.submit(scan_envelope, *points, _BLOCK, i, _SLICES, *part) for i, part in enumerate(parts)]
@@ -320,7 +352,43 @@ def _envelope(data: Samples) -> tuple[_Plane, Array, npt.NDArray[np.int32]]:
     for ratio, place in parts:
         better = ratio > best
         best[better], pair[better] = ratio[better], place[better]
-    return plane, best, pair
+    return best[1:], pair[1:]
+
+
+def _source(best: Array, monotone: bool) -> npt.NDArray[np.int64]:
+    """The level whose pair serves each level: the next attained one, or the best at or above it."""
+    attained = np.flatnonzero(best >= 0)
+    if monotone:  # of equals the nearest
+        rising = best[attained][::-1]
+        record = np.maximum.accumulate(rising)
+        newest = np.maximum.accumulate(np.where(rising >= record, np.arange(len(rising)), 0))
+        attained_or_better = attained[::-1][newest][::-1]
+    else:
+        attained_or_better = attained
+    return np.asarray(attained_or_better[np.searchsorted(attained, np.arange(len(best)))])
+
+
+def _ds_aurc_weighted(
+    correct: ArrayLike,
+    conf_id: ArrayLike,
+    conf_ood: ArrayLike,
+    is_id: ArrayLike | None = None,
+    *,
+    monotone: bool = False,
+    ood_share: float | None = None,
+    nan: NaNPolicy = "error",
+    method: Method = "exact",
+) -> Weighted | None:
+    if method != "exact":
+        return None
+    data = Samples.enter(correct, is_id, ood_share=ood_share, nan=nan, conf_id=conf_id, conf_ood=conf_ood)
+    plane = _Plane.of(data, data.is_id)
+
+    def value(weights: Weights) -> float:
+        best, _ = _envelope(data.drawn(weights), plane, weights)
+        return float(1.0 - best[_source(best, monotone)].mean())
+
+    return value
 
 
 def ds_risk_coverage_curve(
@@ -343,18 +411,9 @@ def ds_risk_coverage_curve(
     (array([0. , 0.5]), array([3., 2.]))
     """
     data = Samples.enter(correct, is_id, ood_share=ood_share, nan=nan, conf_id=conf_id, conf_ood=conf_ood)
-    plane, best, pair = _envelope(data)
-    best, pair = best[1:], pair[1:]
-    attained = np.flatnonzero(best >= 0)
-    if monotone:  # the best level at or above each, the nearest of equals
-        source = np.empty(len(best), np.int64)
-        top = attained[-1]
-        for k in range(len(best) - 1, -1, -1):
-            if best[k] >= best[top]:
-                top = k
-            source[k] = top
-    else:
-        source = attained[np.searchsorted(attained, np.arange(len(best)))]
+    plane = _Plane.of(data, data.is_id)
+    best, pair = _envelope(data, plane)
+    source = _source(best, monotone)
     return DoubleCurve(
         coverage=np.arange(1, data.inside + 1) / data.inside,
         risk=1.0 - best[source],
@@ -371,6 +430,7 @@ def ds_risk_coverage_curve(
     bounds=(0, 1),
     formula=r"\frac{1}{n_{ID}}\sum_k \min \{1 - TA/|A| : |A \cap ID| = k\}",
     reference=_PAPER,
+    weighted=_ds_aurc_weighted,
 )
 def ds_aurc(
     correct: ArrayLike,

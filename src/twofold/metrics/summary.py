@@ -1,20 +1,22 @@
 r"""Streams: summaries of fixed size that batches and processes add up, with bounds that always hold.
 
-A summary counts right, wrong and OOD samples per cell of the confidence axis (:class:`ScoreSummary`) or of the plane
-of two confidences (:class:`PairSummary`). Every metric of :mod:`twofold.metrics` that depends on ranks alone follows
-from the counts of an axis whose cells hold one value each; a cell that holds several values leaves the order of its
-samples open, and the metric is then given with the least and the largest value that any order, ties included, allows.
+A summary counts right, wrong and OOD samples per cell of one confidence (:class:`ScoreSummary`) or of the
+plane of two (:class:`PairSummary`). Where each cell holds a single value, the counts are all that a ranking
+metric looks at, and it is exact. A cell of several values leaves the order of its samples open; the metric
+then comes with the least and the largest value that any order, ties included, allows.
 
 The life of an axis:
 
-* **exact** while no more than ``cells`` distinct confidences were seen: each has a cell of its own;
-* **fixed** afterwards, or from the start with ``edges``: cuts at quantiles of what was seen until then, cell i holding
-  edges[i-1] <= conf < edges[i]. A value that holds as much as two cells should is cut out on both sides and stays a
-  pure tie for good. The smallest and largest confidence of each cell are kept, so that one value is known as a tie.
+* **exact** while at most ``cells`` distinct confidences were seen: each has a cell of its own;
+* **fixed** afterwards, or from the start with ``edges``: cut at quantiles of what was seen until then, cell i
+  holding edges[i-1] <= conf < edges[i]. A value with more than the mass of two cells is cut out on both
+  sides and stays a pure tie for good. Each cell knows its smallest and largest confidence, so a cell of one
+  value is known as a tie whatever its width.
 
-Cuts never move once fixed, so the counts of summaries with the same cuts add up: in any order, to the same bytes. To
-spread a stream over processes, start all from ``pilot.freeze().empty()``. Cuts from a first batch unlike the rest
-keep the bounds true and only make them wide, which ``error`` shows; let the first batch be large and mixed.
+Cuts never move once fixed, so summaries with the same cuts add up, in any order, to the same bytes. To
+spread a stream over processes, start all from ``pilot.freeze().empty()``. Cuts from a first batch unlike the
+rest keep the bounds true and only make them wide, as ``error`` shows; let the first batch be large and
+mixed.
 """
 
 from __future__ import annotations
@@ -83,7 +85,7 @@ class _Axis:
     def start(cls, cells: int, edges: ArrayLike | None, name: str) -> _Axis:
         if edges is None:
             return cls(_checks.whole(cells, "cells", 2), None, np.empty(0), np.empty(0))
-        cuts = np.array(_checks.confidence(edges, name))
+        cuts = _checks.confidence(edges, name) + 0.0
         if (cuts[1:] <= cuts[:-1]).any():
             row = int((cuts[1:] <= cuts[:-1]).argmax()) + 1
             raise InvalidInput(
@@ -97,29 +99,30 @@ class _Axis:
         return cls(cells, edges, np.full(count, np.inf), np.full(count, -np.inf))
 
     def empty(self) -> _Axis:
-        return _Axis(self.cells, None, self.low[:0], self.high[:0]) if self.edges is None else self.blank()
-
-    def blank(self) -> _Axis:
-        assert self.edges is not None
+        if self.edges is None:
+            return _Axis(self.cells, None, np.empty(0), np.empty(0))
         return _Axis.fixed(self.edges, self.cells)
 
 
 def _cuts(values: Array, mass: Integers, cells: int) -> Array:
-    """Cut points for at most ``cells`` cells of about equal mass; ``values`` ascend and are distinct.
+    """Cut points for at most ``cells`` cells; ``values`` ascend and are distinct.
 
-    A value of twice the mean mass of a cell takes both its sides: it uses two cuts and frees as much mass, so the
-    others stay as fine as they were. Where everything fits, every value is heavy.
+    Where all values fit, each keeps a cell, and the heaviest are closed above too while cuts last. Otherwise
+    cells have about equal mass, and a value with more than the mass of two cells is cut out on both sides:
+    it takes two cuts and frees as much mass, so the other cells stay as fine as they were.
     """
-    heavy = (mass * cells >= 2 * mass.sum()) | (2 * len(values) < cells)
-    sides = np.concatenate((values[heavy], np.nextafter(values[heavy], np.inf)))
-    sides = np.unique(sides[sides > -np.inf])  # nothing lies below -inf
-    left = cells - 1 - len(sides)
-    light, below = values[~heavy], np.cumsum(mass[~heavy]) - mass[~heavy]
-    if len(light) > left:
-        wanted = np.arange(1, left + 1) * (float(mass[~heavy].sum()) / (left + 1))
-        place = np.searchsorted(below, wanted)
-        light = light[np.unique(place[place < len(light)])]
-    return np.union1d(sides, light[light > -np.inf])[: cells - 1]
+    if len(values) <= cells:
+        below = values if len(values) < cells else values[1:]
+        closed = values[np.argsort(-mass, kind="stable")[: cells - 1 - len(below)]]
+    else:
+        heavy = mass * cells > 2 * mass.sum()  # fewer than cells / 2 of them
+        closed, light, load = values[heavy], values[~heavy], mass[~heavy]
+        left = cells - 1 - 2 * len(closed)
+        wanted = np.arange(1, left + 1) * (float(load.sum()) / (left + 1))
+        place = np.searchsorted(np.cumsum(load) - load, wanted)
+        below = np.concatenate((closed, light[place[place < len(light)]]))
+    cuts = np.unique(np.concatenate((below, np.nextafter(closed, np.inf))))
+    return cuts[cuts > -np.inf]  # nothing lies below -inf
 
 
 def _join(axes: Sequence[_Axis], masses: Sequence[Integers], name: str) -> tuple[_Axis, list[Integers]]:
@@ -168,7 +171,7 @@ def _moved(counts: Integers, places: Sequence[Integers], shape: tuple[int, ...])
 
 
 class _Summary(ABC):
-    """Axes and the (cells of each axis..., 3) table of right, wrong and OOD counts. Never changed after birth."""
+    """Axes and the (cells of each axis..., 3) table of right, wrong and OOD counts; never changed."""
 
     _names: tuple[str, ...]
     _axes: tuple[_Axis, ...]
@@ -248,8 +251,8 @@ class _Summary(ABC):
     def merge(cls, parts: Iterable[Self]) -> Self:
         """All samples of all parts; the order of parts does not matter.
 
-        Parts whose cuts are fixed must share them; parts that still keep every value adopt them. Where no cuts are
-        fixed and the values no longer fit, cuts are fixed at quantiles of all parts together.
+        Parts whose cuts are fixed must share them; parts that still keep every value adopt them. Where no
+        cuts are fixed and the values no longer fit, cuts are fixed at quantiles of all parts together.
         """
         given = list(parts)
         if not given:
@@ -271,7 +274,7 @@ class _Summary(ABC):
         ones = np.broadcast_to(np.int64(1), len(right))
         axes, old, new = [], [], []
         for d, conf in enumerate(confs):
-            axis = self._axes[d]
+            axis, conf = self._axes[d], conf + 0.0  # -0.0 becomes 0.0, so that equal samples give equal bytes
             batch = _Axis(axis.cells, None, conf, conf)
             axis, (before, here) = _join([axis, batch], [self._mass(d), ones], self._names[d])
             axes.append(axis)
@@ -295,8 +298,9 @@ class _Summary(ABC):
         weight = ood_weight(share, right + wrong, outside)
         return float(right + wrong), weight, right + wrong + weight * outside
 
-    def _point(self, right: float, known: float, outside: float, weight: float) -> dict[str, Any]:
-        """The operating point of an accepted set; ``outside`` counts OOD samples."""
+    def _point(self, taken: tuple[float, float, float], weight: float) -> dict[str, Any]:
+        """The operating point of an accepted set, ``taken`` = its numbers of right, ID and OOD samples."""
+        right, known, outside = taken
         nothing = np.empty(0, bool)
         samples = Samples(nothing, nothing, (), sum(self._kinds[:2]), weight, None)
         return {**samples.point(right, known, weight * outside), "method": "exact" if self.exact else "grid"}
@@ -374,20 +378,21 @@ def _ratio(above: Array, below: Array) -> Array:
 class ScoreSummary(_Summary):
     r"""Counts of right, wrong and OOD samples along one confidence, in at most ``cells`` cells.
 
-    Exact, and equal to :mod:`twofold.metrics` on the same samples, until more than ``cells`` distinct confidences
-    came; from then on each metric is a :class:`Bounded` value. The bounds are the least and the largest value over
-    all orders and ties of the samples inside each cell. Widths fall like 1/cells (AURC: log(cells)/cells). With a
-    million samples of distinct confidence, 14 % failures, the true error of ``value`` is far below the promised one:
+    Equal to :mod:`twofold.metrics` on the same samples until more than ``cells`` distinct confidences came;
+    from then on every metric is a :class:`Bounded` interval, the least and the largest value over all orders
+    and ties inside the cells. Widths fall like 1/cells. ``error`` for a million distinct confidences with 17
+    % failures, in units of 1e-6 (``test_widths`` measures it, and that ``value`` itself is some hundred
+    times closer):
 
-    ======== ================ ================ ================
-    cells    AURC             AUGRC            AUROC
-    ======== ================ ================ ================
-    256      TBD
-    ======== ================ ================ ================
+    ===== ===== ===== ===== =====
+    cells AURC  AUGRC AUROC F1
+    ===== ===== ===== ===== =====
+    TABLE
+    ===== ===== ===== ===== =====
 
-    (``error`` when the first batch holds everything, in units of 1e-6; twice that when cuts come from the first
-    ``cells`` samples; ``test_widths`` measures both). ``edges`` gives the cuts from the start, and ``cells`` is then
-    their number plus one. ``update`` and ``+`` return new summaries.
+    when the first batch holds everything; about twice that when cuts come from the first ``cells`` samples.
+    ``edges`` gives the cuts from the start (``cells`` is then not used). ``update`` and ``+`` return new
+    summaries.
 
     >>> summary = ScoreSummary()
     >>> for batch in ([1, 0], [0.9, 0.8]), ([1, 0], [0.8, 0.1]):
@@ -431,20 +436,21 @@ class ScoreSummary(_Summary):
     def aurc(self, *, coverage: Coverage = "all", ood_share: float | None = None) -> Bounded:
         r"""Area under the risk-coverage curve, the ``empirical`` estimator of :func:`twofold.metrics.aurc`.
 
-        A cell with c right samples and failures of weight f, after accepted weight N with loss L, adds at most
+        A cell with c right samples and failures of weight f, after accepted weight N of loss L, adds at most
 
         .. math:: f \frac{L+f}{N+f} + (L+f)(H_{N+f+c} - H_{N+f})
 
-        (failures tied on top, then right samples one by one: a failure has at most the risk (L+f)/(N+f), the k-th
-        right sample (L+f)/(N+f+k)), and at least
+        (failures tied on top, then right samples one by one: no failure has a risk above (L+f)/(N+f), and
+        not the k-th right sample above (L+f)/(N+f+k)), and at least
 
         .. math:: c \frac{L}{N+c} + f - (N+c-L)(H_{N+c+f} - H_{N+c})
 
-        (right samples tied on top, then failures one by one, lighter ones first). Both are attained. ``value`` takes
-        the samples of a cell in random order.
+        (right samples tied on top, then failures one by one, lighter ones first). Both are attained.
+        ``value`` is the mean over random orders of the samples in a cell (with ``ood_share``, nearly).
 
-        >>> ScoreSummary(edges=[0.5]).update([1, 0, 1], [0.9, 0.8, 0.1]).aurc()
-        Bounded(value=0.4444444444444444, low=0.2777777777777778, high=0.611111111111111, point=None)
+        >>> area = ScoreSummary(edges=[0.5]).update([1, 0, 1], [0.9, 0.8, 0.1]).aurc()
+        >>> round(area.low, 6), round(area.value, 6), round(area.high, 6)
+        (0.277778, 0.444444, 0.611111)
         """
         _checks.choice(coverage, "coverage", ("all", "id"))
         known, weight, total = self._weights("aurc", ood_share, known=coverage == "id")
@@ -465,7 +471,7 @@ class ScoreSummary(_Summary):
         low, high = (np.where(cells.mixed, part, tie) for part in (low, high))
         value = np.where(cells.mixed, np.clip(value, low, high), tie)
         per = known if coverage == "id" else total
-        return Bounded(*(float(part.sum() / per) for part in (value, low, high)))
+        return Bounded(float(value.sum() / per), float(low.sum() / per), float(high.sum() / per))
 
     def augrc(self, *, ood_share: float | None = None) -> Bounded:
         r"""Area under the generalised-risk-coverage curve, as :func:`twofold.metrics.augrc`.
@@ -488,9 +494,10 @@ class ScoreSummary(_Summary):
         return Bounded(value, value - open_pairs, value + open_pairs)
 
     def auroc(self) -> Bounded:
-        r"""Chance that a right answer is trusted more than a failure (wrong or OOD), as :func:`twofold.metrics.auroc`.
+        """Chance that a right answer is trusted more than a failure: ``metrics.auroc(correct, conf)``.
 
-        The error is half the share of pairs that fall into one mixed cell; with one class only ``UndefinedMetric``.
+        OOD samples are failures. The error is half the share of pairs that meet in a mixed cell. One class
+        only raises ``UndefinedMetric``.
 
         >>> ScoreSummary().update([1, 0, 1, 0], [0.9, 0.8, 0.4, 0.3]).auroc().value
         0.75
@@ -500,7 +507,7 @@ class ScoreSummary(_Summary):
         return _pairs(cells.right, cells.failed, cells.mixed, "auroc", ("right", "failed"))
 
     def auroc_ood(self) -> Bounded:
-        """Chance that an ID sample is trusted more than an OOD sample, as ``metrics.auroc(is_id, conf)``.
+        """Chance that an ID sample is trusted more than an OOD sample: ``metrics.auroc(is_id, conf)``.
 
         >>> ScoreSummary().update([1, 0, 0], [0.9, 0.2, 0.4], [1, 1, 0]).auroc_ood().value
         0.5
@@ -512,8 +519,9 @@ class ScoreSummary(_Summary):
     def f1(self, *, ood_share: float | None = None) -> Bounded:
         r"""Best F1 over every threshold, as :func:`twofold.metrics.f1`.
 
-        ``value`` and ``low`` are the best over thresholds at cell boundaries, which ``point.threshold`` attains. A
-        threshold inside a cell accepts at most all of its right samples and no failure of it: that gives ``high``.
+        ``value`` and ``low`` are the best over thresholds at cell boundaries, which ``point`` attains. A
+        threshold inside a cell accepts at best all of its right samples and none of its failures: that gives
+        ``high``.
 
         >>> best = ScoreSummary().update([1, 1, 0, 0], [0.9, 0.6, 0.5, 0.7], [1, 1, 1, 0]).f1()
         >>> best.value, best.point.threshold
@@ -528,13 +536,11 @@ class ScoreSummary(_Summary):
         best = int(np.argmax(f1))  # the first maximiser accepts fewest
         low, high = float(f1[best]), float(inside.max())
         if low == 0.0:
-            point = OperatingPoint(threshold=np.inf, **self._point(0.0, 0.0, 0.0, weight))
+            point = OperatingPoint(threshold=np.inf, **self._point((0.0, 0.0, 0.0), weight))
         else:
-            taken = (
-                float(kind[: best + 1].sum())
-                for kind in (cells.right, cells.right + cells.wrong, cells.outside)
-            )
-            point = OperatingPoint(threshold=float(cells.low[best]), **self._point(*taken, weight))
+            known_here = float((cells.right + cells.wrong)[: best + 1].sum())
+            taken = float(right[best]), known_here, float(cells.outside[: best + 1].sum())
+            point = OperatingPoint(threshold=float(cells.low[best]), **self._point(taken, weight))
         return Bounded(low, low, high, point)
 
 
@@ -553,10 +559,10 @@ def _pairs(safe: Array, unsafe: Array, mixed: Mask, name: str, kinds: tuple[str,
 
 @dataclass(frozen=True, eq=False)
 class _Corners:
-    """What each pair of cell boundaries accepts; rows are cells of conf_id, columns of conf_ood, most confident first.
+    """What each pair of cell boundaries accepts: rows are cells of conf_id, columns of conf_ood, falling.
 
-    A threshold inside a mixed cell accepts at least what the boundary before it does (``inner``) and at most what
-    the boundary after it does. Cells of one value are accepted whole, so their inner boundary is their own.
+    A threshold inside a mixed cell accepts at least what the boundary before the cell does (the inner one)
+    and at most what the boundary after it does. A cell of one value is accepted whole or not at all.
     """
 
     tau_id: Array
@@ -572,7 +578,8 @@ class _Corners:
 def _corners(axes: tuple[_Axis, ...], counts: Integers, weight: float) -> _Corners:
     some = [counts.sum(axis=(1 - d, 2))[::-1] > 0 for d in (0, 1)]
     table = counts[::-1, ::-1][np.ix_(*some)]
-    low, mixed = zip(*((a.low[::-1][s], (a.low < a.high)[::-1][s]) for a, s in zip(axes, some, strict=True)))
+    low = [axis.low[::-1][s] for axis, s in zip(axes, some, strict=True)]
+    mixed = [(axis.low < axis.high)[::-1][s] for axis, s in zip(axes, some, strict=True)]
     useful = np.logical_and.outer(table[..., 0].any(axis=1), table[..., 0].any(axis=0))
     accepted = np.zeros((table.shape[0] + 1, table.shape[1] + 1, 3))
     accepted[1:, 1:] = table.cumsum(axis=0).cumsum(axis=1)
@@ -584,7 +591,7 @@ def _corners(axes: tuple[_Axis, ...], counts: Integers, weight: float) -> _Corne
 
 
 def _area(known: Array, risk: Array, *, monotone: bool = True) -> float:
-    """Sum over k = 1..n of the least risk among points with at least k (plain: the next attained number) known."""
+    """Sum over k = 1..n of the least risk at the next attained level (monotone: at any) from k on."""
     level, group = np.unique(known, return_inverse=True)
     least = np.full(len(level), np.inf)
     np.minimum.at(least, group, risk)
@@ -594,14 +601,19 @@ def _area(known: Array, risk: Array, *, monotone: bool = True) -> float:
 
 
 class PairSummary(_Summary):
-    r"""Counts of right, wrong and OOD samples over the plane of two confidences: ``cells`` x ``cells`` cells at most.
+    r"""Counts of right, wrong and OOD samples over two confidences, in at most ``cells`` x ``cells`` cells.
 
-    Each axis lives as the axis of :class:`ScoreSummary` does, on its own: exact until more than ``cells`` distinct
-    values came. Memory is 24 cells\ :sup:`2` bytes (1.6 MB for 256) however long the stream. ``edges`` gives the cuts
-    of ``conf_id`` and of ``conf_ood``; either may be None. Measured by ``test_pair_widths`` on 200,000 samples, a
-    quarter of them OOD:
+    Each axis lives, on its own, as that of :class:`ScoreSummary` does: exact until more than ``cells``
+    distinct values came. Memory is 24 cells\ :sup:`2` bytes (1.6 MB for 256) however long the stream.
+    ``edges`` gives the cuts of ``conf_id`` and of ``conf_ood``; either may be None. high - low, in units of
+    1e-3, on 20,000 samples of distinct confidences, a quarter of them OOD (``test_pair_widths`` measures
+    it), fall like 1/cells:
 
-    TBD
+    ===== ===== =======
+    cells DS-F1 DS-AURC
+    ===== ===== =======
+    TABLE
+    ===== ===== =======
 
     >>> summary = PairSummary()
     >>> summary = summary.update([1, 1, 1], [0.95, 0.9, 0.8], [5, 1, 4])
@@ -645,9 +657,9 @@ class PairSummary(_Summary):
     def ds_f1(self, *, ood_share: float | None = None) -> Bounded:
         r"""Best F1 with two thresholds, as :func:`twofold.metrics.ds_f1`.
 
-        ``value`` and ``low`` are the best over pairs of cell boundaries, which ``point`` attains. A pair inside the
-        cells (i, j) accepts at most the right samples TA of the boundaries after both and at least the failures FA
-        of those before both, so that
+        ``value`` and ``low`` are the best over pairs of cell boundaries, which ``point`` attains. A pair
+        inside the cells (i, j) accepts at most the right samples TA of the boundaries after both cells and
+        at least the failures FA of those before both, so that
 
         .. math:: F_1 \le \frac{2\,TA_{after}}{TA_{after} + FA_{before} + n_{ID}}
 
@@ -662,32 +674,32 @@ class PairSummary(_Summary):
         f1 = 2.0 * at.right / (at.right + at.failed + known)
         high = float((2.0 * at.right / (at.right + at.least_failed + known)).max())
         if not at.useful.any():
-            point = DoublePoint(tau_id=np.inf, tau_ood=np.inf, **self._point(0.0, 0.0, 0.0, weight))
+            point = DoublePoint(tau_id=np.inf, tau_ood=np.inf, **self._point((0.0, 0.0, 0.0), weight))
             return Bounded(0.0, 0.0, high, point)
         # among maximisers: fewest accepted, then largest tau_id, then largest tau_ood
         f1 = np.where(at.useful, f1, -1.0)
         ties = np.argwhere(f1 == f1.max())
         accepted = (at.right + at.failed)[tuple(ties.T)]
         i, j = ties[accepted == accepted.min()][0]
-        taken = (float(table[i, j]) for table in (at.right, at.known, at.outside))
+        taken = float(at.right[i, j]), float(at.known[i, j]), float(at.outside[i, j])
         point = DoublePoint(
-            tau_id=float(at.tau_id[i]), tau_ood=float(at.tau_ood[j]), **self._point(*taken, weight)
+            tau_id=float(at.tau_id[i]), tau_ood=float(at.tau_ood[j]), **self._point(taken, weight)
         )
         return Bounded(float(f1[i, j]), float(f1[i, j]), high, point)
 
     def ds_aurc(self, *, monotone: bool = True, ood_share: float | None = None) -> Bounded:
-        r"""Area under the least risk of two thresholds, as :func:`twofold.metrics.ds_aurc` with ``monotone=True``.
+        r"""Area under the least risk of two thresholds: ``metrics.ds_aurc(..., monotone=True)``.
 
         .. math:: \frac{1}{n_{ID}} \sum_{k=1}^{n_{ID}} \min_{\tau_{id}, \tau_{ood}}
                   \left\{ 1 - \frac{TA}{|A|} : |A \cap ID| \ge k \right\}
 
-        ``value`` and ``high`` take pairs of cell boundaries, which are thresholds one can use. A pair inside the
-        cells (i, j) has a risk of at least FA/(TA + FA), with the right samples TA accepted by the boundaries after
-        both and the failures FA of those before both: that gives ``low``.
+        ``value`` and ``high`` take pairs of cell boundaries, which are thresholds one can use. A pair inside
+        the cells (i, j) has a risk of at least FA/(TA + FA), with the right samples TA of the boundaries
+        after both cells and the failures FA of those before both: that gives ``low``.
 
-        The plain form, ``monotone=False``, asks for *exactly* k accepted ID samples. Which numbers are attained at
-        all, and by how bad a pair, depends on the order inside the cells, so counts do not bound it: it is given
-        while the summary is exact and is an error afterwards.
+        The plain form, ``monotone=False``, asks for *exactly* k accepted ID samples. Which numbers are
+        attained at all, and by how bad a pair, depends on the order inside the cells, so counts give no
+        useful bound: it is given while the summary is exact and is an error afterwards.
 
         >>> PairSummary().update([1, 0, 0], [0.9, 0.5, 0.7], [3.0, 2.0, 1.0], [1, 1, 0]).ds_aurc().value
         0.25
@@ -695,8 +707,8 @@ class PairSummary(_Summary):
         known, weight, _ = self._weights("ds_aurc", ood_share, known=True)
         if not monotone and not self.exact:
             raise InvalidInput(
-                "monotone=False asks which numbers of ID samples are attained exactly, and cells of several values do "
-                "not tell; use monotone=True, more cells, or metrics.ds_aurc on the samples"
+                "monotone=False asks which numbers of ID samples are attained exactly, and cells of "
+                "several values do not tell; use monotone=True, more cells, or metrics.ds_aurc on the samples"
             )
         at = _corners(self._axes, self._counts, weight)
         some = at.known > 0

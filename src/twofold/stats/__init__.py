@@ -1,0 +1,25 @@
+"""Intervals, tests and guarantees: functions take metric functions as arguments and never import them."""
+
+from twofold.stats.bounds import Selection, clopper_pearson, hoeffding_bentkus, sgr
+from twofold.stats.cliques import Cliques, cliques
+from twofold.stats.resample import Interval, bootstrap
+from twofold.stats.tests import Friedman, Pairwise, conover_holm, conover_t, friedman, holm, rank_z, wilcoxon
+
+__all__ = [
+    "Cliques",
+    "Friedman",
+    "Interval",
+    "Pairwise",
+    "Selection",
+    "bootstrap",
+    "cliques",
+    "clopper_pearson",
+    "conover_holm",
+    "conover_t",
+    "friedman",
+    "hoeffding_bentkus",
+    "holm",
+    "rank_z",
+    "sgr",
+    "wilcoxon",
+]

@@ -385,7 +385,7 @@ def correlated_blocks(ranks: Array) -> bool:
 
 
 def weak_methods(data: Table) -> list[str]:
-    """Methods beaten by all of the top half in 95 % of blocks, if they shrink the common variance by 20 %.
+    """Methods beaten by all of the top half in 95 % of blocks, if they shrink the common variance by a sixth.
 
     Weak methods that swap places with one another do no harm; those with a fixed order add no variance but
     are counted in the degrees of freedom. Below 4 blocks or 6 methods nothing can be said.
@@ -398,7 +398,7 @@ def weak_methods(data: Table) -> list[str]:
     lost = (data.ranks[:, top, None] < data.ranks[:, None, rest]).mean(axis=0).min(axis=0)
     weak = rest[lost >= 0.95]
     variance = data.ranks.var(axis=0)
-    if len(weak) < 2 or variance[top].mean() <= 1.25 * variance.mean():
+    if len(weak) < 2 or variance[top].mean() <= 1.2 * variance.mean():
         return []
     return [data.names[j] for j in weak]
 

@@ -1,0 +1,275 @@
+"""The command line: one thin function per verb. Results go to stdout, talk to stderr, ``--json`` everywhere."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from twofold import __version__
+from twofold.errors import TwofoldError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from twofold.demo import Row
+    from twofold.stats import Interval
+
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+
+
+class Verbs(click.Group):
+    """Errors of twofold end the command with one line on stderr, not with a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb."""
+        try:
+            return super().invoke(ctx)
+        except TwofoldError as error:
+            raise click.ClickException(str(error)) from error
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="twofold")
+def main() -> None:
+    """Tell how far a classifier can be trusted.
+
+    A classifier fails in two ways: it mislabels what it knows, or it labels what it does not know. twofold measures
+    both, exactly and with intervals.
+
+    \b
+      twofold demo
+      twofold evaluate scores.npz --intervals
+    """
+
+
+@main.command("demo")
+@click.option("--out", default="twofold-demo", show_default=True, help="Folder for the run that is written.")
+@click.option("--resamples", default=1000, show_default=True, help="Bootstrap resamples per interval.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the split, the training and the resamples.")
+@JSON
+def demo_command(out: str, resamples: int, seed: int, as_json: bool) -> None:
+    """Judge a small classifier of digits on what it knows and does not know.
+
+    Trains on digits 0 to 6, writes a run, and prints the joint table for several pairs of scores, with digits 7 to 9
+    as near OOD and patches of photographs as far OOD. Takes a few seconds; nothing is downloaded.
+
+    \b
+      twofold demo
+      twofold demo --json > demo.json
+    """
+    from twofold import demo
+
+    with _progress() as bar:
+        task = bar.add_task("training", total=demo.steps())
+        rows = demo.demo(
+            out,
+            resamples=resamples,
+            seed=seed,
+            done=lambda what: bar.update(task, advance=1, description=what),
+        )
+    if as_json:
+        click.echo(json.dumps([_row_as_json(row) for row in rows], indent=2))
+    else:
+        _print_rows(rows)
+    click.echo(f"The run is in {out}; read it with twofold.Run.open({out!r}).", err=True)
+
+
+@main.command("evaluate")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--only", help="Metrics to compute, separated by commas, or 'all'.")
+@click.option("--ood-share", type=float, help="OOD prevalence expected in deployment, in [0, 1).")
+@click.option("--intervals", is_flag=True, help="Add 95 % bootstrap intervals.")
+@click.option("--resamples", default=1000, show_default=True, help="Bootstrap resamples per interval.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the resamples.")
+@JSON
+def evaluate_command(
+    file: Path,
+    only: str | None,
+    ood_share: float | None,
+    intervals: bool,
+    resamples: int,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Print every standard metric of the confidences in an npz file.
+
+    FILE holds `correct` (booleans) and `conf` (higher is safer), and optionally `is_id` (booleans) and `conf_ood`, a
+    second confidence for known against unknown inputs. Or it holds `logits` and `labels` (-1 = OOD); then the
+    confidence is the maximum softmax probability, ranked by its log-odds.
+
+    \b
+      twofold evaluate scores.npz
+      twofold evaluate scores.npz --only aurc,ds_f1 --intervals --json
+    """
+    from twofold.metrics import evaluate
+    from twofold.report import intervals as with_intervals
+
+    arrays = _arrays(file)
+    wanted: Any = only if only in (None, "all") else [name.strip() for name in str(only).split(",")]
+    result = evaluate(**arrays, ood_share=ood_share, only=wanted)
+    if not intervals:
+        click.echo(result.to_json() if as_json else str(result))
+        return
+    with _progress() as bar:
+        task = bar.add_task("resampling", total=len(result))
+        table = with_intervals(
+            **arrays,
+            ood_share=ood_share,
+            only=list(result),
+            n=resamples,
+            seed=seed,
+            done=lambda: bar.update(task, advance=1),
+        )
+    if as_json:
+        data = result.to_dict() | {"metrics": {name: _interval_as_json(i) for name, i in table.items()}}
+        click.echo(json.dumps(data, indent=2))
+        return
+    width = max(map(len, table))
+    for name, interval in table.items():
+        shown = f"undefined: {result.reasons[name]}" if name in result.reasons else _shown(interval, 1, 5)
+        click.echo(f"{name:<{width}}  {shown}")
+
+
+@main.command("verify")
+@click.argument("run", type=click.Path(path_type=Path))
+@JSON
+def verify_command(run: Path, as_json: bool) -> None:
+    """Read every byte of a run and tell whether it is as it was written.
+
+    \b
+      twofold verify twofold-demo
+    """
+    from twofold.store import Run
+
+    opened = Run.open(run)
+    opened.verify()
+    if as_json:
+        click.echo(json.dumps({"run": str(run), "intact": True, "data": opened.roles}, indent=2))
+        return
+    for name, role in opened.roles.items():
+        click.echo(f"{name}  ({role})  {len(opened[name])} rows")
+    click.echo(f"{run} is intact.", err=True)
+
+
+@main.command("list")
+@click.argument("what", type=click.Choice(["metrics"]))
+@JSON
+def list_command(what: str, as_json: bool) -> None:
+    """List what is registered: every metric with its arrays, direction and meaning.
+
+    \b
+      twofold list metrics
+    """
+    from twofold.metrics import info, names
+
+    records = [info(name) for name in names()]
+    if as_json:
+        data = [
+            {
+                "name": r.name,
+                "task": r.task,
+                "better": r.better,
+                "bounds": [b if math.isfinite(b) else None for b in r.bounds],
+                "arrays": r.arrays,
+                "summary": r.summary,
+                "formula": r.formula,
+                "reference": r.reference,
+            }
+            for r in records
+        ]
+        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+        return
+    width = max(len(r.name) for r in records)
+    for r in records:
+        arrow = "↑" if r.better == "higher" else "↓"
+        click.echo(f"{r.name:<{width}} {arrow} {r.task:<11} {r.summary}")
+
+
+def _arrays(file: Path) -> dict[str, Any]:
+    """The arguments of ``evaluate`` from an npz file."""
+    from twofold._math import log_odds
+    from twofold.errors import InvalidInput
+    from twofold.outputs import Outputs, load_npz
+
+    arrays = load_npz(file)
+    if "logits" in arrays:
+        outputs = Outputs.from_npz(file)
+        is_id = None if outputs.is_id.all() else outputs.is_id
+        return {
+            "correct": outputs.correct,
+            "conf": log_odds(outputs.logits, outputs.predictions),
+            "is_id": is_id,
+        }
+    known = {"correct", "conf", "is_id", "conf_ood"}
+    if not {"correct", "conf"} <= set(arrays) or set(arrays) - known:
+        raise InvalidInput(
+            f"{file} must hold correct and conf, optionally is_id and conf_ood, or logits and labels; "
+            f"it holds {', '.join(sorted(arrays)) or 'nothing'}"
+        )
+    return arrays
+
+
+def _progress() -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn()
+    return Progress(
+        *columns, TextColumn("{task.description}"), console=Console(stderr=True), transient=True
+    )
+
+
+def _print_rows(rows: list[Row]) -> None:
+    """One table per OOD set: metrics down, pairs of scores across."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from twofold.report import JOINT
+
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    for ood_set in dict.fromkeys(row.ood_set for row in rows):
+        picked = [row for row in rows if row.ood_set == ood_set]
+        table = Table(title=f"{ood_set} OOD (95 % intervals)", title_justify="left")
+        table.add_column("metric", no_wrap=True)
+        for row in picked:
+            table.add_column(f"{row.id_score} + {row.ood_score}", justify="right")
+        for metric, (heading, factor, _) in JOINT.items():
+            table.add_row(heading, *(_shown(row.values[metric], factor, 1) for row in picked))
+        console.print(table)
+    notes = dict.fromkeys(what for _, _, what in JOINT.values())
+    for what in notes:
+        named = ", ".join(h.split()[0] for h, _, w in JOINT.values() if w == what)
+        console.print(f"{named}: {what}", style="dim", highlight=False)
+
+
+def _shown(interval: Interval, factor: float, digits: int) -> str:
+    value, low, high = (factor * x for x in (interval.value, interval.low, interval.high))
+    return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def _row_as_json(row: Row) -> dict[str, Any]:
+    values = {name: _interval_as_json(i) for name, i in row.values.items()}
+    return {"ood_set": row.ood_set, "id_score": row.id_score, "ood_score": row.ood_score, "metrics": values}
+
+
+def _interval_as_json(interval: Interval) -> dict[str, Any]:
+    def number(x: float) -> float | None:
+        return None if math.isnan(x) else x
+
+    return {
+        "value": number(interval.value),
+        "low": number(interval.low),
+        "high": number(interval.high),
+        "level": interval.level,
+        "resamples": interval.n,
+        "undefined": interval.undefined,
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""The embedded example: a small classifier of digits, judged on what it knows and on what it does not.
+
+scikit-learn's bundled digits are 8x8 images. The classifier learns the digits 0 to 6; the digits 7 to 9 are near
+OOD (the same world, classes it never saw) and patches of scikit-learn's two bundled photographs, shrunk to 8x8, are
+far OOD. Nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twofold import _math
+from twofold._checks import Array
+from twofold.errors import RunError
+from twofold.outputs import Head, Outputs
+from twofold.report import JOINT, joint_table
+from twofold.stats import Interval
+from twofold.store import Run
+
+MODEL = "twofold demo: MLPClassifier on digits 0-6"
+KNOWN = 7  # digits below are ID
+HIDDEN, EPOCHS, TRAIN, VAL = 64, 60, 150, 200
+PATCH, PATCHES = 64, 400
+PAIRS = (("msp", "msp"), ("msp", "energy"), ("msp", "distance"), ("entropy", "distance"))
+
+Step = Callable[[str], Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the demo's table."""
+
+    ood_set: str
+    id_score: str
+    ood_score: str
+    values: dict[str, Interval]
+
+
+def steps() -> int:
+    """How many times :func:`demo` reports progress."""
+    return EPOCHS + 2 * len(PAIRS) * len(JOINT)
+
+
+def demo(path: str | Path, *, resamples: int = 1000, seed: int = 0, done: Step = lambda _: None) -> list[Row]:
+    """Train, write the run to ``path``, and judge pairs of scores on near and far OOD.
+
+    ``done`` is told what was finished. A run of an earlier demo at ``path`` is replaced; any other is an error.
+    """
+    run = _write(_fresh(Path(path)), _split(seed), seed, done)
+    scores = _scores(run["train"])
+    rows = []
+    for name in ("near", "far"):
+        outputs = Outputs.concat([run["test"], run[name]])
+        for id_score, ood_score in PAIRS:
+            label = f"{name}: {id_score} + {ood_score}"
+            values = joint_table(
+                outputs.correct,
+                scores[id_score](outputs),
+                scores[ood_score](outputs),
+                outputs.is_id,
+                n=resamples,
+                seed=seed,
+                done=lambda label=label: done(label),  # type: ignore[misc]
+            )
+            rows.append(Row(name, id_score, ood_score, values))
+    return rows
+
+
+def _fresh(path: Path) -> Path:
+    if (path / "run.json").exists():
+        if Run.open(path).provenance.get("model") != MODEL:
+            raise RunError(f"{path} holds another run; choose another folder with --out")
+        shutil.rmtree(path)
+    return path
+
+
+def _split(seed: int) -> dict[str, tuple[Array, Any]]:
+    """Images in [0, 1] as rows, with labels, by role."""
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    rng = np.random.default_rng(seed)
+    known = rng.permutation(np.flatnonzero(labels < KNOWN))
+    parts = dict(zip(("train", "val", "test"), np.split(known, [TRAIN, TRAIN + VAL]), strict=True))
+    split = {role: (images[rows] / 16.0, labels[rows]) for role, rows in parts.items()}
+    strangers = images[labels >= KNOWN] / 16.0
+    patches = _patches(rng)
+    split["near"] = strangers, np.full(len(strangers), -1)
+    split["far"] = patches, np.full(len(patches), -1)
+    return split
+
+
+def _patches(rng: np.random.Generator) -> Array:
+    """Square pieces of the two photographs, in grey, averaged down to 8x8."""
+    from sklearn.datasets import load_sample_images
+
+    photos = [photo.mean(axis=2) / 255.0 for photo in load_sample_images().images]
+    cell = PATCH // 8
+    patches = []
+    for i in range(PATCHES):
+        photo = photos[i % len(photos)]
+        top, left = (int(rng.integers(side - PATCH + 1)) for side in photo.shape)
+        piece = photo[top : top + PATCH, left : left + PATCH]
+        patches.append(piece.reshape(8, cell, 8, cell).mean(axis=(1, 3)).ravel())
+    return np.stack(patches)
+
+
+def _write(path: Path, split: dict[str, tuple[Array, Any]], seed: int, done: Step) -> Run:
+    """Train on the training digits, and record what the classifier says about every set."""
+    from sklearn.neural_network import MLPClassifier
+
+    images, labels = split["train"]
+    model = MLPClassifier((HIDDEN,), batch_size=32, random_state=seed)
+    for epoch in range(EPOCHS):
+        model.partial_fit(images, labels, classes=np.arange(KNOWN))
+        done(f"training, epoch {epoch + 1}")
+    (inner, outer), (inner_bias, outer_bias) = model.coefs_, model.intercepts_
+    head = Head(outer.T, outer_bias)
+    names = [f"digit {k}" for k in range(KNOWN)]
+    run = Run.create(path, model=MODEL, class_names=names, command="twofold demo", seed=seed)
+    for role, (rows, truth) in split.items():
+        features = np.maximum(rows @ inner + inner_bias, 0.0)  # the hidden layer, input of the last one
+        run.add(role, Outputs(head.logits(features), truth, features, head, class_names=names), role=role)
+    return run
+
+
+def _scores(train: Outputs) -> dict[str, Callable[[Outputs], Array]]:
+    """A few confidences from logits and features; higher is safer to accept."""
+    features, labels = np.asarray(train.features), np.asarray(train.labels)
+    means = np.stack([features[labels == k].mean(axis=0) for k in range(KNOWN)])
+
+    def entropy(outputs: Outputs) -> Array:
+        log_prob = _math.log_softmax(outputs.logits)
+        return np.asarray((np.exp(log_prob) * log_prob).sum(axis=1))
+
+    def distance(outputs: Outputs) -> Array:
+        gaps = np.asarray(outputs.features)[:, None] - means
+        return np.asarray(-np.linalg.norm(gaps, axis=2).min(axis=1))
+
+    return {
+        "msp": lambda outputs: _math.log_odds(outputs.logits),
+        "energy": lambda outputs: _math.logsumexp(outputs.logits),
+        "entropy": entropy,
+        "distance": distance,
+    }
