@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from twofold import errors as errors
     from twofold import metrics as metrics
     from twofold import stats as stats
-    from twofold.metrics import evaluate as evaluate
     from twofold.metrics import register_metric as register_metric
+    from twofold.metrics.evaluate import evaluate as evaluate
     from twofold.outputs import Head as Head
     from twofold.outputs import Outputs as Outputs
     from twofold.outputs import Passes as Passes
@@ -31,7 +31,7 @@ _HOME = {
 }
 _MODULES = ("errors", "metrics", "stats")
 
-__all__ = [*_HOME, *_MODULES]  # noqa: PLE0604 - built from the two tables above
+__all__ = [*_HOME, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:

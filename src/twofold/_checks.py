@@ -99,9 +99,7 @@ def confidence(value: ArrayLike, name: str = "conf", *, nan: NaNPolicy = "error"
                 f"{name} has NaN in row {first} ({count} of {array.size} rows); "
                 f'mend the score, or pass nan="reject" to rank such rows lowest'
             )
-        warnings.warn(
-            f"{name}: {count} of {array.size} rows are NaN and are ranked lowest", RejectedNaN, stacklevel=3
-        )
+        warnings.warn(f"{name}: {count} of {array.size} rows are NaN and are ranked lowest", RejectedNaN, stacklevel=3)
         array = np.where(missing, -np.inf, array)
     return array
 
@@ -125,8 +123,9 @@ def labels(value: ArrayLike, name: str = "labels", *, classes: int | None = None
     dims(array, name, 1)
     if array.dtype.kind == "b":
         raise InvalidInput(f"{name} must be integer class labels, got booleans")
-    if array.dtype.kind == "f" and not (array == np.floor(array)).all():
-        row = int((array != np.floor(array)).argmax())
+    odd = ~np.isfinite(array) | (array != np.floor(array)) if array.dtype.kind == "f" else np.zeros(1, bool)
+    if odd.any():
+        row = int(odd.argmax())
         raise InvalidInput(f"{name} must be integer class labels, got {array[row]} in row {row}")
     result = array.astype(np.int64)
     low = -1 if ood else 0

@@ -48,6 +48,7 @@ def merge_levels(right, wrong, outside, weight, level, accepted, loss, known):  
     """
     i, j, k = right.size - 1, wrong.size - 1, outside.size - 1
     r = q = o = g = 0
+    before = 0.0
     while i >= 0 or j >= 0 or k >= 0:
         top = -np.inf
         if i >= 0:
@@ -70,7 +71,9 @@ def merge_levels(right, wrong, outside, weight, level, accepted, loss, known):  
         loss[g] = q + weight * o
         if known.size:
             known[g] = r + q
-        g += 1
+        if accepted[g] > before:  # not a group of weightless OOD samples
+            before = accepted[g]
+            g += 1
     return g
 
 
@@ -79,9 +82,10 @@ def cumulate(weights, order, tags, weight, accepted, loss, known):  # type: igno
     """What ``merge_levels`` gives, without levels, when row i is present ``weights[i]`` times.
 
     ``order`` holds the rows from most to least confident, ``tags`` their kind, plus LAST where a tie group ends.
-    Groups without samples are overwritten by the next. Kinds are added up without branches: a resample is random.
+    Groups without weight are overwritten by the next. Kinds are added up without branches: a resample is random.
     """
-    n = f = o = g = before = 0
+    n = f = o = g = 0
+    before = 0.0
     for t in range(order.size):
         w = np.int64(weights[order[t]])
         n += w
@@ -92,8 +96,8 @@ def cumulate(weights, order, tags, weight, accepted, loss, known):  # type: igno
             loss[g] = f - o + weight * o
             if known.size:
                 known[g] = n - o
-            g += n > before
-            before = n
+            g += accepted[g] > before
+            before = n - o + weight * o
     return g
 
 
@@ -210,30 +214,27 @@ def resample(key, members, starts, poisson, table, weights):  # type: ignore[no-
 
 
 @njit(nogil=True, cache=True)
-def best_pair(starts, columns, kinds, counts, levels, inside, weight, right, total):  # type: ignore[no-untyped-def]
+def best_pair(starts, columns, kinds, counts, inside, weight, right, total, tree):  # type: ignore[no-untyped-def]
     """Exact DS-F1 by Dinkelbach's iteration.
 
     Samples come sorted by row (level on the OOD axis, ``starts[r]`` to ``starts[r+1]``) with their column (level
-    on the ID axis, of ``levels``), kind and multiplicity; ``inside`` is the number of ID samples, ``weight`` that of one OOD
-    sample, and ``right / total`` a ratio some pair attains. Each pass maximises ``total * TA - right * accepted``
-    over all pairs: rows are added one by one to a tree over columns whose nodes hold the counts of their span
-    and of the best prefix of it. Counts are integers, so without ``weight`` all comparisons are exact.
-    Returns TA, accepted ID, accepted OOD, column and row of the best pair.
+    on the ID axis), kind and multiplicity; ``inside`` is the number of ID samples, ``weight`` that of one OOD sample,
+    and ``right / total`` a ratio some pair attains. Each pass maximises ``total * TA - right * accepted`` over all
+    pairs: rows are added one by one to ``tree``, over columns, whose nodes hold the counts of their span (right, ID,
+    OOD) and of the best prefix of it (right, ID, OOD, last column). Counts are integers, so without ``weight`` all
+    comparisons are exact. Returns TA, accepted ID, accepted OOD, column and row of the best pair.
     """
-    size = 1
-    while size < levels:
-        size *= 2
-    tree = np.zeros((2 * size, 7), np.int32)  # span: right, ID, OOD; best prefix: right, ID, OOD, column
-    out = np.zeros(5, np.int64)
-    out[3] = out[4] = -1
+    size = tree.shape[0] // 2
+    best_r = best_k = best_o = 0
+    best_column = best_row = -1
     while True:
-        tree[:] = 0
-        for c in range(size):
-            tree[size + c, 6] = c
-        for node in range(size - 1, 0, -1):
-            tree[node, 6] = tree[2 * node, 6]
+        for node in range(2 * size - 1, 0, -1):
+            for f in range(6):
+                tree[node, f] = 0
+            tree[node, 6] = node - size if node >= size else tree[2 * node, 6]
         top, fewest = -np.inf, np.inf
-        found = np.zeros(5, np.int64)
+        found_r = found_k = found_o = found_row = 0
+        found_column = -1
         for row in range(starts.size - 1):
             for s in range(starts[row], starts[row + 1]):
                 w = counts[s]
@@ -272,17 +273,18 @@ def best_pair(starts, columns, kinds, counts, levels, inside, weight, right, tot
             if (
                 value > top
                 or (value == top and accepted < fewest)
-                or (value == top and accepted == fewest and tree[1, 6] < found[3])
+                or (value == top and accepted == fewest and tree[1, 6] < found_column)
             ):
                 top, fewest = value, accepted
-                found[0], found[1], found[2], found[3] = tree[1, 3], tree[1, 4], tree[1, 5], tree[1, 6]
-                found[4] = row
-        if found[0] * total <= right * (fewest + inside):
-            if out[3] < 0 or found[0] * total == right * (fewest + inside):
-                out[:] = found
-            return out
-        out[:] = found
-        right = float(found[0])
+                found_r, found_k, found_o = tree[1, 3], tree[1, 4], tree[1, 5]
+                found_column, found_row = tree[1, 6], row
+        gain = found_r * total - right * (fewest + inside)
+        if gain >= 0 or best_row < 0:
+            best_r, best_k, best_o = found_r, found_k, found_o
+            best_column, best_row = found_column, found_row
+        if gain <= 0:
+            return best_r, best_k, best_o, best_column, best_row
+        right = float(found_r)
         total = fewest + inside
 
 

@@ -219,9 +219,7 @@ def _progress() -> Progress:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn()
-    return Progress(
-        *columns, TextColumn("{task.description}"), console=Console(stderr=True), transient=True
-    )
+    return Progress(*columns, TextColumn("{task.description}"), console=Console(stderr=True), transient=True)
 
 
 def _print_rows(rows: list[Row]) -> None:

@@ -9,12 +9,11 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, BinaryIO, Self, TypeVar
+from typing import Any, Self, TypeVar
 from zipfile import BadZipFile
 
 import numpy as np
@@ -34,6 +33,7 @@ from twofold._checks import (
     whole,
 )
 from twofold._checks import labels as class_labels
+from twofold._files import replacing
 from twofold._math import Floats, log_softmax
 from twofold.errors import InvalidInput
 
@@ -131,9 +131,7 @@ class Passes:
         for name in ("mean_logits", "prob_std"):
             if arrays[name].shape != arrays["mean_prob"].shape:
                 want = arrays["mean_prob"].shape
-                raise InvalidInput(
-                    f"passes.{name} has shape {arrays[name].shape} but passes.mean_prob has {want}"
-                )
+                raise InvalidInput(f"passes.{name} has shape {arrays[name].shape} but passes.mean_prob has {want}")
         low, high = arrays["mean_prob"].min(), arrays["mean_prob"].max()
         if low < 0 or high > 1 + FINE:
             raise InvalidInput(
@@ -155,9 +153,7 @@ class Passes:
                 mean_prob, mean_logits = np.zeros_like(prob), np.zeros_like(prob)
                 mean_entropy, spread = np.zeros_like(entropy), np.zeros_like(prob)
             elif prob.shape != mean_prob.shape:
-                raise InvalidInput(
-                    f"passes[{count}] has shape {prob.shape} but passes[0] has {mean_prob.shape}"
-                )
+                raise InvalidInput(f"passes[{count}] has shape {prob.shape} but passes[0] has {mean_prob.shape}")
             count += 1
             # Welford's update: one pass over the data without the cancellation of E[p^2] - E[p]^2
             step = prob - mean_prob
@@ -248,9 +244,7 @@ class Outputs:
 
     def _labels(self, asker: str) -> Labels:
         if self.labels is None:
-            raise InvalidInput(
-                f"{asker} needs labels, and these outputs have none; pass labels= to Outputs(...)"
-            )
+            raise InvalidInput(f"{asker} needs labels, and these outputs have none; pass labels= to Outputs(...)")
         return self.labels
 
     def __len__(self) -> int:
@@ -258,9 +252,7 @@ class Outputs:
 
     def __getitem__(self, index: Any) -> Outputs:
         rows = _rows(index, len(self))
-        return assemble(
-            {k: a[rows] for k, a in self.flat().items()}, self.head, self.class_names, self.pass_count
-        )
+        return assemble({k: a[rows] for k, a in self.flat().items()}, self.head, self.class_names, self.pass_count)
 
     def __iter__(self) -> Iterator[Outputs]:
         return (self[row] for row in range(len(self)))
@@ -406,9 +398,7 @@ def assemble(
     return trusted(Outputs, fields)
 
 
-def check_rows(
-    name: str, value: ArrayLike, *, classes: int | None = None, label: str | None = None
-) -> AnyArray:
+def check_rows(name: str, value: ArrayLike, *, classes: int | None = None, label: str | None = None) -> AnyArray:
     """Check the content of one array of :meth:`Outputs.flat`, called ``label`` in messages."""
     label = name if label is None else label
     if name == "labels":
@@ -421,9 +411,7 @@ def check_rows(
         array = _floats(value, label, 1)
         if np.isnan(array).any():  # infinite confidences are legal
             row = int(np.isnan(array).argmax())
-            raise InvalidInput(
-                f"{label} must not be NaN, got NaN in row {row}; mend the confidence that made it"
-            )
+            raise InvalidInput(f"{label} must not be NaN, got NaN in row {row}; mend the confidence that made it")
         return _read_only(array)
     array = _floats(value, label, {"passes": 3, "passes.mean_entropy": 1}.get(name, 2))
     finite(array, label)
@@ -477,39 +465,8 @@ def release(array: AnyArray) -> None:
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
     # any other mode may hold changes that exist in memory alone
-    if (
-        isinstance(owner.base, mmap.mmap)
-        and getattr(owner, "mode", None) == "r"
-        and hasattr(mmap, "MADV_DONTNEED")
-    ):
+    if isinstance(owner.base, mmap.mmap) and getattr(owner, "mode", None) == "r" and hasattr(mmap, "MADV_DONTNEED"):
         owner.base.madvise(mmap.MADV_DONTNEED)
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Write a file whole or not at all: a temporary neighbour, fsync, rename, fsync of the folder."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
-
-
-def sync_folder(path: Path) -> None:
-    """Make renames and deletions in a folder survive a power cut."""
-    if os.name != "posix":
-        return  # a folder cannot be opened elsewhere
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def trusted(kind: type[Made], fields: Mapping[str, Any]) -> Made:
@@ -547,9 +504,7 @@ def _identifiers(value: ArrayLike, name: str) -> AnyArray:
     dims(array, name, 1)
     if array.dtype.kind not in "iuU":
         odd = next((x for x in array if not isinstance(x, str)), None)
-        raise InvalidInput(
-            f"{name} must be integers or strings, all of one kind, got {odd!r} (dtype {array.dtype})"
-        )
+        raise InvalidInput(f"{name} must be integers or strings, all of one kind, got {odd!r} (dtype {array.dtype})")
     return np.char.encode(array, "utf-8") if array.dtype.kind == "U" else array.astype(np.int64)
 
 
@@ -603,9 +558,7 @@ def _check_group(name: str, value: Any, classes: int) -> Mapping[str, AnyArray]:
     for key in value:
         if not isinstance(key, str) or not key:
             raise InvalidInput(f"{name} must have non-empty strings as keys, got {key!r}")
-    return MappingProxyType(
-        {key: check_rows(f"{name}/{key}", a, classes=classes) for key, a in value.items()}
-    )
+    return MappingProxyType({key: check_rows(f"{name}/{key}", a, classes=classes) for key, a in value.items()})
 
 
 def _check_class_names(value: Any, classes: int) -> tuple[str, ...]:
@@ -625,9 +578,7 @@ def _check_fit(outputs: Outputs) -> None:
         if columns != classes:
             raise InvalidInput(f"passes has {columns} classes but logits has {classes}")
     if outputs.head is not None:
-        check_head_shape(
-            outputs.head, classes, None if outputs.features is None else outputs.features.shape[1]
-        )
+        check_head_shape(outputs.head, classes, None if outputs.features is None else outputs.features.shape[1])
 
 
 def _head_gap(logits: AnyArray, features: AnyArray, head: Head) -> tuple[float, int]:
@@ -692,28 +643,19 @@ def _check_alike(parts: Sequence[Outputs]) -> None:
             other = first.flat()[key]
             here, there = array.shape[1:], other.shape[1:]
             if here != there:
-                raise InvalidInput(
-                    f"concat: rows of {key} have shape {here} in part {i} but {there} in part 0"
-                )
+                raise InvalidInput(f"concat: rows of {key} have shape {here} in part {i} but {there} in part 0")
             if array.dtype.kind != other.dtype.kind:
-                raise InvalidInput(
-                    f"concat: {key} holds integers in one of parts 0 and {i}, strings in the other"
-                )
+                raise InvalidInput(f"concat: {key} holds integers in one of parts 0 and {i}, strings in the other")
         if part.head is not None and first.head is not None and not part.head.same_as(first.head):
-            raise InvalidInput(
-                f"concat: part {i} has another head than part 0; parts must come from one model"
-            )
+            raise InvalidInput(f"concat: part {i} has another head than part 0; parts must come from one model")
         if part.class_names != first.class_names:
-            raise InvalidInput(
-                f"concat: part {i} has other class_names than part 0; parts must come from one model"
-            )
+            raise InvalidInput(f"concat: part {i} has other class_names than part 0; parts must come from one model")
         if part.pass_count != first.pass_count:
-            raise InvalidInput(
-                f"concat: part {i} averages {part.pass_count} passes, part 0 {first.pass_count}"
-            )
+            raise InvalidInput(f"concat: part {i} averages {part.pass_count} passes, part 0 {first.pass_count}")
 
 
 def load_npz(path: Path) -> dict[str, AnyArray]:
+    """The arrays of an npz file by key; what is damaged, no npz file or holds Python objects is an error."""
     try:
         with open(path, "rb") as file:
             archive = np.load(file, allow_pickle=False)
@@ -747,9 +689,7 @@ def _fields_of_npz(arrays: dict[str, AnyArray], path: Path) -> dict[str, Any]:
         missing = [f"passes.{name}" for name, value in means.items() if value is None]
         if missing or "passes" in fields:
             what = f"lacks {', '.join(missing)}" if missing else "also holds passes"
-            raise InvalidInput(
-                f"{path} holds means of passes but {what}; give all of the means, or passes alone"
-            )
+            raise InvalidInput(f"{path} holds means of passes but {what}; give all of the means, or passes alone")
         fields["passes"] = Passes(**{**means, "count": int(means["count"])})
     if arrays:
         raise InvalidInput(f"{path} holds unknown keys {', '.join(arrays)}; known are {', '.join(NPZ_KEYS)}")

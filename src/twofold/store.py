@@ -33,6 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twofold._checks import ArrayLike, choice, whole
+from twofold._files import replacing, sync_folder
 from twofold.errors import InvalidInput, RunError, UnknownName
 from twofold.outputs import (
     KNOWN_KEYS,
@@ -46,9 +47,7 @@ from twofold.outputs import (
     check_rows,
     is_half,
     release,
-    replacing,
     row_slices,
-    sync_folder,
     trusted,
 )
 
@@ -143,18 +142,14 @@ class Run:
             try:
                 json.dumps(value, allow_nan=False)
             except (TypeError, ValueError) as error:
-                raise InvalidInput(
-                    f"{key} must fit in JSON, got {value!r}; pass plain numbers and text"
-                ) from error
+                raise InvalidInput(f"{key} must fit in JSON, got {value!r}; pass plain numbers and text") from error
         run = cls(path)
         if run.path.exists() and not run.path.is_dir():
             raise RunError(f"{run.path} is a file; a run needs a folder of its own")
         run.path.mkdir(parents=True, exist_ok=True)
         with run._locked():
             if (run.path / MANIFEST).exists():
-                raise RunError(
-                    f"{run.path} already holds a run; open it with Run.open, or choose another folder"
-                )
+                raise RunError(f"{run.path} already holds a run; open it with Run.open, or choose another folder")
             manifest = _Manifest(origin, None if names is None else len(names), names, None, {})
             run._save(run._with_head(manifest, head))
         return run
@@ -209,9 +204,7 @@ class Run:
             self._check_name(manifest, name, replace)
             self._with_classes(manifest, name, tensors["logits"][1][1], None)
             if manifest.head is not None and "features" in tensors:
-                check_head_shape(
-                    self._head(manifest.head), tensors["logits"][1][1], tensors["features"][1][1]
-                )
+                check_head_shape(self._head(manifest.head), tensors["logits"][1][1], tensors["features"][1][1])
             writer._begin(manifest)
         return writer
 
@@ -290,16 +283,8 @@ class Run:
             if self._seen is None or self._seen[0] != stamp:
                 self._seen = stamp, _parse(path.read_bytes(), path)
         except (FileNotFoundError, NotADirectoryError) as error:
-            what = (
-                "has no run.json"
-                if self.path.is_dir()
-                else "is no folder"
-                if self.path.exists()
-                else "is missing"
-            )
-            raise RunError(
-                f"{self.path} is no run: it {what}; make one with Run.create(path, model=...)"
-            ) from error
+            what = "has no run.json" if self.path.is_dir() else "is no folder" if self.path.exists() else "is missing"
+            raise RunError(f"{self.path} is no run: it {what}; make one with Run.create(path, model=...)") from error
         return self._seen[1]
 
     def _save(self, manifest: _Manifest) -> None:
@@ -362,9 +347,7 @@ class Run:
             return manifest
         if manifest.head is not None:
             if not self._head(manifest.head).same_as(head):
-                raise InvalidInput(
-                    "head differs from the head of this run; a run holds one model, make another run"
-                )
+                raise InvalidInput("head differs from the head of this run; a run holds one model, make another run")
             return manifest
         check_head_shape(head, manifest.classes or len(head.bias), None)
         with replacing(self.path / HEAD) as file:
@@ -545,9 +528,7 @@ class Writer:
 
     def _check_open(self) -> None:
         if not self._log.exists():
-            raise RunError(
-                f"{self.name!r} is no longer open: it was closed or deleted; call run.writer again"
-            )
+            raise RunError(f"{self.name!r} is no longer open: it was closed or deleted; call run.writer again")
 
     def _append(self, line: dict[str, Any]) -> None:
         handle = os.open(self._log, os.O_WRONLY | os.O_APPEND)
@@ -622,9 +603,7 @@ def _tensors_of(
         if name == "ids" and kind.kind == "S" and kind.itemsize:
             kind, width = np.dtype(np.uint8), (kind.itemsize, *width)
         integer = name in ("labels", "predictions") or (name == "ids" and kind != np.uint8)
-        legal = (
-            (np.int64,) if integer else (np.uint8,) if name == "ids" else (np.float16, np.float32, np.float64)
-        )
+        legal = (np.int64,) if integer else (np.uint8,) if name == "ids" else (np.float16, np.float32, np.float64)
         if kind not in legal:
             want = "int64 or S<bytes>" if name == "ids" else " or ".join(np.dtype(k).name for k in legal)
             raise InvalidInput(f"fields[{name!r}] must have dtype {want}, got {np.dtype(dtype)}")
@@ -659,9 +638,7 @@ def _check_passes(tensors: Tensors, pass_count: int | None) -> None:
     classes = tensors["logits"][1][-1]
     for name in ("passes", "passes.mean_prob", "passes.mean_logits", "passes.prob_std"):
         if name in tensors and tensors[name][1][-1] != classes:
-            raise InvalidInput(
-                f"fields[{name!r}] has {tensors[name][1][-1]} classes but logits has {classes}"
-            )
+            raise InvalidInput(f"fields[{name!r}] has {tensors[name][1][-1]} classes but logits has {classes}")
 
 
 def _as_stored(array: AnyArray, label: str, code: str, shape: tuple[int, ...]) -> AnyArray:
@@ -737,9 +714,7 @@ def _read_header(path: Path, stored: _File) -> tuple[int, dict[str, Any]]:
             length = int.from_bytes(file.read(8), "little")
             text = file.read(length) if length <= size else b""
     except FileNotFoundError as error:
-        raise RunError(
-            f"{path} is missing, though run.json names it; restore it or write it again"
-        ) from error
+        raise RunError(f"{path} is missing, though run.json names it; restore it or write it again") from error
     if size != stored.bytes:
         raise RunError(f"{path} has {size} bytes, expected {stored.bytes}; it is damaged, write it again")
     try:
@@ -762,9 +737,7 @@ def _check_file(folder: Path, stored: _File) -> None:
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != stored.sha256:
-        raise RunError(
-            f"{path} is damaged: its SHA-256 is not the one in run.json; restore it or write it again"
-        )
+        raise RunError(f"{path} is damaged: its SHA-256 is not the one in run.json; restore it or write it again")
 
 
 def _as_json(manifest: _Manifest) -> dict[str, Any]:
@@ -805,10 +778,7 @@ def _parse(raw: bytes, path: Path) -> _Manifest:
 
 
 def _manifest_of(content: dict[str, Any]) -> _Manifest:
-    data = {
-        name: _DataSet(**{**entry, "stored": _file_of(entry["stored"])})
-        for name, entry in content["data"].items()
-    }
+    data = {name: _DataSet(**{**entry, "stored": _file_of(entry["stored"])}) for name, entry in content["data"].items()}
     head = None if content["head"] is None else _file_of(content["head"])
     names = None if content["class_names"] is None else tuple(content["class_names"])
     return _Manifest(**{**content, "data": data, "head": head, "class_names": names})

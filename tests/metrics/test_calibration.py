@@ -118,12 +118,8 @@ def test_ece_and_mce_equal_a_slow_loop(data, bins, strategy):
     assert ece(correct, prob, bins=bins, strategy=strategy) == pytest.approx(
         slow_ece(correct, prob, bins, strategy), abs=1e-12
     )
-    assert mce(correct, prob, bins=bins, strategy=strategy) == pytest.approx(
-        max(g for _, g in gaps), abs=1e-12
-    )
-    assert reliability_diagram(correct, prob, bins=bins, strategy=strategy).count.tolist() == [
-        n for n, _ in gaps
-    ]
+    assert mce(correct, prob, bins=bins, strategy=strategy) == pytest.approx(max(g for _, g in gaps), abs=1e-12)
+    assert reliability_diagram(correct, prob, bins=bins, strategy=strategy).count.tolist() == [n for n, _ in gaps]
 
 
 @settings(deadline=None)
@@ -283,14 +279,9 @@ def test_proper_scores_equal_a_slow_loop(data):
 @given(classified())
 def test_accuracies_equal_a_slow_loop(data):
     labels, logits = data
-    hit = [
-        next(k for k, v in enumerate(row) if v == max(row)) == y
-        for row, y in zip(logits, labels, strict=True)
-    ]
+    hit = [next(k for k, v in enumerate(row) if v == max(row)) == y for row, y in zip(logits, labels, strict=True)]
     assert accuracy(labels, logits) == pytest.approx(sum(hit) / len(hit))
-    recall = [
-        np.mean([h for h, y in zip(hit, labels, strict=True) if y == c]) for c in sorted(set(labels.tolist()))
-    ]
+    recall = [np.mean([h for h, y in zip(hit, labels, strict=True) if y == c]) for c in sorted(set(labels.tolist()))]
     assert balanced_accuracy(labels, logits) == pytest.approx(np.mean(recall))
 
 
@@ -301,9 +292,7 @@ def test_row_order_and_class_names_change_nothing(data, random):
     order = list(range(len(labels)))
     random.shuffle(order)
     for metric in ON_LOGITS:
-        assert metric(labels[order], logits[order]) == pytest.approx(
-            metric(labels, logits), rel=1e-12, abs=1e-15
-        )
+        assert metric(labels[order], logits[order]) == pytest.approx(metric(labels, logits), rel=1e-12, abs=1e-15)
     names = np.array(random.sample(range(logits.shape[1]), logits.shape[1]))
     for metric in (nll, brier):
         renamed = metric(names[labels], logits[:, np.argsort(names)])
@@ -320,9 +309,7 @@ def test_against_sklearn():
     assert accuracy(labels, logits) == accuracy_score(labels, predictions)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # predictions of a class without samples
-        assert balanced_accuracy(labels, logits) == pytest.approx(
-            balanced_accuracy_score(labels, predictions)
-        )
+        assert balanced_accuracy(labels, logits) == pytest.approx(balanced_accuracy_score(labels, predictions))
 
 
 def test_nll_has_no_floor_and_no_ceiling():
@@ -399,9 +386,7 @@ def test_temperature_is_the_minimum(data):
     assert nll(labels, logits / value) <= best.fun + 1e-13
     p = softmax(logits / value)  # the derivative of the NLL is 0: mean logit = mean label logit
     left = (p * logits).sum(axis=1).mean()
-    assert left == pytest.approx(
-        logits[np.arange(len(labels)), labels].mean(), abs=1e-11 * np.abs(logits).max()
-    )
+    assert left == pytest.approx(logits[np.arange(len(labels)), labels].mean(), abs=1e-11 * np.abs(logits).max())
 
 
 @settings(deadline=None, max_examples=25)
@@ -562,9 +547,7 @@ def test_platt_agrees_with_sklearn():
 
 def test_platt_never_turns_the_order():
     correct, conf = np.array([1, 1, 1, 0, 0], bool), np.array([0.0, 1.0, 2.0, 3.0, 4.0])
-    with pytest.warns(
-        TwofoldWarning, match=r"on these 5 rows higher confidence does not go with being correct"
-    ):
+    with pytest.warns(TwofoldWarning, match=r"on these 5 rows higher confidence does not go with being correct"):
         scaling = PlattScaling.fit(correct, conf)
     base = (3 * 4 / 5 + 2 * 1 / 4) / 5  # mean of Platt's targets
     assert scaling.slope == 0.0
@@ -647,9 +630,7 @@ def test_platt_on_real_logits(resnet110):
     best = minimize(platt_loss, [0.1, 0.0], args=(correct, conf), method="BFGS", options={"gtol": 1e-9})
     assert [scaling.slope, scaling.intercept] == pytest.approx(best.x, rel=1e-4)
     correct, conf = judged_margins("test")
-    assert slow_ece(correct, scaling.apply(conf)) < 0.3 * slow_ece(
-        correct, PlattScaling(1.0, 0.0).apply(conf)
-    )
+    assert slow_ece(correct, scaling.apply(conf)) < 0.3 * slow_ece(correct, PlattScaling(1.0, 0.0).apply(conf))
 
 
 # -------------------------------------------------------------------------------- round to one
@@ -702,9 +683,7 @@ def test_stored_probabilities_round_later_than_computed_ones():
         assert found.count == (exact.astype(dtype) == 1).sum() == found.beyond
         assert found.distinct == len(np.unique(exact.astype(dtype)))
         assert found.threshold == pytest.approx(math.log(2 ** (BITS[dtype] + 1) - 1), rel=1e-12)
-    wide = round_to_one(
-        logits, dtype="float64", compute="float16"
-    )  # a wide type cannot bring back what was lost
+    wide = round_to_one(logits, dtype="float64", compute="float16")  # a wide type cannot bring back what was lost
     assert wide.count == round_to_one(logits, dtype="float16").count
 
 

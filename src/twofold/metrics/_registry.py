@@ -12,7 +12,19 @@ from twofold.errors import NameTaken, UnknownName
 F = TypeVar("F", bound=Callable[..., Any])
 Task = Literal["selective", "detection", "joint", "calibration"]
 
-ARRAYS = ("labels", "logits", "passes", "correct", "truth", "prob", "conf", "conf_id", "conf_ood", "is_id", "loss")
+ARRAYS = (
+    "labels",
+    "logits",
+    "passes",
+    "correct",
+    "truth",
+    "prob",
+    "conf",
+    "conf_id",
+    "conf_ood",
+    "is_id",
+    "loss",
+)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,26 @@ from twofold.metrics._sweep import Weights, check_share, ood_weight
 Method = Literal["exact", "grid", "published"]
 
 
+def operating_point(right: float, known: float, outside: float, inside: float) -> dict[str, float]:
+    """What accepting ``right`` of ``known`` ID samples and an OOD weight of ``outside`` means for ``inside`` in all.
+
+    >>> operating_point(4, 4, 1, 6)["value"].__round__(6)
+    0.727273
+    """
+    accepted = known + outside
+    return {
+        "value": 2.0 * right / (accepted + inside),
+        "precision": right / accepted if accepted else 0.0,
+        "recall": right / inside,
+        "risk": 1.0 - right / accepted if accepted else 0.0,
+        "coverage": known / inside,
+        "accepted": float(accepted),
+        "true_accept": float(right),
+        "accepted_id": float(known),
+        "accepted_ood": float(outside),
+    }
+
+
 @dataclass(frozen=True, eq=False)
 class Samples:
     """Validated samples of one joint evaluation, with one or two confidences."""
@@ -78,18 +98,7 @@ class Samples:
 
     def point(self, right: float, known: float, outside: float) -> dict[str, float]:
         """The operating point of an accepted set: ``outside`` is its weighted OOD count."""
-        accepted = known + outside
-        return {
-            "value": 2.0 * right / (accepted + self.inside),
-            "precision": right / accepted if accepted else 0.0,
-            "recall": right / self.inside,
-            "risk": 1.0 - right / accepted if accepted else 0.0,
-            "coverage": known / self.inside,
-            "accepted": accepted,
-            "true_accept": right,
-            "accepted_id": known,
-            "accepted_ood": outside,
-        }
+        return operating_point(right, known, outside, self.inside)
 
     def best_on_grid(self, method: Method, thresholds: int) -> tuple[dict[str, float], list[float]]:
         """Best F1 over a grid: the operating point and its thresholds."""

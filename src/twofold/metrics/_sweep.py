@@ -154,7 +154,7 @@ def _with_losses(loss: Array, conf: Array, inside: Mask | None, share: float | N
 
 
 class _LossRows:
-    """Rows with given losses, sorted once; ``sweep(counts)`` is the sweep when row i of that order comes counts[i] times."""
+    """Rows with given losses, sorted once; in ``sweep(counts)`` row i of that order comes counts[i] times."""
 
     def __init__(self, loss: Array, conf: Array, inside: Mask | None, share: float | None):
         # losses inside a tie are sorted too, so that sums never depend on the order of rows
@@ -168,13 +168,14 @@ class _LossRows:
         known = np.where(self.inside, counts, 0)
         weight = ood_weight(self.share, known.sum(), counts.sum() - known.sum())
         unit = np.where(self.inside, 1.0, weight)
-        mass = np.cumsum(unit * counts)[self.ends]
+        present = unit * counts.astype(np.float64)
+        mass = np.cumsum(present)[self.ends]
         keep = np.diff(mass, prepend=0.0) > 0
         ends, rising = self.ends[keep], self.by_loss
         return Sweep(
             level=self.conf[ends],
             accepted=mass[keep],
-            loss=np.cumsum(unit * counts * self.loss)[ends],
+            loss=np.cumsum(present * self.loss)[ends],
             known=np.cumsum(known)[ends].astype(np.float64),
             weight=weight,
             atoms=(self.loss[rising], unit[rising], counts[rising]),

@@ -496,10 +496,7 @@ def _platt_newton(g: Array, targets: Array, intercept: float) -> tuple[float, fl
             break
         descent, size = grad_a * step_a + grad_b * step_b, 1.0
         # the last term is the rounding of the mean loss: without it the final steps would be refused
-        while (
-            loss(a + size * step_a, b + size * step_b) > value + 1e-4 * size * descent + 1e-14
-            and size > 1e-10
-        ):
+        while loss(a + size * step_a, b + size * step_b) > value + 1e-4 * size * descent + 1e-14 and size > 1e-10:
             size /= 2.0
         a, b = a + size * step_a, b + size * step_b
         value = loss(a, b)
@@ -526,9 +523,7 @@ class RoundToOne:
     compute: str  # type in which the softmax ran
 
 
-def round_to_one(
-    logits: ArrayLike, *, dtype: FloatType = "float32", compute: FloatType | None = None
-) -> RoundToOne:
+def round_to_one(logits: ArrayLike, *, dtype: FloatType = "float32", compute: FloatType | None = None) -> RoundToOne:
     r"""Samples whose maximum softmax is exactly 1 in a float type, and how many distinct values are left.
 
     .. math:: m = z_{\max} - \mathrm{LSE}_{k \ne \max}(z_k) \ge p \ln 2 \;\Rightarrow\; \max_k p_k = 1

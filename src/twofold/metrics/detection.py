@@ -16,7 +16,7 @@ from twofold import _checks
 from twofold._checks import Array, ArrayLike, NaNPolicy
 from twofold.errors import InvalidInput, UndefinedMetric
 from twofold.metrics._registry import register_metric
-from twofold.metrics._sweep import Sweep, truth_weighted, truth_sweep
+from twofold.metrics._sweep import Sweep, truth_sweep, truth_weighted
 
 Positive = Literal["safe", "unsafe"]
 
@@ -86,9 +86,7 @@ def _average_precision(s: Sweep, *, positive: bool = True) -> float:
     sweep=_average_precision,
     weighted=truth_weighted(_average_precision),
 )
-def average_precision(
-    truth: ArrayLike, conf: ArrayLike, *, positive: bool = True, nan: NaNPolicy = "error"
-) -> float:
+def average_precision(truth: ArrayLike, conf: ArrayLike, *, positive: bool = True, nan: NaNPolicy = "error") -> float:
     r"""Average precision: the mean, over positives, of the precision at each one's threshold.
 
     .. math:: \sum_t (r_t - r_{t-1})\, p_t

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -143,7 +143,7 @@ def evaluate(
         except UndefinedMetric as error:
             values[name], reasons[name] = math.nan, str(error)
     n_id = int(known.sum())
-    better = {name: _record(name).better for name in values if name != "accuracy"} | {"accuracy": "higher"}
+    better: dict[str, str] = {name: _record(name).better for name in values}
     return Evaluation(values, reasons, len(right), n_id, len(right) - n_id, rejected, ood_share, better)
 
 
@@ -183,16 +183,23 @@ class _Sweeps:
     """The samples, sorted at most once per confidence."""
 
     def __init__(self, right: Any, inside: Any, conf: Any, conf_ood: Any, ood_share: float | None):
-        self.right, self.inside, self.conf, self.conf_ood, self.ood_share = right, inside, conf, conf_ood, ood_share
+        self.right, self.inside, self.conf, self.conf_ood, self.ood_share = (
+            right,
+            inside,
+            conf,
+            conf_ood,
+            ood_share,
+        )
         self.failures = sweep(right, conf, is_id=inside, ood_share=ood_share)
         self._detection: Sweep | None = None
 
     @property
     def detection(self) -> Sweep:
-        """ID against OOD, by conf_ood where given."""
+        """ID against OOD, by conf_ood where given; every sample counts one."""
         if self._detection is None:
-            if self.conf_ood is not None:
-                self._detection = truth_sweep(self.inside, self.conf_ood)
+            if self.conf_ood is not None or self.ood_share is not None:
+                conf = self.conf if self.conf_ood is None else self.conf_ood
+                self._detection = truth_sweep(self.inside, conf)
             else:
                 s = self.failures
                 self._detection = Sweep(s.level, s.accepted, s.accepted - s.known, s.accepted)
@@ -221,4 +228,3 @@ class _Sweeps:
             settings["ood_share"] = self.ood_share
         given = {a: arrays[a] for a in record.arrays if arrays.get(a) is not None}
         return record.value(**given, **settings)
-

@@ -241,7 +241,11 @@ def _best_pair(data: Samples, plane: _Plane, weights: Weights | None = None) -> 
 
     everything = data.inside + data.weight * data.outside
     start = float(data.right), everything + data.inside  # what accepting everything attains
-    return tuple(best_pair(*plane.points(weights), float(data.inside), data.weight, *start).tolist())
+    *points, levels = plane.points(weights)
+    tree = np.empty((2 << (levels - 1).bit_length(), 7), np.int32)
+    found = best_pair(*points, float(data.inside), data.weight, *start, tree)
+    right, known, outside, column, row = (int(x) for x in found)
+    return right, known, outside, column, row
 
 
 def _ds_f1_weighted(
@@ -320,10 +324,8 @@ def ds_f1(
         return DoublePoint(tau_id=np.inf, tau_ood=np.inf, method=method, **data.point(0.0, 0.0, 0.0))
     plane = _Plane.of(data, data.correct)
     right, known, outside, column, row = _best_pair(data, plane)
-    point = data.point(float(right), float(known), data.weight * float(outside))
-    return DoublePoint(
-        tau_id=float(plane.tau_id[column]), tau_ood=float(plane.tau_ood[row]), method=method, **point
-    )
+    point = data.point(right, known, data.weight * outside)
+    return DoublePoint(tau_id=float(plane.tau_id[column]), tau_ood=float(plane.tau_ood[row]), method=method, **point)
 
 
 _SLICES = 4  # for large sets; fixed, so that the result does not depend on the machine
@@ -331,9 +333,7 @@ _BLOCK = 256  # columns and rows bounded together; 128 to 512 are equally good a
 _SEED_ROWS = 64  # rows walked in full first, so that the bounds bite from the start
 
 
-def _envelope(
-    data: Samples, plane: _Plane, weights: Weights | None = None
-) -> tuple[Array, npt.NDArray[np.int32]]:
+def _envelope(data: Samples, plane: _Plane, weights: Weights | None = None) -> tuple[Array, npt.NDArray[np.int32]]:
     """Best TA / accepted for each number k of accepted ID samples (-1: no pair accepts exactly k), and its pair."""
     from twofold._kernels import scan_envelope, seed_envelope
 
@@ -346,9 +346,7 @@ def _envelope(
         return best[1:], pair[1:]
     parts = [(best.copy(), pair.copy()) for _ in range(_SLICES)]
     with ThreadPoolExecutor(min(_SLICES, os.cpu_count() or 1)) as pool:
-        jobs = [pool.submit(scan_envelope, *points, _BLOCK, i, _SLICES, *part) for i, part in enumerate(parts)]
-        for job in jobs:
-            job.result()
+        list(pool.map(lambda i: scan_envelope(*points, _BLOCK, i, _SLICES, *parts[i]), range(_SLICES)))
     for ratio, place in parts:
         better = ratio > best
         best[better], pair[better] = ratio[better], place[better]
@@ -503,7 +501,8 @@ def f1_surface(
     total = table.total
     risk = np.where(total > 0, 1.0 - table.right / np.where(total > 0, total, 1.0), 0.0)
     score = 2.0 * table.right / (total + data.inside)
-    return Surface(*table.thresholds, score, risk, table.known / data.inside)
+    tau_id, tau_ood = table.thresholds
+    return Surface(tau_id, tau_ood, score, risk, table.known / data.inside)
 
 
 # Open-set recognition

@@ -28,7 +28,16 @@ from twofold.metrics._sweep import CountedRows, Sweep, Weighted, check_share, sw
 
 Coverage = Literal["all", "id"]
 Estimator = Literal[
-    "empirical", "log", "sele", "2sele", "self_excluded", "expected", "trapezoid", "continuous", "grid", "published"
+    "empirical",
+    "log",
+    "sele",
+    "2sele",
+    "self_excluded",
+    "expected",
+    "trapezoid",
+    "continuous",
+    "grid",
+    "published",
 ]
 
 _ZHOU = "Zhou et al., ICML 2025, arXiv:2410.15361"
@@ -213,8 +222,8 @@ def _grid_aurc(
 def _optimum(s: Sweep, *, coverage: Coverage = "all", estimator: Estimator = "empirical") -> float:
     """AURC of the perfect ranking of the same samples, no two of them tied."""
     if s.atoms is not None:
-        loss, weight, count = (np.repeat(a, s.atoms[2]) for a in s.atoms)
-        return _aurc(_ranked(loss, weight), estimator=estimator)
+        value, unit, count = s.atoms
+        return _aurc(_ranked(np.repeat(value, count), np.repeat(unit, count)), estimator=estimator)
     right, wrong = float(s.right[-1]), float(s.known[-1] - s.right[-1])
     outside = s.total - float(s.known[-1])
     if coverage == "id":
@@ -583,9 +592,10 @@ def achievable_aurc(
 
 
 def _costs(correct: ArrayLike, is_id: ArrayLike, ood_cost: float) -> Array:
-    right, inside = _checks.joint(correct, is_id)
+    right, known = _checks.mask(correct, "correct"), _checks.mask(is_id, "is_id")
+    _checks.same_rows(correct=right, is_id=known)
     cost = _checks.number(ood_cost, "ood_cost", 0.0, np.inf, open_high=True)
-    return np.where(inside, (~right).astype(np.float64), cost)
+    return np.where(known, (~right).astype(np.float64), cost)
 
 
 @register_metric(
@@ -650,7 +660,7 @@ def _by_class(labels: ArrayLike, correct: ArrayLike, conf: ArrayLike, nan: NaNPo
     wrong = (~_checks.mask(correct, "correct")).astype(np.float64)
     group = _checks.labels(labels, ood=False)
     _checks.same_rows(labels=group, correct=wrong, conf=conf)
-    return np.unique(group, return_inverse=True)[1], wrong, conf
+    return np.unique(group, return_inverse=True)[1].astype(np.int64), wrong, conf
 
 
 @register_metric(
@@ -815,9 +825,7 @@ def aurc_standard_error(
     per_risk = np.cumsum((share * s.total / s.accepted * s.risk)[::-1])[::-1]
     place = np.searchsorted(-s.level, -conf)
     area = float(share @ s.risk)
-    influence = (
-        counted * (s.total / outer[-1]) * (s.risk[place] - area) + per_loss[place] * cost - per_risk[place]
-    )
+    influence = counted * (s.total / outer[-1]) * (s.risk[place] - area) + per_loss[place] * cost - per_risk[place]
     return float(np.sqrt((influence**2).sum()) / len(conf))
 
 

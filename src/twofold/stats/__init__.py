@@ -1,6 +1,6 @@
 """Intervals, tests and guarantees: functions take metric functions as arguments and never import them."""
 
-from twofold.stats.bounds import Selection, clopper_pearson, hoeffding_bentkus, sgr
+from twofold.stats.bounds import Selection, clopper_pearson, hoeffding_bentkus, hoeffding_bentkus_p, sgr
 from twofold.stats.cliques import Cliques, cliques
 from twofold.stats.resample import Interval, bootstrap
 from twofold.stats.tests import Friedman, Pairwise, conover_holm, conover_t, friedman, holm, rank_z, wilcoxon
@@ -18,6 +18,7 @@ __all__ = [
     "conover_t",
     "friedman",
     "hoeffding_bentkus",
+    "hoeffding_bentkus_p",
     "holm",
     "rank_z",
     "sgr",

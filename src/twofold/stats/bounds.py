@@ -34,9 +34,7 @@ class Selection:
 
 
 @overload
-def clopper_pearson(
-    errors: int, n: int, *, delta: float, side: Literal["upper", "lower"] = "upper"
-) -> float: ...
+def clopper_pearson(errors: int, n: int, *, delta: float, side: Literal["upper", "lower"] = "upper") -> float: ...
 @overload
 def clopper_pearson(errors: int, n: int, *, delta: float, side: Literal["two"]) -> tuple[float, float]: ...
 @overload

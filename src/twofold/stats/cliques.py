@@ -109,7 +109,5 @@ def _networkx() -> Any:
     try:
         import networkx
     except ImportError as error:
-        raise MissingExtra(
-            'cliques with test="wilcoxon" need networkx: pip install "twofold[stats]"'
-        ) from error
+        raise MissingExtra('cliques with test="wilcoxon" need networkx: pip install "twofold[stats]"') from error
     return networkx

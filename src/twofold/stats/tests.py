@@ -290,9 +290,7 @@ def _signed_rank(x: Array, y: Array) -> tuple[float, float]:
     if gaps.size <= EXACT:
         below = _sign_patterns(tuple(int(r) for r in np.sort(2 * ranks)))
         return w, min(1.0, 2 * float(below[round(2 * w)]))
-    z = (w - ranks.sum() / 2) / np.sqrt(
-        (ranks**2).sum() / 4
-    )  # the sum of squared mid-ranks holds the tie correction
+    z = (w - ranks.sum() / 2) / np.sqrt((ranks**2).sum() / 4)  # the sum of squared mid-ranks holds the tie correction
     return w, min(1.0, 2 * float(ndtr(z)))
 
 

@@ -1,0 +1,50 @@
+"""Exact DS-F1 and DS-AURC: seconds, growth with n, and the share of pairs that pruning leaves.
+
+    python benchmarks/double_score.py [--save]        (about a minute)
+
+The synthetic world has two scores that each see one kind of failure and share some noise, accuracy 77 %.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from timing import best, finish, row
+from twofold import metrics
+
+
+def world(inside, outside, seed=0):
+    rng = np.random.default_rng(seed)
+    n = inside + outside
+    is_id = np.arange(n) < inside
+    correct = is_id & (rng.random(n) < 0.77)
+    shared = rng.normal(size=n)
+    conf_id = shared + 1.5 * correct + 0.7 * rng.normal(size=n)
+    conf_ood = 1.3 * is_id + 0.4 * shared + 0.3 * correct + rng.normal(size=n)
+    order = rng.permutation(n)
+    return correct[order], conf_id[order], conf_ood[order], is_id[order]
+
+
+def seconds(function, samples, turns):
+    return best({"ours": lambda: function(*samples)}, turns)["ours"]
+
+
+def main():
+    rows = []
+    small, large = world(10_000, 40_000), world(50_000, 50_000)
+    rows.append(row("10k ID + 40k OOD", "DS-F1 exact", seconds(metrics.ds_f1, small, 7), "s", "<= 0.1"))
+    rows.append(row("10k ID + 40k OOD", "DS-AURC exact", seconds(metrics.ds_aurc, small, 7), "s", "<= 0.3"))
+    rows.append(row("50k ID + 50k OOD", "DS-AURC exact", seconds(metrics.ds_aurc, large, 3), "s", "<= 6"))
+    times = {n: seconds(metrics.ds_f1, world(n // 2, n // 2), 3) for n in (10_000, 100_000, 1_000_000)}
+    for a, b in ((10_000, 100_000), (100_000, 1_000_000)):
+        ratio = times[b] / times[a] / (b * np.log(b) / (a * np.log(a)))
+        rows.append(row(f"n = {a:,} to {b:,}", "DS-F1 growth / n log n growth", ratio, "x", "near 1"))
+    rows.append(row("n = 1,000,000", "DS-F1 exact", times[1_000_000], "s", "-"))
+    areas = {n: seconds(metrics.ds_aurc, world(n, n), 3) for n in (12_500, 25_000, 50_000)}
+    for a, b in ((12_500, 25_000), (25_000, 50_000)):
+        rows.append(row(f"{a:,} to {b:,} ID", "DS-AURC growth when n doubles", areas[b] / areas[a], "x", "<= 4"))
+    finish("double_score", rows)
+
+
+if __name__ == "__main__":
+    main()

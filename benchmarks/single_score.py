@@ -1,0 +1,111 @@
+"""AURC, E-AURC, AUGRC, AUROC, AP (both) and FPR@95 (both) of 1e6 samples together, against one np.argsort and peers.
+
+    python benchmarks/single_score.py [--save]        (about a minute)
+
+Peers are measured where they are installed: scikit-learn always; torch-uncertainty's AURC and fd-shifts' AURC when
+importable (fd-shifts is on no package index: put a checkout on PYTHONPATH).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from timing import best, finish, row
+from twofold import metrics
+
+N = 1_000_000
+SET = [
+    "aurc",
+    "eaurc",
+    "augrc",
+    "auroc",
+    "average_precision",
+    "average_precision_unsafe",
+    "fpr95",
+    "fpr95_unsafe",
+]
+
+
+def torch_uncertainty_aurc():
+    try:
+        import torch
+
+        # torchvision's registry wheel wants these two operators beside a CPU build of torch
+        library = torch.library.Library("torchvision", "DEF")
+        for name in ("nms", "qnms"):
+            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        from torch_uncertainty.metrics import AURC
+    except ImportError:
+        return None
+
+    def run(correct, conf):
+        # binary probabilities whose maximum is the confidence, and targets that make `correct` right
+        p = torch.from_numpy(0.5 + 0.5 / (1.0 + np.exp(-conf)))
+        probs = torch.stack((p, 1 - p), dim=1)
+        targets = torch.from_numpy(np.where(correct, 0, 1))
+
+        def aurc():
+            metric = AURC()
+            metric.update(probs, targets)
+            return float(metric.compute())
+
+        return aurc
+
+    return run
+
+
+def fd_shifts_aurc():
+    try:
+        from fd_shifts.analysis.rc_stats_utils import selective_risk_stats
+    except ImportError:
+        return None
+
+    def run(correct, conf):
+        residuals = (~correct).astype(int)
+
+        def aurc():
+            stats = selective_risk_stats(confids=conf, residuals=residuals)
+            return -float(np.trapezoid(stats["risks"], stats["coverages"]))
+
+        return aurc
+
+    return run
+
+
+def main():
+    from sklearn.metrics import average_precision_score, roc_auc_score
+
+    rng = np.random.default_rng(0)
+    conf = rng.normal(size=N)
+    correct = rng.random(N) < 1 / (1 + np.exp(-2 * conf - 1))
+    peers = {
+        "torch-uncertainty AURC": (torch_uncertainty_aurc(), 4),
+        "fd-shifts AURC": (fd_shifts_aurc(), 20),
+    }
+    rows = []
+    for case, x in {"no ties": conf, "3 decimals": conf.round(3), "1 decimal": conf.round(1)}.items():
+        fast = best(
+            {
+                "ours": lambda x=x: metrics.evaluate(correct, x, only=SET),
+                "argsort": lambda x=x: np.argsort(x),
+            },
+            11,
+        )
+        rows.append(row(case, "eight metrics / np.argsort", fast["ours"] / fast["argsort"], "x", "<= 1"))
+        slow = {
+            "scikit-learn AUROC + AP": lambda x=x: (
+                roc_auc_score(correct, x),
+                average_precision_score(correct, x),
+            )
+        }
+        targets = {"scikit-learn AUROC + AP": 10}
+        for name, (peer, target) in peers.items():
+            if peer is not None:
+                slow[name], targets[name] = peer(correct, x), target
+        times = best({"ours": lambda x=x: metrics.evaluate(correct, x, only=SET), **slow}, 3)
+        rows += [row(case, f"{p} / our eight metrics", times[p] / times["ours"], "x", f">= {targets[p]}") for p in slow]
+    finish("single_score", rows)
+
+
+if __name__ == "__main__":
+    main()

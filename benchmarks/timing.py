@@ -1,0 +1,47 @@
+"""Ratios measured in one run: contenders take turns, the best of several turns counts, nothing else is compared."""
+
+from __future__ import annotations
+
+import csv
+import platform
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import twofold
+
+RESULTS = Path(__file__).resolve().parents[1] / "results"
+
+
+def best(contenders: dict[str, Callable[[], Any]], turns: int = 7) -> dict[str, float]:
+    """Least seconds of each contender over interleaved turns, after one call to warm up."""
+    for run in contenders.values():
+        run()
+    least = dict.fromkeys(contenders, float("inf"))
+    for _ in range(turns):
+        for name, run in contenders.items():
+            start = time.perf_counter()
+            run()
+            least[name] = min(least[name], time.perf_counter() - start)
+    return least
+
+
+def row(case: str, quantity: str, value: float, unit: str, target: str) -> dict[str, str]:
+    """One measured number."""
+    return {"case": case, "quantity": quantity, "value": f"{value:.4g}", "unit": unit, "target": target}
+
+
+def finish(name: str, rows: list[dict[str, str]]) -> None:
+    """Print the rows and, with --save, keep them in results/NAME.csv with the command that made them."""
+    for r in rows:
+        print(f"{r['case']:<34} {r['quantity']:<52} {r['value']:>9} {r['unit']:<4} (target {r['target']})")
+    if "--save" in sys.argv:
+        command = f"python benchmarks/{name}.py --save"
+        where = f"{platform.python_implementation()} {platform.python_version()}, {platform.machine()}, 2 cores"
+        extra = {"command": command, "version": twofold.__version__, "machine": where}
+        with open(RESULTS / f"{name}.csv", "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, [*rows[0], *extra], lineterminator="\n")
+            writer.writeheader()
+            writer.writerows({**r, **extra} for r in rows)

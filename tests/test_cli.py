@@ -1,0 +1,146 @@
+"""Every command has help with an example, speaks JSON, and answers bad input with one line."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from twofold import metrics
+from twofold._math import log_odds
+from twofold.cli import main
+from twofold.outputs import Outputs
+from twofold.store import Run
+
+COMMANDS = sorted(main.commands)
+
+
+def run(*args: str):
+    return CliRunner().invoke(main, list(args))
+
+
+@pytest.fixture
+def scores(tmp_path):
+    rng = np.random.default_rng(0)
+    is_id = rng.random(300) < 0.7
+    correct = is_id & (rng.random(300) < 0.8)
+    arrays = {
+        "correct": correct,
+        "conf": rng.normal(size=300) + correct,
+        "is_id": is_id,
+        "conf_ood": rng.normal(size=300) + is_id,
+    }
+    path = tmp_path / "scores.npz"
+    np.savez(path, **arrays)
+    return path, arrays
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_has_a_line_to_paste(name):
+    result = run(name, "--help")
+    assert result.exit_code == 0
+    assert f"twofold {name}" in result.output
+    assert "--json" in result.output
+
+
+def test_evaluate_prints_what_the_library_returns(scores):
+    path, arrays = scores
+    result = run("evaluate", str(path), "--json")
+    assert result.exit_code == 0, result.output
+    expected = metrics.evaluate(**arrays)
+    assert json.loads(result.stdout)["metrics"] == pytest.approx(dict(expected))
+    text = run("evaluate", str(path))
+    assert "ds_aurc" in text.stdout
+
+
+def test_evaluate_with_intervals(scores):
+    path, _ = scores
+    result = run("evaluate", str(path), "--intervals", "--resamples", "50", "--only", "aurc,ds_f1", "--json")
+    values = json.loads(result.stdout)["metrics"]
+    assert set(values) == {"aurc", "ds_f1"}
+    for value in values.values():
+        assert value["low"] <= value["value"] <= value["high"]
+    text = run("evaluate", str(path), "--intervals", "--resamples", "50", "--only", "aurc")
+    assert text.stdout.startswith("aurc")
+    assert "[" in text.stdout
+
+
+def test_evaluate_all_metrics(scores):
+    path, _ = scores
+    values = json.loads(run("evaluate", str(path), "--only", "all", "--json").stdout)["metrics"]
+    assert {"oscr", "autc", "joint_aurc", "detection_error_ood"} <= set(values)
+
+
+def test_evaluate_logits_uses_log_odds(tmp_path):
+    rng = np.random.default_rng(1)
+    logits, labels = rng.normal(size=(100, 4)), rng.integers(-1, 4, 100)
+    outputs = Outputs(logits, labels)
+    outputs.to_npz(tmp_path / "o.npz")
+    got = json.loads(run("evaluate", str(tmp_path / "o.npz"), "--json").stdout)["metrics"]["aurc"]
+    assert got == pytest.approx(metrics.aurc(outputs.correct, log_odds(logits), is_id=outputs.is_id))
+
+
+def test_undefined_metrics_are_null_with_a_reason(tmp_path):
+    np.savez(tmp_path / "s.npz", correct=np.ones(5, bool), conf=np.arange(5.0))
+    data = json.loads(run("evaluate", str(tmp_path / "s.npz"), "--json").stdout)
+    assert data["metrics"]["auroc"] is None
+    assert "unsafe" in data["reasons"]["auroc"]
+    text = run("evaluate", str(tmp_path / "s.npz"), "--intervals", "--resamples", "20")
+    assert "undefined" in text.stdout
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"conf": np.zeros(3)}, "must hold correct and conf"),
+        ({"correct": np.ones(3, bool), "conf": np.array([0.1, np.nan, 0.2])}, "NaN in row 1"),
+        ({"correct": np.ones(2, bool), "conf": np.zeros(3)}, "has 3 rows|has 2 rows"),
+        ({"correct": np.array([2, 0]), "conf": np.zeros(2)}, "booleans or 0/1"),
+    ],
+)
+def test_bad_arrays_give_one_line(tmp_path, arrays, message):
+    np.savez(tmp_path / "bad.npz", **arrays)
+    result = run("evaluate", str(tmp_path / "bad.npz"))
+    assert result.exit_code == 1
+    assert re.search(message, result.stderr)
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_bad_files(tmp_path):
+    assert run("evaluate", str(tmp_path / "missing.npz")).exit_code == 2
+    (tmp_path / "text.npz").write_text("hello")
+    result = run("evaluate", str(tmp_path / "text.npz"))
+    assert result.exit_code == 1
+    assert "npz" in result.stderr
+
+
+def test_unknown_metric_is_suggested(scores):
+    result = run("evaluate", str(scores[0]), "--only", "aucr")
+    assert result.exit_code == 1
+    assert "'aurc'" in result.stderr
+
+
+def test_verify(tmp_path):
+    made = Run.create(tmp_path / "run", model="m")
+    made.add("t", Outputs(np.eye(3), [0, 1, 2]), role="test")
+    result = run("verify", str(tmp_path / "run"), "--json")
+    assert json.loads(result.stdout) == {"run": str(tmp_path / "run"), "intact": True, "data": {"t": "test"}}
+    assert "3 rows" in run("verify", str(tmp_path / "run")).stdout
+    file = tmp_path / "run" / "t.safetensors"
+    raw = bytearray(file.read_bytes())
+    raw[-1] ^= 1
+    file.write_bytes(raw)
+    broken = run("verify", str(tmp_path / "run"))
+    assert broken.exit_code == 1
+    assert "t.safetensors" in broken.stderr
+    assert run("verify", str(tmp_path / "nowhere")).exit_code == 1
+
+
+def test_list_metrics():
+    data = json.loads(run("list", "metrics", "--json").stdout)
+    assert [row["name"] for row in data] == metrics.names()
+    assert all(row["formula"] and row["reference"] and row["summary"] for row in data)
+    text = run("list", "metrics").stdout
+    assert len(text.strip().splitlines()) == len(data)

@@ -1,0 +1,80 @@
+"""Each module imports only from lower levels, and heavy packages only inside functions."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import twofold
+
+ROOT = Path(twofold.__file__).parent
+LEVELS = {
+    "errors": 0,
+    "_checks": 0,
+    "_math": 0,
+    "_kernels": 0,
+    "_files": 0,
+    "outputs": 1,
+    "metrics": 1,
+    "stats": 1,
+    "store": 2,
+    "report": 6,
+    "demo": 8,
+    "cli": 8,
+}
+HEAVY = {"scipy", "sklearn", "pandas", "torch", "networkx", "rich", "numba"}
+FILES = sorted(p for p in ROOT.rglob("*.py"))
+
+
+def part(path: Path) -> str:
+    """The module or package right below twofold."""
+    return path.relative_to(ROOT).with_suffix("").parts[0]
+
+
+def imports(tree: ast.AST, *, top_only: bool = False):
+    nodes = tree.body if top_only and isinstance(tree, ast.Module) else ast.walk(tree)
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            module = node.module or ""
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_go_down(path):
+    own = part(path)
+    if own == "__init__":
+        return
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for name in imports(tree):
+        pieces = name.split(".")
+        if pieces[0] != "twofold" or len(pieces) < 2 or pieces[1] not in LEVELS:
+            continue
+        other = pieces[1]
+        if other == own or (own == "cli" and other == "demo"):
+            continue
+        same_floor = LEVELS[own] == 0 and LEVELS[other] == 0
+        assert LEVELS[other] < LEVELS[own] or same_floor, f"{own} imports {other}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_heavy_packages_are_imported_where_used(path):
+    if part(path) == "_kernels":  # itself imported inside functions only
+        return
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tops = {name.split(".")[0] for name in imports(tree, top_only=True)}
+    assert not tops & HEAVY
+    assert "twofold._kernels" not in set(imports(tree, top_only=True))
+
+
+def test_every_module_has_a_level():
+    assert {part(p) for p in FILES} - {"__init__"} == set(LEVELS)
+
+
+def test_nothing_imports_torch():
+    for path in FILES:
+        names = {name.split(".")[0] for name in imports(ast.parse(path.read_text(encoding="utf-8")))}
+        assert "torch" not in names, path
