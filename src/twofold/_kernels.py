@@ -214,6 +214,14 @@ def resample(key, members, starts, poisson, table, weights):  # type: ignore[no-
 
 
 @njit(nogil=True, cache=True)
+def mean_risks(keys, members, starts, poisson, table, order, tags, inverse, only_id, weights, out):  # type: ignore[no-untyped-def]
+    """``mean_risk`` of the resample of every key, without returning to Python in between."""
+    for i in range(keys.size):
+        resample(keys[i], members, starts, poisson, table, weights)
+        out[i] = mean_risk(weights, order, tags, inverse, only_id)
+
+
+@njit(nogil=True, cache=True)
 def best_pair(starts, columns, kinds, counts, inside, weight, right, total, tree):  # type: ignore[no-untyped-def]
     """Exact DS-F1 by Dinkelbach's iteration.
 

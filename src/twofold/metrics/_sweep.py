@@ -263,11 +263,25 @@ class CountedRows:
         accepted, loss, inner = (a[:groups] for a in out)
         return Sweep(accepted[:0], accepted, loss, inner if known else accepted, weight)
 
-    def mean_risk(self, weights: Weights, *, only_id: bool) -> float:
-        """``sweep(weights).mean(...)``, the empirical AURC; without ``ood_share`` in one pass."""
+
+@dataclass(frozen=True, eq=False)
+class MeanRisk:
+    """Weighted form of the empirical AURC over all or over ID samples of unit weight: ``sweep(w).mean(...)``."""
+
+    rows: CountedRows
+    only_id: bool
+
+    def __call__(self, weights: Weights) -> float:
+        """The value on one resample."""
         from twofold._kernels import mean_risk
 
-        if self.share is not None:
-            s = self.sweep(weights)
-            return s.mean(over=s.known if only_id else s.accepted)
-        return float(mean_risk(weights, self.order, self.tags, self.inverse, only_id))
+        rows = self.rows
+        return float(mean_risk(weights, rows.order, rows.tags, rows.inverse, self.only_id))
+
+    def replicates(self, keys: npt.NDArray[np.uint64], draw: tuple[Any, ...], room: Weights) -> Array:
+        """The values on the resamples of many keys, in one compiled loop; ``bootstrap`` looks for this method."""
+        from twofold._kernels import mean_risks
+
+        rows, out = self.rows, np.empty(len(keys))
+        mean_risks(keys, *draw, rows.order, rows.tags, rows.inverse, self.only_id, room, out)
+        return out

@@ -24,7 +24,7 @@ from twofold.errors import InvalidInput, UndefinedMetric
 from twofold.metrics import _grid
 from twofold.metrics._registry import register_metric
 from twofold.metrics._samples import Samples
-from twofold.metrics._sweep import CountedRows, Sweep, Weighted, check_share, sweep, sweep_weighted
+from twofold.metrics._sweep import CountedRows, MeanRisk, Sweep, Weighted, sweep, sweep_weighted
 
 Coverage = Literal["all", "id"]
 Estimator = Literal[
@@ -113,14 +113,13 @@ def _aurc_weighted(
     nan: NaNPolicy = "error",
     **named: Any,
 ) -> Weighted | None:
-    """The plain empirical AURC has a kernel of its own; other conventions go through the sweep."""
-    if named or estimator != "empirical":
+    """The plain empirical AURC has kernels of its own; other conventions go through the sweep."""
+    if named or estimator != "empirical" or ood_share is not None:
         named |= {"coverage": coverage, "estimator": estimator, "ood_share": ood_share, "nan": nan}
         return _sweep_weighted_aurc(correct, conf, is_id, **named)
     conf = _checks.confidence(conf, nan=nan)
     right, inside = _checks.joint(correct, is_id, conf=conf)
-    rows = CountedRows(right, conf, inside, check_share(ood_share, inside))
-    return lambda weights: rows.mean_risk(weights, only_id=coverage == "id")
+    return MeanRisk(CountedRows(right, conf, inside, None), only_id=coverage == "id")
 
 
 _sweep_weighted_aurc = sweep_weighted(_aurc, estimator=tuple(_ESTIMATORS))

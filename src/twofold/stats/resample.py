@@ -12,6 +12,7 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -106,7 +107,8 @@ def bootstrap(
             return math.nan
         return first - second[0] if second else first
 
-    replicates = _replicates(statistic, *strata, n, seed)
+    parts = [_replicates(of, *strata, n, seed) for of in values]
+    replicates = parts[0] - parts[1] if versus is not None else parts[0]
     undefined = int(np.isnan(replicates).sum())
     if undefined:
         warnings.warn(
@@ -196,27 +198,31 @@ def _value(
 
 
 def _replicates(
-    statistic: Value, members: npt.NDArray[np.int32], starts: npt.NDArray[np.int64], n: int, seed: int
+    value: Value, members: npt.NDArray[np.int32], starts: npt.NDArray[np.int64], n: int, seed: int
 ) -> Array:
+    """The value on n resamples, NaN where it is undefined; a metric may bring a compiled loop over resamples."""
     from twofold._kernels import resample
 
     keys = np.random.SeedSequence(seed).generate_state(n, np.uint64)
-    poisson, table = _poisson()
+    draw = members, starts, *_poisson()
+    rows = len(members)
 
-    def some(part: npt.NDArray[np.uint64]) -> list[float]:
-        rows = len(members)
+    def some(part: npt.NDArray[np.uint64]) -> Array:
         room = np.empty(rows + -rows % 4, np.uint8)  # the kernel writes four rows at a time
-        values = []
-        for key in part:
-            resample(key, members, starts, poisson, table, room)
-            values.append(statistic(room[:rows]))
+        compiled = getattr(value, "replicates", None)
+        if compiled is not None:
+            return np.asarray(compiled(part, draw, room))
+        values = np.full(len(part), math.nan)
+        for i, key in enumerate(part):
+            resample(key, *draw, room)
+            with suppress(UndefinedMetric):
+                values[i] = value(room[:rows])
         return values
 
     workers = os.cpu_count() or 1
     with ThreadPoolExecutor(workers) as pool, warnings.catch_warnings():
         warnings.simplefilter("ignore", RejectedNaN)
-        parts = list(pool.map(some, np.array_split(keys, min(n, 4 * workers))))
-    return np.array([value for part in parts for value in part])
+        return np.concatenate(list(pool.map(some, np.array_split(keys, min(n, 4 * workers)))))
 
 
 def _poisson() -> tuple[npt.NDArray[np.uint64], Weights]:
