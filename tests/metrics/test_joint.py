@@ -1,4 +1,4 @@
-"""Two scores and two thresholds: exact metrics against all pairs by brute force, grids against slow counts."""
+"""Two scores and two thresholds: exact metrics against brute force over all pairs, grids against counts."""
 
 from __future__ import annotations
 
@@ -335,7 +335,7 @@ def test_the_plain_form_is_below_either_score_without_ties():
 
 
 def test_the_plain_form_can_exceed_a_single_score_with_ties():
-    """Why `monotone` exists: three samples tied on one score, of which the other can accept the wrong one alone."""
+    """Why `monotone` exists: the other score can accept the wrong one of three tied samples alone."""
     correct, conf_id, conf_ood = [True, True, False], [1.0, 1.0, 1.0], [0.0, 0.0, 1.0]
     assert metrics.aurc_id(correct, conf_id) == pytest.approx(1 / 3)
     assert metrics.ds_aurc(correct, conf_id, conf_ood) == pytest.approx((1 + 1 / 3 + 1 / 3) / 3)
@@ -423,7 +423,7 @@ def test_settings_are_checked():
             metric(*arrays, method="grid", thresholds=1)
         with pytest.raises(InvalidInput, match="published protocol has no ood_share"):
             metric(*arrays, method="published", ood_share=0.5)
-    with pytest.raises(InvalidInput, match="bins must be a whole number of at least 1, got 0.5"):
+    with pytest.raises(InvalidInput, match=r"bins must be a whole number of at least 1, got 0\.5"):
         metrics.ds_aurc(*arrays, method="grid", bins=0.5)
     for method in ("grid", "published"):
         with pytest.raises(InvalidInput, match="monotone is a form of the exact method"):

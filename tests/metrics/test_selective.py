@@ -234,6 +234,14 @@ def test_ood_share_zero_for_every_estimator(estimator):
     assert got == pytest.approx(want, abs=1e-12)
 
 
+@pytest.mark.parametrize("metric", [metrics.aurc, metrics.eaurc, metrics.naurc, metrics.augrc])
+def test_ood_share_zero_with_losses(metric):
+    """The OOD sample has the least loss, so it leads the perfect ranking; it weighs nothing there either."""
+    loss, conf, is_id = np.array([0.3, 0.9, 0.1, 0.6]), np.array([3, 4, 9, 1]), np.array([1, 1, 0, 1], bool)
+    got = metric(is_id, conf, is_id=is_id, loss=loss, ood_share=0.0)
+    assert got == pytest.approx(metric([1, 1, 1], conf[is_id], loss=loss[is_id]), abs=1e-12)
+
+
 def test_losses_are_used_as_they_are_on_ood_rows_too():
     loss = [0.0, 0.25, 2.0]
     got = metrics.aurc([True, True, False], [3, 2, 1], is_id=[True, True, False], loss=loss)
@@ -276,13 +284,13 @@ def least_over_rankings(area, n):
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_the_optimum_is_the_least_over_all_rankings(estimator):
     for seed in range(3):
-        correct, conf, loss = judged(6, seed, levels=4)
+        correct, conf, loss = judged(5, seed, levels=4)
         for extra in ({}, {"loss": loss}):
 
             def area(g, correct=correct, extra=extra):
                 return metrics.aurc(correct, g, estimator=estimator, **extra)
 
-            best = least_over_rankings(area, 6)
+            best = least_over_rankings(area, 5)
             got = metrics.eaurc(correct, conf, estimator=estimator, **extra)
             assert got == pytest.approx(area(conf) - best, abs=1e-12)
 

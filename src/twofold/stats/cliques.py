@@ -10,7 +10,9 @@ import numpy as np
 
 from twofold._checks import Array, ArrayLike, Mask, choice, number
 from twofold.errors import MissingExtra
-from twofold.stats.tests import Better, Friedman, Pairwise, compare, doubts, omnibus, ranked, voice
+from twofold.stats.doubts import doubts, voice
+from twofold.stats.table import Better, ranked
+from twofold.stats.tests import Friedman, Pairwise, compare, omnibus
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,22 +7,18 @@ shows that they are not, a :class:`~twofold.errors.DoubtfulTable` warning says s
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, TypeAlias
 
 import numpy as np
 
-from twofold._checks import Array, ArrayLike, choice, floats, plain
-from twofold.errors import DoubtfulTable, InvalidInput
-
-Better: TypeAlias = Literal["higher", "lower"]
+from twofold._checks import Array, ArrayLike, plain
+from twofold.errors import InvalidInput
+from twofold.stats.doubts import doubts, voice
+from twofold.stats.table import Better, Table, ranked
 
 EXACT = 50  # signed-rank counts stay exact in float64 (2**50), and the normal curve is good beyond
-DRAWS = 199  # a doubt is voiced when the table is more extreme than all of 199 simulated ones: level 1/200
-COPY = 0.95  # correlation of residual ranks from which two blocks are called copies
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,25 +45,6 @@ class Pairwise:
     mean_ranks: Array
     names: tuple[str, ...]
     test: str
-
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """A validated table: values, mid-ranks inside each block and the names of the methods."""
-
-    values: Array
-    ranks: Array
-    names: tuple[str, ...]
-
-    @property
-    def sums(self) -> Array:
-        """Rank sums, exact: they are multiples of one half."""
-        return np.asarray(self.ranks.sum(axis=0))
-
-    @property
-    def mean_ranks(self) -> Array:
-        """Mean rank of every method."""
-        return self.sums / len(self.ranks)
 
 
 def friedman(table: ArrayLike, *, better: Better = "higher", names: Sequence[str] | None = None) -> Friedman:
@@ -174,32 +151,6 @@ def holm(p: ArrayLike) -> Array:
     steps = np.arange(flat.size, 0, -1)
     adjusted[order] = np.maximum.accumulate(np.minimum(1.0, steps * flat[order]))
     return adjusted.reshape(raw.shape)
-
-
-def ranked(table: ArrayLike, better: Better, names: Sequence[str] | None) -> Table:
-    """The door for tables: any 2-D array-like, or a DataFrame whose columns name the methods."""
-    from scipy.stats import rankdata
-
-    choice(better, "better", ("higher", "lower"))
-    columns = getattr(table, "columns", None) if names is None else names
-    values = np.ascontiguousarray(floats(table, "table", ndim=2), dtype=np.float64)
-    blocks, methods = values.shape
-    if blocks < 2 or methods < 2:
-        raise InvalidInput(
-            f"table must have at least 2 blocks (rows) and 2 methods (columns), got shape {values.shape}"
-        )
-    labels = tuple(str(c) for c in (range(methods) if columns is None else columns))
-    if len(labels) != methods or len(set(labels)) != methods:
-        raise InvalidInput(f"names must be {methods} different names, one per column, got {labels}")
-    bad = np.argwhere(~np.isfinite(values))
-    if len(bad):
-        row, column = (int(i) for i in bad[0])
-        raise InvalidInput(
-            f"table must be finite, got {values[row, column]} in row {row}, column {labels[column]!r} "
-            f"({len(bad)} such values); drop the block or the method"
-        )
-    ranks = np.asarray(rankdata(-values if better == "higher" else values, axis=1), dtype=np.float64)
-    return Table(values, ranks, labels)
 
 
 def omnibus(data: Table) -> Friedman:
@@ -314,180 +265,3 @@ TESTS: dict[str, Callable[[Table], tuple[Array, Array]]] = {
 # Doubts. Ranks minus the method's mean rank are what the blocks add of their own. Between independent blocks
 # these residuals go together only by chance, however strongly the methods differ; how far chance goes is
 # simulated with a fixed seed, so the same table always gets the same answer.
-
-
-def voice(messages: list[str], stacklevel: int = 3) -> None:
-    """Raise every doubt as a warning at the caller of the public function."""
-    for message in messages:
-        warnings.warn(message, DoubtfulTable, stacklevel=stacklevel)
-
-
-def doubts(data: Table, *, weak: bool = False) -> list[str]:
-    """What the table shows against the assumptions of a rank test, one sentence each."""
-    found: list[str] = []
-    pairs = copied_blocks(data)
-    if pairs:
-        shown = _shown([f"{i} and {j}" for i, j in pairs])
-        found.append(
-            "some blocks rank the methods almost identically, beyond what the methods' strength explains "
-            f"(rows {shown}): a metric or data set seems to be counted twice, which makes p-values far too "
-            "small; test one metric at a time and keep one row of each pair"
-        )
-    if correlated_blocks(_without_twins(data.ranks, pairs)):
-        found.append(
-            "blocks are correlated: rows fall into groups that deviate from the mean ranks in the same way, "
-            "as replicas of one data set do, which makes p-values too small; average the replicas inside "
-            "each block, so that one row stands for one data set"
-        )
-    feeble = weak_methods(data) if weak else []
-    if feeble:
-        found.append(
-            f"{len(feeble)} of {len(data.names)} methods are weak ({_shown(feeble)}): they lose to the whole "
-            "top half in nearly every block and their ranks hardly vary, so the common standard error is too "
-            "small for the others; use wilcoxon, or leave them out"
-        )
-    return found
-
-
-def _shown(items: Sequence[str]) -> str:
-    return ", ".join(items[:3]) + (f" and {len(items) - 3} more" if len(items) > 3 else "")
-
-
-def copied_blocks(data: Table) -> list[tuple[int, int]]:
-    """Pairs of blocks that are copies: equal numbers, or residual ranks that correlate beyond chance."""
-    equal = _equal_rows(data.values)
-    if equal:
-        return equal
-    ranks = data.ranks
-    if not _beyond_shuffles(ranks, _copies, seed=0):
-        return []
-    return [(int(i), int(j)) for i, j in np.argwhere(np.triu(_likeness(_residuals(ranks)), 1) >= COPY)]
-
-
-def correlated_blocks(ranks: Array) -> bool:
-    r"""Do the blocks form groups?
-
-    Two conditions. First, residuals are more alike than when every method's ranks are shuffled over the
-    blocks. That alone could also come from methods that are variants of one another, which is harmless; so,
-    second, the *rows* must be the grouped side: the sum of cubed row correlations exceeds that of all random
-    rotations, which keep the covariance of the methods (Langsrud, Statistics and Computing 15, 2005), or
-    there are two groups of rows, which rotations cannot see because centring makes them opposite: one
-    direction holds most of the spread and its row scores are two clumps (kurtosis near 1), more so than its
-    method scores.
-    """
-    if min(ranks.shape) < 4:
-        return False
-    if not _beyond_shuffles(ranks, _shared_spread, seed=1):
-        return False
-    return _two_groups(ranks) or _beyond_rotations(ranks, seed=2)
-
-
-def weak_methods(data: Table) -> list[str]:
-    """Methods beaten by all of the top half in 95 % of blocks, if they shrink the common variance by a sixth.
-
-    Weak methods that swap places with one another do no harm; those with a fixed order add no variance but
-    are counted in the degrees of freedom. Below 4 blocks or 6 methods nothing can be said.
-    """
-    blocks, methods = data.ranks.shape
-    if blocks < 4 or methods < 6:
-        return []
-    order = np.argsort(data.mean_ranks, kind="stable")
-    top, rest = order[: methods // 2], order[methods // 2 :]
-    lost = (data.ranks[:, top, None] < data.ranks[:, None, rest]).mean(axis=0).min(axis=0)
-    weak = rest[lost >= 0.95]
-    variance = data.ranks.var(axis=0)
-    if len(weak) < 2 or variance[top].mean() <= 1.2 * variance.mean():
-        return []
-    return [data.names[j] for j in weak]
-
-
-def _equal_rows(values: Array) -> list[tuple[int, int]]:
-    """Rows equal to the last digit; whole numbers (ranks, ratings) and short rows may be equal by chance."""
-    rows: dict[bytes, int] = {}
-    pairs = []
-    for i, row in enumerate(values):
-        if len(np.unique(row)) >= 5 and not (row == np.floor(row)).all():
-            first = rows.setdefault((row + 0.0).tobytes(), i)
-            if first != i:
-                pairs.append((first, i))
-    return pairs
-
-
-def _without_twins(ranks: Array, pairs: list[tuple[int, int]]) -> Array:
-    """One row of each pair of copies; larger groups stay, since they are groups and not twins."""
-    rows = [i for pair in pairs for i in pair]
-    twins = {j for i, j in pairs if rows.count(i) == rows.count(j) == 1}
-    return ranks[[i for i in range(len(ranks)) if i not in twins]]
-
-
-def _residuals(ranks: Array) -> Array:
-    return np.asarray(ranks - ranks.mean(axis=0))
-
-
-def _likeness(residuals: Array) -> Array:
-    """Correlation between rows; a row without residual is like no other."""
-    norm = np.sqrt((residuals**2).sum(axis=1, keepdims=True))
-    unit = residuals / np.where(norm > 1e-9, norm, np.inf)
-    return np.asarray(unit @ unit.T)
-
-
-def _copies(ranks: Array) -> float:
-    return float((np.triu(_likeness(_residuals(ranks)), 1) >= COPY).sum())
-
-
-def _shared_spread(ranks: Array) -> float:
-    """Off-diagonal part of tr(G^2) / tr(G)^2, G the Gram matrix of the residual rows."""
-    residuals = _residuals(ranks)
-    gram = residuals @ residuals.T
-    total = float(np.trace(gram))
-    return 0.0 if total < 1e-9 else float((gram**2).sum() - (np.diag(gram) ** 2).sum()) / total**2
-
-
-def _beyond_shuffles(ranks: Array, statistic: Callable[[Array], float], *, seed: int) -> bool:
-    """Is the statistic above that of all tables in which each method's ranks are shuffled over the blocks?"""
-    from scipy.stats import rankdata
-
-    seen = statistic(ranks)
-    rng = np.random.default_rng(seed)
-    for _ in range(DRAWS if seen > 0 else 0):
-        shuffled = rng.permuted(ranks, axis=0) + 0.2 * rng.random(ranks.shape)  # the noise breaks ties only
-        if statistic(rankdata(shuffled, axis=1)) >= seen - 1e-12:
-            return False
-    return seen > 0
-
-
-def _beyond_rotations(ranks: Array, *, seed: int) -> bool:
-    """Is the sum of cubed row correlations above that of all random rotations of the normal scores?"""
-    from scipy.special import ndtri
-
-    blocks, methods = ranks.shape
-    residuals = _residuals(ndtri((ranks - 0.5) / methods))
-    seen = _cubes(residuals)
-    rng = np.random.default_rng(seed)
-    core = _centred_frame(rng, blocks).T @ residuals
-    for _ in range(DRAWS if seen > 0 else 0):
-        if _cubes(_centred_frame(rng, blocks) @ core) >= seen - 1e-12:
-            return False
-    return seen > 0
-
-
-def _centred_frame(rng: np.random.Generator, blocks: int) -> Array:
-    """A uniformly random orthonormal frame (N, N-1) of the vectors that sum to zero."""
-    normal = rng.normal(size=(blocks, blocks - 1))
-    q, r = np.linalg.qr(normal - normal.mean(axis=0))
-    return np.asarray(q * np.sign(np.diag(r)))
-
-
-def _cubes(residuals: Array) -> float:
-    return float((np.triu(_likeness(residuals), 1) ** 3).sum())
-
-
-def _two_groups(ranks: Array) -> bool:
-    rows, spread, columns = np.linalg.svd(_residuals(ranks), full_matrices=False)
-    share = spread[0] ** 2 / (spread**2).sum()
-    return bool(share > 0.4 and _kurtosis(rows[:, 0]) < min(1.3, _kurtosis(columns[0])))
-
-
-def _kurtosis(x: Array) -> float:
-    x = x - x.mean()
-    return float((x**4).mean() / (x**2).mean() ** 2)
