@@ -10,6 +10,7 @@ import operator
 import sys
 import warnings
 from collections.abc import Iterable
+from numbers import Real
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -46,13 +47,16 @@ def plain(value: ArrayLike, name: str) -> npt.NDArray[Any]:
 
 
 def _from_objects(array: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
-    """Pandas' nullable columns arrive as objects; missing values become NaN."""
-    try:
-        if all(isinstance(x, bool | np.bool_) for x in array.flat):
-            return array.astype(bool)
-        return np.array([np.nan if x is None or x != x else float(x) for x in array.flat]).reshape(array.shape)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{name} must hold numbers, got {type(array.flat[0]).__name__} objects") from error
+    """Pandas' nullable columns arrive as objects; missing values become NaN. Text is no number."""
+    values = list(array.flat)
+    if all(isinstance(x, bool | np.bool_) for x in values):
+        return array.astype(bool)
+    missing = [x is None or type(x).__name__ in ("NAType", "NaTType") for x in values]
+    odd = [x for x, gone in zip(values, missing, strict=True) if not gone and not isinstance(x, Real | np.bool_)]
+    if odd:
+        raise InvalidInput(f"{name} must hold numbers, got {type(odd[0]).__name__} objects")
+    floats = [np.nan if gone else float(x) for x, gone in zip(values, missing, strict=True)]
+    return np.array(floats, dtype=np.float64).reshape(array.shape)
 
 
 def dims(array: npt.NDArray[Any], name: str, ndim: int, *, empty: bool = False) -> None:

@@ -40,11 +40,11 @@ def split(conf, right, inside, rights, wrongs, outsides):  # type: ignore[no-unt
 
 
 @njit(nogil=True, cache=True)
-def merge_levels(right, wrong, outside, weight, level, accepted, loss, known):  # type: ignore[no-untyped-def]
+def merge_levels(right, wrong, outside, weight, level, accepted, loss, known, counted):  # type: ignore[no-untyped-def]
     """Merge three ascending arrays into tie groups, most confident first; returns the number of groups.
 
-    Fills the distinct levels and, cumulative at each, the accepted weight, its loss and its ID count (``known`` may
-    be empty: without OOD samples it equals the accepted weight). An OOD sample counts ``weight``.
+    Fills the distinct levels and, cumulative at each, the accepted weight, its loss and, where there are OOD samples,
+    the ID samples (``known``) and right answers (``counted``) in it. An OOD sample counts ``weight``.
     """
     i, j, k = right.size - 1, wrong.size - 1, outside.size - 1
     r = q = o = g = 0
@@ -71,6 +71,7 @@ def merge_levels(right, wrong, outside, weight, level, accepted, loss, known):  
         loss[g] = q + weight * o
         if known.size:
             known[g] = r + q
+            counted[g] = r
         if accepted[g] > before:  # not a group of weightless OOD samples
             before = accepted[g]
             g += 1
@@ -78,7 +79,7 @@ def merge_levels(right, wrong, outside, weight, level, accepted, loss, known):  
 
 
 @njit(nogil=True, cache=True)
-def cumulate(weights, order, tags, weight, accepted, loss, known):  # type: ignore[no-untyped-def]
+def cumulate(weights, order, tags, weight, accepted, loss, known, counted):  # type: ignore[no-untyped-def]
     """What ``merge_levels`` gives, without levels, when row i is present ``weights[i]`` times.
 
     ``order`` holds the rows from most to least confident, ``tags`` their kind, plus LAST where a tie group ends.
@@ -96,6 +97,7 @@ def cumulate(weights, order, tags, weight, accepted, loss, known):  # type: igno
             loss[g] = f - o + weight * o
             if known.size:
                 known[g] = n - o
+                counted[g] = n - f
             g += accepted[g] > before
             before = n - o + weight * o
     return g
@@ -120,7 +122,7 @@ def mean_risk(weights, order, tags, inverse, only_id):  # type: ignore[no-untype
         if tags[t] & LAST:
             area += ((counted - before) * f) * inverse[n]
             before = counted
-    return area / counted
+    return area / counted if counted else np.nan
 
 
 @njit(nogil=True, cache=True)

@@ -23,8 +23,18 @@ class UndefinedMetric(TwofoldError, ValueError):
     """A metric has no value on these data, for example an AUROC with one class only."""
 
 
-class UnknownName(TwofoldError, LookupError):
+class UnfitData(InvalidInput, UndefinedMetric):
+    """Data on which this metric has no value: a needed kind of sample is missing, or an infinity has no range.
+
+    Wrong input where a caller passed it, undefined where a resample or one metric of many meets it.
+    """
+
+
+class UnknownName(TwofoldError, KeyError):
     """A name that is not registered; the message suggests the nearest ones."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # KeyError would show its repr
 
     @classmethod
     def of(cls, kind: str, name: str, known: Iterable[str]) -> UnknownName:

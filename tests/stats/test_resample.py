@@ -29,10 +29,11 @@ def draws(n, count, seed=0, stratify=None):
     from twofold._kernels import resample
 
     members, starts = _strata(stratify, n)
+    poisson = _poisson()
     room = np.empty(n + -n % 4, np.uint8)
     rows = []
     for key in np.random.SeedSequence(seed).generate_state(count, np.uint64):
-        resample(key, members, starts, *_poisson(), room)
+        resample(key, members, starts, *poisson, room)
         rows.append(room[:n].copy())
     return np.array(rows)
 
@@ -186,6 +187,17 @@ def test_undefined_resamples_are_counted_and_said():
     assert kept.undefined == 0
     with pytest.raises(UndefinedMetric):
         bootstrap(metrics.auroc, np.ones(10, bool), conf, n=50)
+
+
+@pytest.mark.parametrize("share", [None, 0.5])
+def test_resamples_without_an_id_sample_are_undefined(share):
+    correct, conf, is_id = np.array([True, False, False]), np.arange(3.0), np.array([True, False, False])
+    with pytest.warns(TwofoldWarning, match="undefined"):
+        interval = bootstrap(metrics.aurc_id, correct, conf, is_id, n=200, ood_share=share)
+    lost = (draws(3, 200)[:, 0] == 0).sum()
+    if share is None:  # otherwise resamples without an OOD sample have no share either
+        assert interval.undefined == lost
+    assert interval.undefined >= lost > 30
 
 
 def test_nan_is_said_once():

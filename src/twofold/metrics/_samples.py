@@ -9,7 +9,7 @@ import numpy as np
 
 from twofold import _checks
 from twofold._checks import Array, ArrayLike, Mask, NaNPolicy
-from twofold.errors import InvalidInput, UndefinedMetric
+from twofold.errors import InvalidInput, UnfitData
 from twofold.metrics import _grid
 from twofold.metrics._sweep import Weights, check_share, ood_weight
 
@@ -64,7 +64,7 @@ class Samples:
         known = np.ones(len(right), bool) if given is None else given
         inside = int(known.sum())
         if inside == 0:
-            raise InvalidInput("is_id is False everywhere; joint metrics need at least one ID sample")
+            raise UnfitData("is_id is False everywhere; joint metrics need at least one ID sample")
         share = check_share(ood_share, given)
         outside = len(known) - inside
         return cls(right, known, tuple(scores.values()), inside, int(right.sum()), outside, share)
@@ -78,7 +78,7 @@ class Samples:
         """The same samples with the counts of a resample, in which row i is present ``weights[i]`` times."""
         inside = int(weights[self.is_id].sum())
         if inside == 0:
-            raise UndefinedMetric("the resample has no ID sample")
+            raise UnfitData("the resample has no ID sample")
         right, total = int(weights[self.correct].sum()), int(weights.sum())
         return replace(self, inside=inside, right=right, outside=total - inside)
 
@@ -91,6 +91,8 @@ class Samples:
         else:
             if self.share is not None:
                 raise InvalidInput("the published protocol has no ood_share; use exact or grid")
+            if not all(np.isfinite(_grid.single_precision(c)).all() for c in self.confs):
+                raise InvalidInput("the published protocol scales scores in single precision and needs finite ones")
             *first, last = self.confs
             confs = (*(_grid.single_precision(c) for c in first), _grid.min_max(last))
             axes = (_grid.linear_thresholds(),) * len(confs)

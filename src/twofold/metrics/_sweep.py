@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from twofold import _checks
 from twofold._checks import Array, ArrayLike, Mask, NaNPolicy
-from twofold.errors import InvalidInput
+from twofold.errors import InvalidInput, UnfitData
 
 Weights = npt.NDArray[np.uint8]  # how often each row is present in a resample
 Weighted = Callable[[npt.NDArray[np.uint8]], float]  # the weighted form of a metric: its value on a resample
@@ -37,7 +37,8 @@ class Sweep:
     loss: Array  # (G,) of that, the loss
     known: Array  # (G,) of that, the ID samples
     weight: float = 1.0  # of one OOD sample
-    atoms: tuple[Array, Array, Weights] | None = None  # given losses, ascending: value, weight, count
+    counted: Array | None = None  # (G,) right answers among the accepted, where OOD weights would blur the difference
+    atoms: tuple[Array, Array, Weights] | None = None  # with given losses, of each row: loss, weight, count
 
     @property
     def total(self) -> float:
@@ -48,6 +49,8 @@ class Sweep:
         """Mean selective risk, where ``over`` (cumulative) says how much each level counts."""
         from twofold._kernels import ratio_sum
 
+        if over[-1] == 0:
+            raise UnfitData("there is no ID sample to average the risk over")
         return float(ratio_sum(over, self.loss, self.accepted)) / float(over[-1])
 
     @cached_property
@@ -63,7 +66,7 @@ class Sweep:
     @cached_property
     def right(self) -> Array:
         """Right answers accepted at each level (0/1 losses)."""
-        return self.accepted - self.loss
+        return self.accepted - self.loss if self.counted is None else self.counted
 
     @property
     def mean_loss(self) -> float:
@@ -79,16 +82,20 @@ def ood_weight(share: float | None, inside: float, outside: float) -> float:
     """
     if share is None:
         return 1.0
-    return share / (1.0 - share) * inside / outside if outside else 0.0
+    if not inside or not outside:
+        raise UnfitData("ood_share re-weighs OOD against ID samples and needs at least one of each")
+    return share / (1.0 - share) * inside / outside
 
 
 def check_share(share: float | None, is_id: Mask | None) -> float | None:
-    """The OOD prevalence, validated: it needs ``is_id``, an ID and an OOD sample."""
+    """The OOD prevalence, validated: it needs ``is_id``; without an ID and an OOD sample nothing is defined."""
     if share is None:
         return None
     value = _checks.number(share, "ood_share", 0.0, 1.0, open_high=True)
-    if is_id is None or is_id.all() or not is_id.any():
+    if is_id is None:
         raise InvalidInput("ood_share re-weighs OOD against ID samples; pass is_id with at least one of each")
+    inside = int(is_id.sum())
+    ood_weight(value, inside, len(is_id) - inside)
     return value
 
 
@@ -142,10 +149,11 @@ def _merge(right: Mask, conf: Array, inside: Mask | None, share: float | None) -
     for part in sorted_parts:
         part.sort()
     weight = ood_weight(share, sizes[0] + sizes[1], sizes[2])
-    out = np.empty(n), np.empty(n), np.empty(n), np.empty(n if sizes[2] else 0)
+    extra = n if sizes[2] else 0
+    out = np.empty(n), np.empty(n), np.empty(n), np.empty(extra), np.empty(extra)
     groups = _kernels.merge_levels(*sorted_parts, weight, *out)
-    level, accepted, loss, known = (a[:groups] for a in out)
-    return Sweep(level, accepted, loss, known if sizes[2] else accepted, weight)
+    level, accepted, loss, known, counted = (a[:groups] for a in out)
+    return Sweep(level, accepted, loss, known, weight, counted) if extra else Sweep(level, accepted, loss, accepted)
 
 
 def _with_losses(loss: Array, conf: Array, inside: Mask | None, share: float | None) -> Sweep:
@@ -162,7 +170,6 @@ class _LossRows:
         self.loss, self.conf, self.share = loss[self.order], conf[self.order], share
         self.inside = np.ones(len(loss), bool) if inside is None else inside[self.order]
         self.ends = np.flatnonzero(np.append(self.conf[1:] != self.conf[:-1], True))
-        self.by_loss = np.lexsort((~self.inside, self.loss))
 
     def sweep(self, counts: Weights) -> Sweep:
         known = np.where(self.inside, counts, 0)
@@ -171,14 +178,14 @@ class _LossRows:
         present = unit * counts.astype(np.float64)
         mass = np.cumsum(present)[self.ends]
         keep = np.diff(mass, prepend=0.0) > 0
-        ends, rising = self.ends[keep], self.by_loss
+        ends = self.ends[keep]
         return Sweep(
             level=self.conf[ends],
             accepted=mass[keep],
             loss=np.cumsum(present * self.loss)[ends],
             known=np.cumsum(known)[ends].astype(np.float64),
             weight=weight,
-            atoms=(self.loss[rising], unit[rising], counts[rising]),
+            atoms=(self.loss, unit, counts),
         )
 
 
@@ -256,12 +263,13 @@ class CountedRows:
         """The sweep when row i is present ``weights[i]`` times; it has no levels, on which no value depends."""
         from twofold._kernels import cumulate
 
-        known = self.outside is not None
-        out = np.empty(self.groups), np.empty(self.groups), np.empty(self.groups if known else 0)
+        extra = 0 if self.outside is None else self.groups
+        out = np.empty(self.groups), np.empty(self.groups), np.empty(extra), np.empty(extra)
         weight = self.weight(weights)
         groups = cumulate(weights, self.order, self.tags, weight, *out)
-        accepted, loss, inner = (a[:groups] for a in out)
-        return Sweep(accepted[:0], accepted, loss, inner if known else accepted, weight)
+        accepted, loss, known, counted = (a[:groups] for a in out)
+        level = accepted[:0]
+        return Sweep(level, accepted, loss, known, weight, counted) if extra else Sweep(level, accepted, loss, accepted)
 
 
 @dataclass(frozen=True, eq=False)

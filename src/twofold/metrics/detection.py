@@ -14,7 +14,7 @@ import numpy as np
 
 from twofold import _checks
 from twofold._checks import Array, ArrayLike, NaNPolicy
-from twofold.errors import InvalidInput, UndefinedMetric
+from twofold.errors import UndefinedMetric, UnfitData
 from twofold.metrics._registry import register_metric
 from twofold.metrics._sweep import Sweep, truth_sweep, truth_weighted
 
@@ -286,7 +286,8 @@ def autc(truth: ArrayLike, conf: ArrayLike) -> float:
               = \tfrac12 \left(\overline{s_-} + 1 - \overline{s_+}\right)
 
     on scores scaled to [0, 1] by the smallest and largest of the set. Unlike every other metric here it depends on
-    the scale of the score, not on ranks alone, and one outlier moves it; +inf and -inf are refused.
+    the scale of the score, not on ranks alone, and one outlier moves it; it is undefined with
+    infinite confidences.
 
     >>> autc([True, True, False], [1.0, 0.5, 0.0])
     0.125
@@ -295,9 +296,9 @@ def autc(truth: ArrayLike, conf: ArrayLike) -> float:
     safe = _checks.mask(truth, "truth")
     _checks.same_rows(truth=safe, conf=score)
     if not np.isfinite(score).all():
-        raise InvalidInput(f"autc needs finite confidences, got {score[~np.isfinite(score)][0]}")
-    low, high = score.min(), score.max()
-    if low == high or safe.all() or not safe.any():
+        raise UnfitData(f"autc needs finite confidences, got {score[~np.isfinite(score)][0]}")
+    if score.min() == score.max() or safe.all() or not safe.any():
         raise UndefinedMetric("autc needs both classes and at least two distinct confidences")
-    scaled = (score - low) / (high - low)
+    score = score / np.abs(score).max()  # so that no range overflows
+    scaled = (score - score.min()) / (score.max() - score.min())
     return float(scaled[~safe].mean() + 1.0 - scaled[safe].mean()) / 2.0

@@ -87,7 +87,7 @@ class Evaluation(Mapping[str, float]):
         return pd.Series(self.values_, name="value", dtype="float64")
 
     def __str__(self) -> str:
-        width = max(len(name) for name in self.values_)
+        width = max(map(len, self.values_), default=0)
         arrows = {"higher": "↑", "lower": "↓"}
         head = f"{self.n} samples ({self.n_id} ID, {self.n_ood} OOD)"
         if self.nan_rejected:
@@ -165,8 +165,10 @@ def _wanted(only: Iterable[str] | None, with_id: bool, with_two: bool) -> list[s
     for name in wanted:
         if name == "accuracy" or name in computable:
             continue
-        if name in names():
-            missing = sorted(set(_required(info(name))) - have)
+        base = name.removesuffix("_ood")
+        if base in names():
+            detection = base != name and info(base).task == "detection"
+            missing = ["is_id"] if detection else sorted(set(_required(info(base))) - have)
             raise InvalidInput(f"{name} needs {' and '.join(missing)}, which evaluate was not given")
         raise UnknownName.of("metric", name, ["accuracy", *computable])
     return wanted
@@ -224,7 +226,9 @@ class _Sweeps:
         import inspect
 
         settings: dict[str, Any] = {}
-        if self.ood_share is not None and "ood_share" in inspect.signature(record.function).parameters:
+        if self.ood_share is not None and s is self.failures:
+            if "ood_share" not in inspect.signature(record.function).parameters:
+                raise UndefinedMetric(f"{record.name} has no form with ood_share")
             settings["ood_share"] = self.ood_share
         given = {a: arrays[a] for a in record.arrays if arrays.get(a) is not None}
         return record.value(**given, **settings)

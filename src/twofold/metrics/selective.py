@@ -221,8 +221,9 @@ def _grid_aurc(
 def _optimum(s: Sweep, *, coverage: Coverage = "all", estimator: Estimator = "empirical") -> float:
     """AURC of the perfect ranking of the same samples, no two of them tied."""
     if s.atoms is not None:
-        value, unit, count = s.atoms
-        return _aurc(_ranked(np.repeat(value, count), np.repeat(unit, count)), estimator=estimator)
+        loss, weight = (np.repeat(a, np.where(s.atoms[1] > 0, s.atoms[2], 0)) for a in s.atoms[:2])
+        rising = np.lexsort((weight, loss))
+        return _aurc(_ranked(loss[rising], weight[rising]), estimator=estimator)
     right, wrong = float(s.right[-1]), float(s.known[-1] - s.right[-1])
     outside = s.total - float(s.known[-1])
     if coverage == "id":
@@ -310,11 +311,15 @@ def _refuse_loss_with_id(loss: ArrayLike | None, coverage: str) -> None:
 
 
 def _naurc(s: Sweep, *, coverage: Coverage = "all", estimator: Estimator = "empirical") -> float:
-    best = _optimum(s, coverage=coverage, estimator=estimator)
-    span = s.mean_loss - best
-    if span <= 1e-15 * max(1.0, abs(best)):
+    if s.atoms is None:
+        varied = 0 < s.loss[-1] < s.accepted[-1]
+    else:
+        present = s.atoms[0][(s.atoms[1] > 0) & (s.atoms[2] > 0)]
+        varied = present.min() < present.max()
+    if not varied:
         raise UndefinedMetric("naurc: all losses are equal, so every ranking is as good as any other")
-    return (_aurc(s, coverage=coverage, estimator=estimator) - best) / span
+    best = _optimum(s, coverage=coverage, estimator=estimator)
+    return (_aurc(s, coverage=coverage, estimator=estimator) - best) / (s.mean_loss - best)
 
 
 @register_metric(
