@@ -9,13 +9,15 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+kernel = njit(nogil=True, cache=True, error_model="numpy")
+
 RIGHT, WRONG, OUTSIDE = 0, 1, 3  # kinds of sample: correct ID, wrong ID, OOD; bit 0 is failure, bit 1 is OOD
 LAST = 4  # tag of the last sample of a tie group
-UNCLEAR = 255  # in the table of Poisson counts: the leading bits alone do not decide
+UNCLEAR = 128  # in the table of Poisson counts, all below 16: these bits alone do not decide
 TINY = 1e-300
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def split(conf, right, inside, rights, wrongs, outsides):  # type: ignore[no-untyped-def]
     """Copy confidences of right, wrong and OOD samples into three arrays; ``inside`` may be empty (all are ID).
 
@@ -39,7 +41,7 @@ def split(conf, right, inside, rights, wrongs, outsides):  # type: ignore[no-unt
     return i, j, k
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def merge_levels(right, wrong, outside, weight, level, accepted, loss, known, counted):  # type: ignore[no-untyped-def]
     """Merge three ascending arrays into tie groups, most confident first; returns the number of groups.
 
@@ -78,7 +80,7 @@ def merge_levels(right, wrong, outside, weight, level, accepted, loss, known, co
     return g
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def cumulate(weights, order, tags, weight, accepted, loss, known, counted):  # type: ignore[no-untyped-def]
     """What ``merge_levels`` gives, without levels, when row i is present ``weights[i]`` times.
 
@@ -103,7 +105,7 @@ def cumulate(weights, order, tags, weight, accepted, loss, known, counted):  # t
     return g
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def mean_risk(weights, order, tags, inverse, only_id):  # type: ignore[no-untyped-def]
     """Mean selective risk of a resample, the empirical AURC, over all or over ID samples of unit weight.
 
@@ -125,7 +127,7 @@ def mean_risk(weights, order, tags, inverse, only_id):  # type: ignore[no-untype
     return area / counted if counted else np.nan
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def ratio_sum(steps, above, below):  # type: ignore[no-untyped-def]
     """Sum over t of (steps[t] - steps[t-1]) * above[t] / below[t], with steps[-1] = 0."""
     total = last = 0.0
@@ -135,7 +137,7 @@ def ratio_sum(steps, above, below):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def ratio_sum_upward(steps, below):  # type: ignore[no-untyped-def]
     """``ratio_sum(steps, steps, below)`` of the same samples taken from the other end."""
     total = steps_before = below_before = 0.0
@@ -147,7 +149,7 @@ def ratio_sum_upward(steps, below):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def trapezoid(x, y):  # type: ignore[no-untyped-def]
     """Area under y over x by trapezoids, from the origin."""
     total = x_before = y_before = 0.0
@@ -157,7 +159,7 @@ def trapezoid(x, y):  # type: ignore[no-untyped-def]
     return total / 2.0
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def mix(state):  # type: ignore[no-untyped-def]
     """The output function of splitmix64, a counter-based generator: number i of a key is mix(key + i * STEP)."""
     z = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -165,7 +167,7 @@ def mix(state):  # type: ignore[no-untyped-def]
     return z ^ (z >> np.uint64(31))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def resample(key, members, starts, poisson, table, weights):  # type: ignore[no-untyped-def]
     """How often each row is drawn when every stratum is drawn with replacement to its own size.
 
@@ -179,27 +181,29 @@ def resample(key, members, starts, poisson, table, weights):  # type: ignore[no-
     """
     step, half, low = np.uint64(0x9E3779B97F4A7C15), np.uint64(32), np.uint64(0xFFFFFFFF)
     state = np.uint64(key)
-    drawn = 0
     for first in range(0, weights.size, 4):
         state += step
         z = mix(state)
+        unclear = np.uint8(0)
         for lane in range(4):
-            bits = (z >> np.uint64(16 * lane + 4)) & np.uint64(0xFFF)
-            count = np.int64(table[bits])
-            if count == UNCLEAR:
-                state += step
-                u = (bits << np.uint64(20)) | (mix(state) >> np.uint64(44))
-                count = 0
-                while count < poisson.size and u >= poisson[count]:
-                    count += 1
-            weights[first + lane] = count
-            drawn += count
-    for i in range(members.size, weights.size):
-        drawn -= weights[i]
+            weights[first + lane] = table[(z >> np.uint64(16 * lane)) & np.uint64(0xFFF)]
+            unclear |= weights[first + lane]
+        if unclear >= UNCLEAR:
+            for lane in range(4):
+                if weights[first + lane] >= UNCLEAR:
+                    state += step
+                    u = ((z >> np.uint64(16 * lane)) & np.uint64(0xFFF)) << np.uint64(20) | mix(state) >> np.uint64(44)
+                    count = 0
+                    while count < poisson.size and u >= poisson[count]:
+                        count += 1
+                    weights[first + lane] = count
     for s in range(starts.size - 1):
         size = np.uint64(starts[s + 1] - starts[s])
-        if starts.size > 2:
-            drawn = 0
+        drawn = 0
+        if starts.size == 2:
+            for i in range(members.size):
+                drawn += weights[i]
+        else:
             for i in range(starts[s], starts[s + 1]):
                 drawn += weights[members[i]]
         excess = drawn - np.int64(size)
@@ -215,7 +219,7 @@ def resample(key, members, starts, poisson, table, weights):  # type: ignore[no-
                 excess -= 1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def mean_risks(keys, members, starts, poisson, table, order, tags, inverse, only_id, weights, out):  # type: ignore[no-untyped-def]
     """``mean_risk`` of the resample of every key, without returning to Python in between."""
     for i in range(keys.size):
@@ -223,7 +227,7 @@ def mean_risks(keys, members, starts, poisson, table, order, tags, inverse, only
         out[i] = mean_risk(weights, order, tags, inverse, only_id)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def best_pair(starts, columns, kinds, counts, inside, weight, right, total, tree):  # type: ignore[no-untyped-def]
     """Exact DS-F1 by Dinkelbach's iteration.
 
@@ -298,13 +302,13 @@ def best_pair(starts, columns, kinds, counts, inside, weight, right, total, tree
         total = fewest + inside
 
 
-@njit(nogil=True, cache=True)
-def seed_envelope(starts, columns, kinds, counts, levels, weight, lines, best, arg):  # type: ignore[no-untyped-def]
-    """Give every ID coverage level a good first value: walk all columns of some evenly spaced rows."""
+@kernel
+def seed_envelope(starts, columns, kinds, counts, levels, weight, lines, right, known, outside, best, arg):  # type: ignore[no-untyped-def]
+    """Give every ID coverage level a good first value: walk all columns of some evenly spaced rows.
+
+    ``right``, ``known`` and ``outside`` are zeros, one for each column.
+    """
     rows = starts.size - 1
-    right = np.zeros(levels, np.int32)
-    known = np.zeros(levels, np.int32)
-    outside = np.zeros(levels, np.int32)
     line = 1
     for row in range(rows):
         for s in range(starts[row], starts[row + 1]):
@@ -327,22 +331,20 @@ def seed_envelope(starts, columns, kinds, counts, levels, weight, lines, best, a
                 arg[k, 0], arg[k, 1] = c, row
 
 
-@njit(nogil=True, cache=True)
-def scan_envelope(starts, columns, kinds, counts, levels, weight, block, first, step, best, arg):  # type: ignore[no-untyped-def]
+@kernel
+def scan_envelope(starts, columns, kinds, counts, levels, weight, first, step, right, known, outside, best, arg):  # type: ignore[no-untyped-def]
     """Raise ``best[k]``, the largest TA / accepted over pairs that accept exactly k ID samples, over all pairs.
 
-    Works through blocks of ``block`` columns, every ``step``-th from ``first``; a block of rows inside it is
-    skipped when even its most optimistic pair (all new ID samples right, no new OOD sample) improves no k.
+    Works through blocks of columns, every ``step``-th from ``first``; a block of rows inside it is skipped when even
+    its most optimistic pair (all new ID samples right, no new OOD sample) improves no k. ``right``, ``known`` and
+    ``outside`` are room for one block, whose size they give.
     """
     rows = starts.size - 1
-    right = np.zeros(block, np.int32)
-    known = np.zeros(block, np.int32)
-    outside = np.zeros(block, np.int32)
+    block = right.size
     for left in range(first * block, levels, step * block):
         end = min(left + block, levels)
-        right[:] = 0
-        known[:] = 0
-        outside[:] = 0
+        for c in range(block):
+            right[c] = known[c] = outside[c] = 0
         base_right = base_known = base_outside = 0
         top_right = top_known = 0  # counts at the far corner of the current block of rows
         ahead = 0

@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 
+RESAMPLES = click.option(
+    "--resamples",
+    type=click.IntRange(min=10),
+    default=1000,
+    show_default=True,
+    help="Bootstrap resamples per interval.",
+)
+
+
 class Verbs(click.Group):
     """Errors of twofold end the command with one line on stderr, not with a traceback."""
 
@@ -49,7 +58,7 @@ def main() -> None:
 
 @main.command("demo")
 @click.option("--out", default="twofold-demo", show_default=True, help="Folder for the run that is written.")
-@click.option("--resamples", default=1000, show_default=True, help="Bootstrap resamples per interval.")
+@RESAMPLES
 @click.option("--seed", default=0, show_default=True, help="Seed of the split, the training and the resamples.")
 @JSON
 def demo_command(out: str, resamples: int, seed: int, as_json: bool) -> None:
@@ -84,7 +93,7 @@ def demo_command(out: str, resamples: int, seed: int, as_json: bool) -> None:
 @click.option("--only", help="Metrics to compute, separated by commas, or 'all'.")
 @click.option("--ood-share", type=float, help="OOD prevalence expected in deployment, in [0, 1).")
 @click.option("--intervals", is_flag=True, help="Add 95 % bootstrap intervals.")
-@click.option("--resamples", default=1000, show_default=True, help="Bootstrap resamples per interval.")
+@RESAMPLES
 @click.option("--seed", default=0, show_default=True, help="Seed of the resamples.")
 @JSON
 def evaluate_command(
@@ -230,6 +239,7 @@ def _print_rows(rows: list[Row]) -> None:
     from twofold.report import JOINT
 
     console = Console(width=None if sys.stdout.isatty() else 120)
+    gap = " " if console.width >= 105 else "\n"
     for ood_set in dict.fromkeys(row.ood_set for row in rows):
         picked = [row for row in rows if row.ood_set == ood_set]
         table = Table(title=f"{ood_set} OOD (95 % intervals)", title_justify="left")
@@ -237,7 +247,7 @@ def _print_rows(rows: list[Row]) -> None:
         for row in picked:
             table.add_column(f"{row.id_score} + {row.ood_score}", justify="right")
         for metric, (heading, factor, _) in JOINT.items():
-            table.add_row(heading, *(_shown(row.values[metric], factor, 1) for row in picked))
+            table.add_row(heading, *(_shown(row.values[metric], factor, 1, gap) for row in picked))
         console.print(table)
     notes = dict.fromkeys(what for _, _, what in JOINT.values())
     for what in notes:
@@ -245,9 +255,9 @@ def _print_rows(rows: list[Row]) -> None:
         console.print(f"{named}: {what}", style="dim", highlight=False)
 
 
-def _shown(interval: Interval, factor: float, digits: int) -> str:
+def _shown(interval: Interval, factor: float, digits: int, gap: str = " ") -> str:
     value, low, high = (factor * x for x in (interval.value, interval.low, interval.high))
-    return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+    return f"{value:.{digits}f}{gap}[{low:.{digits}f}, {high:.{digits}f}]"
 
 
 def _row_as_json(row: Row) -> dict[str, Any]:

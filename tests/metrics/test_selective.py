@@ -93,6 +93,17 @@ def test_empirical_is_the_default_and_not_the_mean_over_orders():
     assert metrics.aurc(correct, conf, estimator="expected") == pytest.approx(0.2708333, abs=5e-8)
 
 
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_sums_of_given_losses_do_not_depend_on_the_order_of_rows(estimator):
+    """Not even in the last digit: losses inside a tie are added in one fixed order."""
+    correct, conf, loss = judged(500, 0, levels=4)
+    found = set()
+    for seed in range(8):
+        order = np.random.default_rng(seed).permutation(500)
+        found.add(metrics.aurc(correct[order], conf[order], loss=loss[order], estimator=estimator))
+    assert len(found) == 1
+
+
 @pytest.mark.parametrize("n", [1, 2, 50, 1000])
 def test_identities_without_ties(n):
     """Section 8 of the estimator sheet: mean against trapezoid, and estimators that agree without ties."""

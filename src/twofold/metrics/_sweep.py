@@ -281,10 +281,8 @@ class MeanRisk:
 
     def __call__(self, weights: Weights) -> float:
         """The value on one resample."""
-        from twofold._kernels import mean_risk
-
-        rows = self.rows
-        return float(mean_risk(weights, rows.order, rows.tags, rows.inverse, self.only_id))
+        s = self.rows.sweep(weights)
+        return s.mean(over=s.known if self.only_id else s.accepted)
 
     def replicates(self, keys: npt.NDArray[np.uint64], draw: tuple[Any, ...], room: Weights) -> Array:
         """The values on the resamples of many keys, in one compiled loop; ``bootstrap`` looks for this method."""

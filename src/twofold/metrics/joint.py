@@ -340,13 +340,18 @@ def _envelope(data: Samples, plane: _Plane, weights: Weights | None = None) -> t
     best = np.full(data.inside + 1, -1.0)
     pair = np.full((data.inside + 1, 2), -1, np.int32)
     points = *plane.points(weights), data.weight
-    seed_envelope(*points, _SEED_ROWS, best, pair)
-    if data.inside < 4 * _BLOCK:
-        scan_envelope(*points, _BLOCK, 0, 1, best, pair)
-        return best[1:], pair[1:]
-    parts = [(best.copy(), pair.copy()) for _ in range(_SLICES)]
-    with ThreadPoolExecutor(min(_SLICES, os.cpu_count() or 1)) as pool:
-        list(pool.map(lambda i: scan_envelope(*points, _BLOCK, i, _SLICES, *parts[i]), range(_SLICES)))
+    seed_envelope(*points, _SEED_ROWS, *np.zeros((3, len(plane.tau_id)), np.int32), best, pair)
+    slices = _SLICES if data.inside >= 4 * _BLOCK else 1
+    parts = [(best.copy(), pair.copy()) for _ in range(slices)]
+
+    def scan(part: int) -> None:
+        scan_envelope(*points, part, slices, *np.empty((3, _BLOCK), np.int32), *parts[part])
+
+    if slices == 1:
+        scan(0)
+    else:
+        with ThreadPoolExecutor(min(slices, os.cpu_count() or 1)) as pool:
+            list(pool.map(scan, range(slices)))
     for ratio, place in parts:
         better = ratio > best
         best[better], pair[better] = ratio[better], place[better]
