@@ -326,3 +326,21 @@ def test_unknown_names():
 def test_infeasible_keeps_the_best():
     assert errors.Infeasible("risk 0.1 cannot be met", best=0.2).best == 0.2
     assert issubclass(errors.RejectedNaN, UserWarning)
+
+
+def test_masked_values_are_named():
+    value = np.ma.masked_array([0.1, 0.2, 0.3], mask=[False, False, True])
+    with pytest.raises(InvalidInput, match="conf has a masked value in row 2"):
+        checks.confidence(value)
+    assert checks.confidence(np.ma.masked_array([0.1, 0.2])).tolist() == [0.1, 0.2]
+
+
+def test_integers_beyond_float64_are_refused():
+    with pytest.raises(InvalidInput, match="conf holds integers of 2\\^53 or more"):
+        checks.confidence([2**53, 2**53 + 1])
+    assert checks.confidence([2**52, 1]).tolist() == [2.0**52, 1.0]
+
+
+def test_a_number_in_quotes_is_no_number():
+    with pytest.raises(InvalidInput, match=r"tpr must be a number, got '0\.5'"):
+        checks.number("0.5", "tpr", 0, 1)

@@ -33,6 +33,9 @@ def plain(value: ArrayLike, name: str) -> npt.NDArray[Any]:
         if value.dtype == torch.bfloat16:
             value = value.float()
         value = value.numpy()
+    if isinstance(value, np.ma.MaskedArray) and np.ma.getmaskarray(value).any():
+        row = int(np.argwhere(np.ma.getmaskarray(value))[0][0])
+        raise InvalidInput(f"{name} has a masked value in row {row}; fill or drop masked rows first")
     try:
         array = np.asarray(value)
     except ValueError as error:
@@ -74,7 +77,11 @@ def floats(value: ArrayLike, name: str, *, ndim: int = 1) -> npt.NDArray[np.floa
     if array.dtype.kind == "b":
         raise InvalidInput(f"{name} must be floats, got booleans; pass the scores themselves, not a comparison")
     dims(array, name, ndim)
-    return array if array.dtype.kind == "f" else array.astype(np.float64)
+    if array.dtype.kind == "f":
+        return array
+    if array.dtype.itemsize == 8 and (np.abs(array.astype(np.float64)) >= 2.0**53).any():
+        raise InvalidInput(f"{name} holds integers of 2^53 or more, which float64 cannot tell apart; rank them first")
+    return array.astype(np.float64)
 
 
 def finite(array: npt.NDArray[Any], name: str) -> None:
@@ -180,6 +187,8 @@ def number(value: Any, name: str, low: float, high: float, *, open_low: bool = F
     >>> number(0.95, "tpr", 0, 1)
     0.95
     """
+    if isinstance(value, str):
+        raise InvalidInput(f"{name} must be a number, got {value!r}")
     try:
         result = float(value)
     except (TypeError, ValueError) as error:

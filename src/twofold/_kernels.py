@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-kernel = njit(nogil=True, cache=True, error_model="numpy")
+kernel = njit(nogil=True, cache=True, error_model="numpy")  # indices are unsigned where loops are hot: no wrap-around
 
 RIGHT, WRONG, OUTSIDE = 0, 1, 3  # kinds of sample: correct ID, wrong ID, OOD; bit 0 is failure, bit 1 is OOD
 LAST = 4  # tag of the last sample of a tie group
@@ -45,8 +45,9 @@ def split(conf, right, inside, rights, wrongs, outsides):  # type: ignore[no-unt
 def merge_levels(right, wrong, outside, weight, level, accepted, loss, known, counted):  # type: ignore[no-untyped-def]
     """Merge three ascending arrays into tie groups, most confident first; returns the number of groups.
 
-    Fills the distinct levels and, cumulative at each, the accepted weight, its loss and, where there are OOD samples,
-    the ID samples (``known``) and right answers (``counted``) in it. An OOD sample counts ``weight``.
+    Fills, cumulative at each level, the accepted weight, its loss and, where there are OOD samples, the ID samples
+    (``known``) and right answers (``counted``) in it; and the levels themselves, if there is room for them. An OOD
+    sample counts ``weight``.
     """
     i, j, k = right.size - 1, wrong.size - 1, outside.size - 1
     r = q = o = g = 0
@@ -68,7 +69,8 @@ def merge_levels(right, wrong, outside, weight, level, accepted, loss, known, co
         while k >= 0 and outside[k] == top:
             k -= 1
             o += 1
-        level[g] = top
+        if level.size:
+            level[g] = top
         accepted[g] = r + q + weight * o
         loss[g] = q + weight * o
         if known.size:
@@ -122,7 +124,7 @@ def mean_risk(weights, order, tags, inverse, only_id):  # type: ignore[no-untype
         else:
             counted = n
         if tags[t] & LAST:
-            area += ((counted - before) * f) * inverse[n]
+            area += ((counted - before) * f) * inverse[np.uint64(n)]
             before = counted
     return area / counted if counted else np.nan
 

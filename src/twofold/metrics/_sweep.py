@@ -32,7 +32,7 @@ class Sweep:
     ``accepted`` where there is no OOD sample.
     """
 
-    level: Array  # (G,) distinct confidences, decreasing
+    level: Array  # (G,) distinct confidences, decreasing; empty unless asked for
     accepted: Array  # (G,) weight of the samples with conf >= level
     loss: Array  # (G,) of that, the loss
     known: Array  # (G,) of that, the ID samples
@@ -52,6 +52,11 @@ class Sweep:
         if over[-1] == 0:
             raise UnfitData("there is no ID sample to average the risk over")
         return float(ratio_sum(over, self.loss, self.accepted)) / float(over[-1])
+
+    @cached_property
+    def mean_risk(self) -> float:
+        """Mean selective risk over all samples, each at its own level."""
+        return self.mean(over=self.accepted)
 
     @cached_property
     def mass(self) -> Array:
@@ -107,10 +112,11 @@ def sweep(
     loss: ArrayLike | None = None,
     ood_share: float | None = None,
     nan: NaNPolicy = "error",
+    levels: bool = False,
 ) -> Sweep:
-    """Sort once: tie groups of ``conf`` with what they hold.
+    """Sort once: tie groups of ``conf`` with what they hold. ``levels`` asks for the thresholds too.
 
-    >>> s = sweep([True, False, True], [0.9, 0.5, 0.5])
+    >>> s = sweep([True, False, True], [0.9, 0.5, 0.5], levels=True)
     >>> s.level, s.accepted, s.loss
     (array([0.9, 0.5]), array([1., 3.]), array([0., 1.]))
     """
@@ -118,8 +124,8 @@ def sweep(
     right, inside = _checks.joint(correct, is_id, conf=conf)
     share = check_share(ood_share, inside)
     if loss is not None:
-        return _with_losses(_given_losses(loss, conf), conf, inside, share)
-    return _merge(right, conf, inside, share)
+        return _LossRows(_given_losses(loss, conf), conf, inside, share).sweep(np.ones(len(conf), np.uint8))
+    return _merge(right, conf, inside, share, levels)
 
 
 def truth_sweep(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> Sweep:
@@ -127,7 +133,7 @@ def truth_sweep(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") 
     conf = _checks.confidence(conf, nan=nan)
     safe = _checks.mask(truth, "truth")
     _checks.same_rows(truth=safe, conf=conf)
-    return _merge(safe, conf, None, None)
+    return _merge(safe, conf, None, None, levels=False)
 
 
 def _given_losses(loss: ArrayLike, conf: Array) -> Array:
@@ -136,7 +142,7 @@ def _given_losses(loss: ArrayLike, conf: Array) -> Array:
     return given
 
 
-def _merge(right: Mask, conf: Array, inside: Mask | None, share: float | None) -> Sweep:
+def _merge(right: Mask, conf: Array, inside: Mask | None, share: float | None, levels: bool) -> Sweep:
     """0/1 losses: sort right, wrong and OOD confidences apart (np.sort is several times np.argsort), then merge."""
     from twofold import _kernels
 
@@ -150,15 +156,10 @@ def _merge(right: Mask, conf: Array, inside: Mask | None, share: float | None) -
         part.sort()
     weight = ood_weight(share, sizes[0] + sizes[1], sizes[2])
     extra = n if sizes[2] else 0
-    out = np.empty(n), np.empty(n), np.empty(n), np.empty(extra), np.empty(extra)
+    out = np.empty(n if levels else 0), np.empty(n), np.empty(n), np.empty(extra), np.empty(extra)
     groups = _kernels.merge_levels(*sorted_parts, weight, *out)
     level, accepted, loss, known, counted = (a[:groups] for a in out)
     return Sweep(level, accepted, loss, known, weight, counted) if extra else Sweep(level, accepted, loss, accepted)
-
-
-def _with_losses(loss: Array, conf: Array, inside: Mask | None, share: float | None) -> Sweep:
-    rows = _LossRows(loss, conf, inside, share)
-    return rows.sweep(np.ones(len(loss), np.uint8))
 
 
 class _LossRows:
@@ -245,7 +246,7 @@ class CountedRows:
         failure = WRONG if inside is None else np.where(inside, WRONG, OUTSIDE)
         kind = np.where(right, RIGHT, failure)
         last = np.append(ranked[1:] != ranked[:-1], True)
-        self.order = order.astype(np.int32)
+        self.order = order.astype(np.uint32)
         self.tags = (kind[order] + LAST * last).astype(np.uint8)
         self.groups = int(last.sum())
         self.outside = None if inside is None or inside.all() else ~inside

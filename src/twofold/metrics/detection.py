@@ -64,7 +64,7 @@ def _turned(s: Sweep) -> Sweep:
     """The sweep of -conf with the classes swapped: what is at or below each level, least confident first."""
     accepted = s.total - np.concatenate(([0.0], s.accepted[:-1]))
     right = s.right[-1] - np.concatenate(([0.0], s.right[:-1]))
-    return Sweep(-s.level[::-1], accepted[::-1], right[::-1], accepted[::-1])
+    return Sweep(s.level[:0], accepted[::-1], right[::-1], accepted[::-1])
 
 
 def _average_precision(s: Sweep, *, positive: bool = True) -> float:

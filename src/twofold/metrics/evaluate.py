@@ -116,7 +116,8 @@ def evaluate(
     Always: accuracy (of ID samples), aurc, eaurc, augrc, and auroc, average_precision, fpr95 of right against wrong
     for both positive classes. With ``is_id`` every OOD sample is a failure, and aurc_id, f1 and, of ID against OOD,
     auroc_ood, fpr95_ood, fpr95_unsafe_ood are added (by ``conf_ood`` where it is given). With ``conf_ood`` also ds_f1
-    and ds_aurc of the pair. ``only`` names the metrics to compute, any registered one that these arrays allow and any
+    and ds_aurc of the pair. ``ood_share`` re-weighs OOD samples, but for the metrics of ID against OOD, in which every
+    sample counts one. ``only`` names the metrics to compute, any registered one that these arrays allow and any
     detection metric with the suffix ``_ood``; ``only="all"`` computes them all.
 
     >>> result = evaluate([True, True, False], [0.9, 0.8, 0.3])

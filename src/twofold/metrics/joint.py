@@ -151,7 +151,7 @@ def f1(
         point, (threshold,) = data.best_on_grid(method, thresholds)
         return OperatingPoint(threshold=threshold, method=method, **point)
     data = Samples.enter(correct, is_id, ood_share=ood_share, nan=nan, conf=conf)
-    s = sweep(data.correct, data.confs[0], is_id=data.is_id, ood_share=data.share)
+    s = sweep(data.correct, data.confs[0], is_id=data.is_id, ood_share=data.share, levels=True)
     best, value = _f1_point(s)
     if value == 0.0:
         return OperatingPoint(threshold=np.inf, method=method, **data.point(0.0, 0.0, 0.0))

@@ -51,7 +51,7 @@ _JOINT = "From Misclassifications to Outliers, arXiv:2603.03903"
 
 
 def _empirical(s: Sweep) -> float:
-    return s.mean(over=s.accepted)
+    return s.mean_risk
 
 
 def _rank_weighted(s: Sweep, weight: Callable[[Array, Array, float], Array]) -> float:
@@ -286,9 +286,10 @@ def eaurc(
     .. math:: \mathrm{AURC} - \mathrm{AURC}^*, \qquad
               \mathrm{AURC}^* = \frac{1}{n} \sum_{j=1}^{F} \frac{j}{n - F + j} \text{ for F failures}
 
-    The optimum is the exact finite-n one, so a perfect strict ranking has exactly 0; the usual
+    The optimum is the exact finite-n one, so a perfect strict ranking has 0 (up to rounding); the usual
     :math:`e + (1-e)\ln(1-e)` is its limit and leaves an offset. With ``loss`` the optimum ranks by rising loss. The
-    optimum has no ties, so ``trapezoid``, which rewards ties, can go below it.
+    optimum has no ties and, with ``ood_share``, puts lighter failures first, which is best for ``empirical``;
+    ``trapezoid``, which rewards ties, can go below it.
 
     >>> round(eaurc([True, True, False], [0.9, 0.8, 0.1]), 12)
     0.0
@@ -466,7 +467,7 @@ def risk_coverage_curve(
     array([0.   , 0.5  , 0.333])
     """
     _check_convention(coverage, "empirical", is_id)
-    s = sweep(correct, conf, is_id=is_id, loss=loss, ood_share=ood_share, nan=nan)
+    s = sweep(correct, conf, is_id=is_id, loss=loss, ood_share=ood_share, nan=nan, levels=True)
     covered = s.known / s.known[-1] if coverage == "id" else s.accepted / s.total
     return RiskCoverageCurve(s.level, covered, s.risk, s.loss / s.total, coverage)
 
@@ -820,7 +821,7 @@ def aurc_standard_error(
     _check_convention(coverage, "empirical", is_id)
     conf = _checks.confidence(conf, nan=nan)
     right, inside = _checks.joint(correct, is_id, conf=conf)
-    s = sweep(right, conf, is_id=inside, loss=loss)
+    s = sweep(right, conf, is_id=inside, loss=loss, levels=True)
     cost = (~right).astype(np.float64) if loss is None else _checks.losses(loss)
     outer = s.known if coverage == "id" else s.accepted  # the measure the risk is averaged over
     counted = np.ones(len(conf)) if inside is None or coverage == "all" else inside.astype(np.float64)
