@@ -230,60 +230,73 @@ def mean_risks(keys, members, starts, poisson, table, order, tags, inverse, only
 
 
 @kernel
-def best_pair(starts, columns, kinds, counts, inside, weight, right, total, tree):  # type: ignore[no-untyped-def]
+def put(tree, leaf, kind, count):  # type: ignore[no-untyped-def]
+    """Add samples to a leaf of ``best_pair``'s tree, whose best prefix is itself."""
+    if kind == OUTSIDE:
+        tree[leaf, 2] += count
+        tree[leaf, 5] += count
+    else:
+        tree[leaf, 1] += count
+        tree[leaf, 4] += count
+        if kind == RIGHT:
+            tree[leaf, 0] += count
+            tree[leaf, 3] += count
+
+
+@kernel
+def join(tree, node, weight, right, total):  # type: ignore[no-untyped-def]
+    """Counts and best prefix of a node from its children: the left one's, or all of it and the right one's."""
+    a, b = 2 * node, 2 * node + 1
+    r = tree[a, 0] + tree[b, 3]
+    k = tree[a, 1] + tree[b, 4]
+    o = tree[a, 2] + tree[b, 5]
+    here = k + weight * o
+    there = tree[a, 4] + weight * tree[a, 5]
+    gain = total * (r - tree[a, 3]) - right * (here - there)
+    for f in range(3):
+        tree[node, f] = tree[a, f] + tree[b, f]
+    if gain > 0 or (gain == 0 and here < there):
+        tree[node, 3], tree[node, 4], tree[node, 5], tree[node, 6] = r, k, o, tree[b, 6]
+    else:
+        for f in range(3, 7):
+            tree[node, f] = tree[a, f]
+
+
+@kernel
+def best_pair(starts, columns, kinds, counts, first, inside, weight, right, total, tree):  # type: ignore[no-untyped-def]
     """Exact DS-F1 by Dinkelbach's iteration.
 
     Samples come sorted by row (level on the OOD axis, ``starts[r]`` to ``starts[r+1]``) with their column (level
     on the ID axis), kind and multiplicity; ``inside`` is the number of ID samples, ``weight`` that of one OOD sample,
     and ``right / total`` a ratio some pair attains. Each pass maximises ``total * TA - right * accepted`` over all
-    pairs: rows are added one by one to ``tree``, over columns, whose nodes hold the counts of their span (right, ID,
-    OOD) and of the best prefix of it (right, ID, OOD, last column). Counts are integers, so without ``weight`` all
-    comparisons are exact. Returns TA, accepted ID, accepted OOD, column and row of the best pair.
+    pairs from row ``first`` on: rows are added one by one to ``tree``, over columns, whose nodes hold the counts of
+    their span (right, ID, OOD) and of the best prefix of it (right, ID, OOD, last column). Counts are integers, so
+    without ``weight`` all comparisons are exact. Returns TA, accepted ID and OOD samples, column and row of that pair.
     """
     size = tree.shape[0] // 2
     best_r = best_k = best_o = 0
     best_column = best_row = -1
     while True:
-        for node in range(2 * size - 1, 0, -1):
+        for leaf in range(size, 2 * size):
             for f in range(6):
-                tree[node, f] = 0
-            tree[node, 6] = node - size if node >= size else tree[2 * node, 6]
+                tree[leaf, f] = 0
+            tree[leaf, 6] = leaf - size
+        for s in range(starts[first]):
+            put(tree, size + columns[s], kinds[s], counts[s])
+        for node in range(size - 1, 0, -1):
+            join(tree, node, weight, right, total)
         top, fewest = -np.inf, np.inf
         found_r = found_k = found_o = found_row = 0
         found_column = -1
-        for row in range(starts.size - 1):
+        for row in range(first, starts.size - 1):
             for s in range(starts[row], starts[row + 1]):
-                w = counts[s]
-                if w == 0:
+                if counts[s] == 0:
                     continue
                 node = size + columns[s]
-                if kinds[s] == OUTSIDE:
-                    tree[node, 2] += w
-                    tree[node, 5] += w
-                else:
-                    tree[node, 1] += w
-                    tree[node, 4] += w
-                    if kinds[s] == RIGHT:
-                        tree[node, 0] += w
-                        tree[node, 3] += w
-                node //= 2
-                while node:
-                    a, b = 2 * node, 2 * node + 1
-                    r = tree[a, 0] + tree[b, 3]
-                    k = tree[a, 1] + tree[b, 4]
-                    o = tree[a, 2] + tree[b, 5]
-                    here = k + weight * o
-                    there = tree[a, 4] + weight * tree[a, 5]
-                    gain = total * (r - tree[a, 3]) - right * (here - there)
-                    tree[node, 0] = tree[a, 0] + tree[b, 0]
-                    tree[node, 1] = tree[a, 1] + tree[b, 1]
-                    tree[node, 2] = tree[a, 2] + tree[b, 2]
-                    if gain > 0 or (gain == 0 and here < there):
-                        tree[node, 3], tree[node, 4], tree[node, 5], tree[node, 6] = r, k, o, tree[b, 6]
-                    else:
-                        for f in range(3, 7):
-                            tree[node, f] = tree[a, f]
+                put(tree, node, kinds[s], counts[s])
+                while node > 1:
                     node //= 2
+                    join(tree, node, weight, right, total)
             accepted = tree[1, 4] + weight * tree[1, 5]
             value = total * tree[1, 3] - right * accepted
             if (

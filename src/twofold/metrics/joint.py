@@ -231,21 +231,41 @@ class _Plane:
 
 def _levels(conf: Array, at: Mask) -> tuple[Array, npt.NDArray[np.int64]]:
     """Distinct values of conf[at], decreasing, and for each sample the first of them it reaches."""
-    rising = np.unique(conf[at])
-    return rising[::-1].copy(), len(rising) - np.searchsorted(rising, conf, side="right")
+    order = np.argsort(conf)[::-1]
+    ranked, chosen = conf[order], at[order]
+    ends = np.append(ranked[1:] != ranked[:-1], True)
+    group = np.cumsum(ends) - ends  # of each place, counted from the most confident
+    holds = np.bincount(group[chosen], minlength=group[-1] + 1) > 0
+    level = np.empty(len(conf), np.int64)
+    level[order] = (np.cumsum(holds) - holds)[group]  # levels above it
+    return ranked[ends][holds], level
 
 
 def _best_pair(data: Samples, plane: _Plane, weights: Weights | None = None) -> tuple[int, int, int, int, int]:
     """TA, accepted ID and OOD samples, column and row of the pair with the best F1."""
-    from twofold._kernels import best_pair
+    from twofold._kernels import OUTSIDE, RIGHT, best_pair
 
-    everything = data.inside + data.weight * data.outside
-    start = float(data.right), everything + data.inside  # what accepting everything attains
-    *points, levels = plane.points(weights)
-    tree = np.empty((2 << (levels - 1).bit_length(), 7), np.int32)
-    found = best_pair(*points, float(data.inside), data.weight, *start, tree)
-    right, known, outside, column, row = (int(x) for x in found)
-    return right, known, outside, column, row
+    starts, columns, kinds, counts, levels = plane.points(weights)
+    rows = len(starts) - 1
+    row = np.repeat(np.arange(rows), np.diff(starts))
+    mass = counts * np.where(kinds == OUTSIDE, data.weight, 1.0)
+    hits = np.where(kinds == RIGHT, counts, 0)
+    # one threshold alone, on either axis, gives a first ratio and, by 2 TA / (TA + n_ID) >= F1, the right answers
+    # that any better pair accepts: higher thresholds than those that allow it need no look
+    right, ratio = [], (0.0, 1.0)
+    for place, size in ((columns, levels), (row, rows)):
+        found = np.cumsum(np.bincount(place, hits, size))
+        total = np.cumsum(np.bincount(place, mass, size)) + data.inside
+        best = int(np.argmax(found / total))
+        ratio = max(ratio, (float(found[best]), float(total[best])), key=lambda pair: pair[0] / pair[1])
+        right.append(found)
+    need = ratio[0] * data.inside / (2.0 * ratio[1] - ratio[0]) * (1.0 - 1e-9)
+    first_column, first_row = (int(np.searchsorted(found, need)) for found in right)
+    columns = np.maximum(columns - first_column, 0)
+    tree = np.empty((2 << (levels - first_column - 1).bit_length(), 7), np.int32)
+    found = best_pair(starts, columns, kinds, counts, first_row, float(data.inside), data.weight, *ratio, tree)
+    hit, known, outside, column, place = (int(x) for x in found)
+    return hit, known, outside, column + first_column, place
 
 
 def _ds_f1_weighted(
