@@ -236,7 +236,7 @@ def test_no_array_is_an_error():
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["percentile", "bca"])
 def test_intervals_cover(kind):
-    """The mean over worlds of 400 samples: 95 % intervals of AUROC hold the truth about as often as they say."""
+    """Worlds of 400 samples: 95 % intervals of AUROC hold the truth about as often as they say."""
     truth = scipy.stats.norm.cdf(1 / math.sqrt(2))  # P(N(1,1) > N(0,1))
     rng = np.random.default_rng(0)
     held = 0
@@ -245,4 +245,4 @@ def test_intervals_cover(kind):
         conf = rng.normal(size=400) + safe
         interval = bootstrap(metrics.auroc, safe, conf, n=300, kind=kind, seed=seed)
         held += interval.low <= truth <= interval.high
-    assert 0.91 < held / 300 < 0.985
+    assert 0.90 < held / 300 < 0.99  # four standard deviations of the count below
