@@ -144,3 +144,14 @@ def test_list_metrics():
     assert all(row["formula"] and row["reference"] and row["summary"] for row in data)
     text = run("list", "metrics").stdout
     assert len(text.strip().splitlines()) == len(data)
+
+
+def test_list_scores_and_transforms():
+    from twofold import steps
+
+    rows = json.loads(run("list", "scores", "--json").stdout)
+    assert [row["name"] for row in rows] == steps.names("score")
+    assert all(row["summary"] and row["reference"] for row in rows)
+    few = run("list", "scores", "--needs", "logits").stdout
+    assert "energy" in few
+    assert "react" in run("list", "transforms").stdout

@@ -11,25 +11,36 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from twofold import errors as errors
     from twofold import metrics as metrics
+    from twofold import scores as scores
     from twofold import stats as stats
     from twofold.metrics import register_metric as register_metric
     from twofold.metrics.evaluate import evaluate as evaluate
     from twofold.outputs import Head as Head
     from twofold.outputs import Outputs as Outputs
     from twofold.outputs import Passes as Passes
+    from twofold.steps import Chain as Chain
+    from twofold.steps import load_chain as load_chain
+    from twofold.steps import register_score as register_score
+    from twofold.steps import register_transform as register_transform
+    from twofold.steps import scorer as scorer
     from twofold.store import Run as Run
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "Chain": "steps",
     "Head": "outputs",
     "Outputs": "outputs",
     "Passes": "outputs",
     "Run": "store",
     "evaluate": "metrics",
+    "load_chain": "steps",
     "register_metric": "metrics",
+    "register_score": "steps",
+    "register_transform": "steps",
+    "scorer": "steps",
 }
-_MODULES = ("errors", "metrics", "stats")
+_MODULES = ("errors", "metrics", "scores", "stats")
 
 __all__ = [*_HOME, *_MODULES]
 

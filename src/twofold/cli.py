@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from twofold.demo import Row
+    from twofold.metrics import MetricInfo
     from twofold.stats import Interval
+    from twofold.steps import StepInfo
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
@@ -166,37 +168,61 @@ def verify_command(run: Path, as_json: bool) -> None:
 
 
 @main.command("list")
-@click.argument("what", type=click.Choice(["metrics"]))
+@click.argument("what", type=click.Choice(["metrics", "scores", "transforms"]))
+@click.option("--needs", help="Scores that these fields of outputs allow, separated by commas.")
 @JSON
-def list_command(what: str, as_json: bool) -> None:
-    """List what is registered: every metric with its arrays, direction and meaning.
+def list_command(what: str, needs: str | None, as_json: bool) -> None:
+    """List what is registered: every metric, score or transform with its meaning.
 
     \b
       twofold list metrics
+      twofold list scores --needs logits
     """
-    from twofold.metrics import info, names
+    from twofold import metrics, steps
 
-    records = [info(name) for name in names()]
+    rows: list[dict[str, Any]]
+    if what == "metrics":
+        rows = [_metric_row(metrics.info(name)) for name in metrics.names()]
+        shown = [f"{'↑' if r['better'] == 'higher' else '↓'} {r['task']:<11}" for r in rows]
+    else:
+        given = None if needs is None else [name.strip() for name in needs.split(",")]
+        kind: Any = what.removesuffix("s")
+        rows = [_step_row(steps.info(name)) for name in steps.names(kind, given)]
+        shown = [f"{', '.join(r['needs']):<22}" for r in rows]
     if as_json:
-        data = [
-            {
-                "name": r.name,
-                "task": r.task,
-                "better": r.better,
-                "bounds": [b if math.isfinite(b) else None for b in r.bounds],
-                "arrays": r.arrays,
-                "summary": r.summary,
-                "formula": r.formula,
-                "reference": r.reference,
-            }
-            for r in records
-        ]
-        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
         return
-    width = max(len(r.name) for r in records)
-    for r in records:
-        arrow = "↑" if r.better == "higher" else "↓"
-        click.echo(f"{r.name:<{width}} {arrow} {r.task:<11} {r.summary}")
+    width = max((len(r["name"]) for r in rows), default=0)
+    for row, facts in zip(rows, shown, strict=True):
+        click.echo(f"{row['name']:<{width}} {facts} {row['summary']}")
+
+
+def _metric_row(record: MetricInfo) -> dict[str, Any]:
+    return {
+        "name": record.name,
+        "task": record.task,
+        "better": record.better,
+        "bounds": [b if math.isfinite(b) else None for b in record.bounds],
+        "arrays": record.arrays,
+        "summary": record.summary,
+        "formula": record.formula,
+        "reference": record.reference,
+    }
+
+
+def _step_row(record: StepInfo) -> dict[str, Any]:
+    return {
+        "name": record.name,
+        "kind": record.kind,
+        "aliases": record.aliases,
+        "needs": record.needs,
+        "fit_needs": record.fit_needs,
+        "settings": record.settings,
+        "judges": record.judges,
+        "cost": record.cost,
+        "summary": record.summary,
+        "reference": record.paper,
+    }
 
 
 def _arrays(file: Path) -> dict[str, Any]:

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from twofold import _math
 from twofold._checks import Array
 from twofold.errors import RunError
 from twofold.outputs import Head, Outputs
 from twofold.report import JOINT, joint_table
 from twofold.stats import Interval
+from twofold.steps import scorer
 from twofold.store import Run
 
 MODEL = "twofold demo: MLPClassifier on digits 0-6"
@@ -135,17 +135,8 @@ def _scores(train: Outputs) -> dict[str, Callable[[Outputs], Array]]:
     features, labels = np.asarray(train.features), np.asarray(train.labels)
     means = np.stack([features[labels == k].mean(axis=0) for k in range(KNOWN)])
 
-    def entropy(outputs: Outputs) -> Array:
-        log_prob = _math.log_softmax(outputs.logits)
-        return np.asarray((np.exp(log_prob) * log_prob).sum(axis=1))
-
     def distance(outputs: Outputs) -> Array:
         gaps = np.asarray(outputs.features)[:, None] - means
         return np.asarray(-np.linalg.norm(gaps, axis=2).min(axis=1))
 
-    return {
-        "msp": lambda outputs: _math.log_odds(outputs.logits),
-        "energy": lambda outputs: _math.logsumexp(outputs.logits),
-        "entropy": entropy,
-        "distance": distance,
-    }
+    return {name: scorer(name).score for name in ("msp", "energy", "entropy")} | {"distance": distance}

@@ -54,6 +54,10 @@ class NameTaken(TwofoldError, ValueError):
     """A name is registered twice."""
 
 
+class NotFitted(TwofoldError, RuntimeError):
+    """A step that learns from data was used before ``fit``."""
+
+
 class RunError(TwofoldError, OSError):
     """A run on disk is missing, damaged, of another format, or already holds that data set."""
 

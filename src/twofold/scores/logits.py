@@ -1,0 +1,354 @@
+r"""Scores from logits alone. Notation: z logits, p = softmax(z), p_(1) >= p_(2) >= ..., C classes.
+
+All are computed in float64 from logits, never from rounded probabilities.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from twofold import _checks
+from twofold._checks import Array, Labels
+from twofold._math import Floats, log_odds, log_softmax, logsumexp
+from twofold.errors import InvalidInput
+from twofold.steps import register_score, state
+
+TINY = 1e-12
+
+
+@register_score("msp", paper="Hendrycks & Gimpel, ICLR 2017, arXiv:1610.02136", aliases=("msr", "mcp"), cost="C")
+def msp(logits: Floats, predictions: Labels) -> Array:
+    r"""Maximum softmax probability, as the log-odds of the predicted class.
+
+    .. math:: s = z_{\hat y} - \log \sum_{k \ne \hat y} e^{z_k}
+
+    Ranks exactly like :math:`p_{\hat y}` but never saturates. The probability itself is
+    :math:`1 / (1 + e^{-s})`.
+
+    >>> msp(np.array([[2.0, 1.0, 0.1]]), np.array([0])).round(8)
+    array([0.65884613])
+    """
+    return log_odds(logits, predictions)
+
+
+@register_score(
+    "mls", paper="Hendrycks et al., ICML 2022, arXiv:1911.11132", aliases=("max_logit", "maxlogit"), cost="C"
+)
+def mls(logits: Floats) -> Array:
+    """Maximum logit.
+
+    >>> mls(np.array([[2.0, 1.0, 0.1]]))
+    array([2.])
+    """
+    return np.asarray(logits, dtype=np.float64).max(axis=1)
+
+
+@register_score("maxlogit_pnorm", paper="Cattelan & Silva, UAI 2024, arXiv:2305.15508", cost="C")
+def maxlogit_pnorm(logits: Floats, *, p: float = 2.0) -> Array:
+    r"""Maximum of the centred logits over their p-norm; p = 0 does not divide.
+
+    .. math:: s = \frac{\max_k (z_k - \bar z)}{\lVert z - \bar z \rVert_p}
+
+    Unchanged by shifting and scaling the logits. Equal logits have 0. The authors choose p in 0..8 by validation AURC;
+    seed papers print the plain norm, or the norm of the probabilities, which are other scores.
+
+    >>> maxlogit_pnorm(np.array([[2.0, 1.0, 0.1]]), p=5).round(8)
+    array([0.88527901])
+    """
+    power = _checks.number(p, "p", 0.0, np.inf, open_high=True)
+    z = np.asarray(logits, dtype=np.float64)
+    z = z - z.mean(axis=1, keepdims=True)
+    top = z.max(axis=1)
+    if power == 0:
+        return top
+    scale = np.abs(z).max(axis=1)
+    equal = scale <= TINY
+    scale = np.where(equal, 1.0, scale)  # divided out first, so that no power overflows
+    norm = scale * (np.abs(z / scale[:, None]) ** power).sum(axis=1) ** (1.0 / power)
+    return np.where(equal, 0.0, top / np.where(equal, 1.0, norm))
+
+
+@register_score("margin", paper="Scheffer, Decomain, Wrobel, IDA 2001", cost="C")
+def margin(logits: Floats) -> Array:
+    r"""Softmax margin: the lead of the most likely class over the second.
+
+    .. math:: s = p_{(1)} - p_{(2)} = p_{(1)} (1 - e^{z_{(2)} - z_{(1)}})
+
+    One class alone has margin 1.
+
+    >>> margin(np.array([[2.0, 1.0, 0.1]])).round(8)
+    array([0.41656817])
+    """
+    z = np.asarray(logits, dtype=np.float64)
+    if z.shape[1] == 1:
+        return np.ones(len(z))
+    second, first = np.partition(z, -2, axis=1)[:, -2:].T
+    return np.exp(first - logsumexp(z)) * -np.expm1(second - first)
+
+
+@register_score("entropy", paper="Chow, IEEE Trans. Inf. Theory 1970", aliases=("pe", "predictive_entropy"), cost="C")
+def entropy(logits: Floats) -> Array:
+    r"""Negative entropy of the softmax.
+
+    .. math:: s = \sum_k p_k \log p_k
+
+    from :math:`-\log C` to 0.
+
+    >>> entropy(np.array([[2.0, 1.0, 0.1]])).round(8)
+    array([-0.84673818])
+    """
+    log_p = log_softmax(logits)
+    # the top term by log1p of the others, so that confident samples keep their digits
+    top = log_p.argmax(axis=1)
+    rows = np.arange(len(log_p))
+    others = log_p.copy()
+    others[rows, top] = -np.inf
+    p = np.exp(others)
+    rest = np.where(p > 0, p * np.where(np.isfinite(others), others, 0.0), 0.0).sum(axis=1)
+    return rest + np.exp(log_p[rows, top]) * np.log1p(-np.minimum(p.sum(axis=1), 1.0 - 1e-16))
+
+
+@register_score("gini", paper="Granese et al. (DOCTOR), NeurIPS 2021, arXiv:2106.02395", aliases=("doctor",), cost="C")
+def gini(logits: Floats) -> Array:
+    r"""Negative Gini impurity of the softmax.
+
+    .. math:: s = \sum_k p_k^2 - 1
+
+    DOCTOR-alpha, ``collision`` and ``gen(gamma=1)`` over all classes rank alike.
+
+    >>> gini(np.array([[2.0, 1.0, 0.1]])).round(8)
+    array([-0.49722852])
+    """
+    p, miss = _probabilities(logits)
+    return -(p * miss).sum(axis=1)  # 1 - sum p^2 = sum p (1 - p), without cancellation
+
+
+@register_score("energy", paper="Liu et al., NeurIPS 2020, arXiv:2010.03759", aliases=("ebo",), cost="C")
+def energy(logits: Floats, *, temperature: float = 1.0) -> Array:
+    r"""Negative free energy of the logits.
+
+    .. math:: s = T \log \sum_k e^{z_k / T}
+
+    Ranks like the maximum logit as :math:`T \to 0`. Unlike probabilities it changes when a constant is added to all
+    logits.
+
+    >>> energy(np.array([[2.0, 1.0, 0.1]])).round(8)
+    array([2.41703002])
+    """
+    t = _checks.number(temperature, "temperature", 0.0, np.inf, open_low=True, open_high=True)
+    return t * logsumexp(np.asarray(logits, dtype=np.float64) / t)
+
+
+@register_score("gen", paper="Liu, Lochman, Zach, CVPR 2023", cost="C log C")
+def gen(logits: Floats, *, gamma: float = 0.1, top: int = 100) -> Array:
+    r"""Generalised entropy of the largest probabilities.
+
+    .. math:: s = -\sum_{k \le M} [p_{(k)} (1 - p_{(k)})]^\gamma
+
+    with M = ``top`` (all classes if there are fewer). The product is raised to the power as a whole; one seed paper
+    prints otherwise.
+
+    >>> gen(np.array([[2.0, 1.0, 0.1]])).round(8), gen(np.array([[2.0, 1.0, 0.1]]), top=2).round(8)
+    (array([-2.4904266]), array([-1.7054331]))
+    """
+    g = _checks.number(gamma, "gamma", 0.0, np.inf, open_low=True, open_high=True)
+    log_p, log_miss = _log_probabilities(logits)
+    keep = _largest(log_p, top)
+    log_product = np.take_along_axis(log_p + log_miss, keep, axis=1)
+    return -np.exp(g * log_product).sum(axis=1)
+
+
+@register_score("renyi", paper="Rényi, Berkeley Symposium 1961", aliases=("ren",), cost="C log C")
+def renyi(logits: Floats, *, alpha: float = 0.5, top: int | None = None) -> Array:
+    r"""Negative Rényi entropy of the largest probabilities.
+
+    .. math:: s = -\frac{1}{1 - \alpha} \log \sum_{k \le M} p_{(k)}^\alpha
+
+    M = ``top``, by default all classes; alpha within 1e-6 of 1 is the Shannon limit, alpha = 2 the collision entropy.
+
+    >>> renyi(np.array([[2.0, 1.0, 0.1]])).round(8)
+    array([-0.96252469])
+    """
+    a = _checks.number(alpha, "alpha", 0.0, np.inf, open_low=True, open_high=True)
+    log_p = log_softmax(logits)
+    kept = np.take_along_axis(log_p, _largest(log_p, top), axis=1)
+    if abs(a - 1.0) < 1e-6:
+        return (np.exp(kept) * kept).sum(axis=1)
+    return logsumexp(a * kept) / (a - 1.0)
+
+
+@register_score("collision", paper="Rényi, Berkeley Symposium 1961", aliases=("pce",), cost="C")
+def collision(logits: Floats) -> Array:
+    r"""Negative collision entropy of the softmax.
+
+    .. math:: s = \log \sum_k p_k^2
+
+    Ranks like ``gini``.
+
+    >>> collision(np.array([[2.0, 1.0, 0.1]])).round(8)
+    array([-0.68761952])
+    """
+    p, miss = _probabilities(logits)
+    return np.log1p(-np.minimum((p * miss).sum(axis=1), 1.0 - 1e-16))
+
+
+@register_score("guessing", paper="Massey, ISIT 1994", aliases=("ge",), cost="C log C")
+def guessing(logits: Floats) -> Array:
+    r"""Negative expected number of guesses, most likely class first.
+
+    .. math:: s = -\sum_k k\, p_{(k)}
+
+    from -(C + 1)/2 to -1.
+
+    >>> guessing(np.array([[2.0, 1.0, 0.1]])).round(8)
+    array([-1.43956475])
+    """
+    log_p = np.sort(log_softmax(logits), axis=1)[:, ::-1]
+    return -(np.exp(log_p) * np.arange(1, log_p.shape[1] + 1)).sum(axis=1)
+
+
+@register_score("klm", paper="Hendrycks et al., ICML 2022, arXiv:1911.11132", aliases=("kl_matching",), cost="C^2")
+@dataclass(frozen=True, eq=False)
+class KLMatching:
+    r"""Negative least divergence from the typical answer of a class.
+
+    .. math:: s = -\min_k \mathrm{KL}(p \,\Vert\, d_k), \qquad
+              d_k = \text{mean of } p \text{ over samples predicted as } k
+
+    fitted on validation outputs (train without them). Classes never predicted are skipped; d is floored at 1e-12 and
+    renormalised. One matrix product: :math:`\sum_j p_j \log p_j - p \cdot \log d^T`.
+
+    >>> z = np.log(np.array([[0.8, 0.2], [0.3, 0.7]]))
+    >>> KLMatching().fit(z, np.array([0, 1])).score(z).round(8)
+    array([-0., -0.])
+    """
+
+    log_typical: Array = state()  # (K, C), one row per class that was predicted
+
+    def fit(self, val_logits: Floats, val_predictions: Labels) -> Self:
+        """Mean probabilities by predicted class."""
+        p = np.exp(log_softmax(val_logits))
+        classes, place = np.unique(val_predictions, return_inverse=True)
+        typical = np.zeros((len(classes), p.shape[1]))
+        np.add.at(typical, place, p)
+        typical = np.maximum(typical / np.bincount(place)[:, None], TINY)
+        return replace(self, log_typical=np.log(typical / typical.sum(axis=1, keepdims=True)))
+
+    def score(self, logits: Floats) -> Array:
+        """Confidence of each row."""
+        log_p = log_softmax(logits)
+        p = np.exp(log_p)
+        own = (p * log_p).sum(axis=1)
+        return -(own[:, None] - p @ self.log_typical.T).min(axis=1)
+
+
+def _probabilities(logits: Floats) -> tuple[Array, Array]:
+    """p and 1 - p, both to full relative precision."""
+    log_p, log_miss = _log_probabilities(logits)
+    return np.exp(log_p), np.exp(log_miss)
+
+
+def _log_probabilities(logits: Floats) -> tuple[Array, Array]:
+    """log p and log(1 - p); the latter of the top class by adding up the others."""
+    log_p = log_softmax(logits)
+    rows, top = np.arange(len(log_p)), log_p.argmax(axis=1)
+    others = log_p.copy()
+    others[rows, top] = -np.inf
+    log_miss = np.log1p(-np.exp(others))  # at most one half
+    log_miss[rows, top] = logsumexp(others)
+    return log_p, log_miss
+
+
+def _largest(log_p: Array, top: int | None) -> Labels:
+    """Columns of the ``top`` largest entries of each row."""
+    classes = log_p.shape[1]
+    count = classes if top is None else _checks.whole(top, "top", 1)
+    if count >= classes:
+        return np.broadcast_to(np.arange(classes), log_p.shape)
+    return np.argpartition(-log_p, count - 1, axis=1)[:, :count]
+
+
+@register_score("openmax", paper="Bendale & Boult, CVPR 2016, arXiv:1511.06233", cost="C^2")
+@dataclass(frozen=True, eq=False)
+class OpenMax:
+    r"""Negative probability of the unknown class after revising the top logits by Weibull tails.
+
+    For class c, :math:`m_c` is the mean logit vector of its right training answers and a Weibull is fitted to their
+    ``tail`` largest distances to it (shifted so that the smallest is 1, as the reference library does). The i-th of
+    the ``alpha`` largest logits is shrunk by :math:`1 - \frac{\alpha + 1 - i}{\alpha} F_c(\lVert z - m_c \rVert)`; what
+    they lose is the logit of the unknown class. A class with fewer right answers than the tail uses all it has; with
+    fewer than 2, all its labelled samples; with fewer than 2 of those it is skipped. The prediction judged stays that
+    of the logits.
+
+    >>> rng = np.random.default_rng(0)
+    >>> z, y = 4 * np.eye(3)[[0, 1, 2] * 20] + rng.normal(size=(60, 3)), np.array([0, 1, 2] * 20)
+    >>> fitted = OpenMax().fit(z, y, z.argmax(axis=1))
+    >>> bool(fitted.score(np.array([[4.0, 0, 0]])) > fitted.score(np.array([[40.0, 40, 40]])))
+    True
+    """
+
+    alpha: int = 3
+    tail: int = 20
+    means: Array = state()  # (C, C)
+    weibulls: Array = state()  # (C, 3): shape, scale, smallest tail distance; shape 0 where a class is skipped
+
+    def fit(self, logits: Floats, labels: Labels, predictions: Labels) -> Self:
+        """Class means and Weibull tails."""
+        z = np.asarray(logits, dtype=np.float64)
+        tail = _checks.whole(self.tail, "tail", 2)
+        _checks.whole(self.alpha, "alpha", 1)
+        classes = z.shape[1]
+        means, weibulls = np.zeros((classes, classes)), np.zeros((classes, 3))
+        for c in range(classes):
+            rows = np.flatnonzero((labels == c) & (predictions == c))
+            if len(rows) < 2:
+                rows = np.flatnonzero(labels == c)
+            if len(rows) < 2:
+                continue
+            means[c] = z[rows].mean(axis=0)
+            far = np.sort(np.linalg.norm(z[rows] - means[c], axis=1))[-tail:]
+            weibulls[c] = *_weibull(far - far[0] + 1.0), far[0]
+        if not weibulls[:, 0].any():
+            raise InvalidInput("openmax needs a class with at least two labelled training samples, and found none")
+        return replace(self, means=means, weibulls=weibulls)
+
+    def score(self, logits: Floats) -> Array:
+        """Confidence of each row."""
+        z = np.asarray(logits, dtype=np.float64)
+        alpha = min(self.alpha, z.shape[1])
+        order = np.argsort(-z, axis=1, kind="stable")[:, :alpha]
+        shape, scale, least = self.weibulls.T
+        # ||z - m||^2 of every class by one product would cancel; only the top alpha are needed
+        away = np.linalg.norm(z[:, None] - self.means[order], axis=2)
+        shifted = np.maximum(away - least[order] + 1.0, 0.0)
+        with np.errstate(divide="ignore", over="ignore"):
+            cdf = -np.expm1(-((shifted / np.where(scale > 0, scale, 1.0)[order]) ** shape[order]))
+        cdf = np.where(shape[order] > 0, cdf, 0.0)
+        share = (alpha - np.arange(alpha)) / alpha
+        lost = np.take_along_axis(z, order, axis=1) * share * cdf
+        revised = z.copy()
+        np.put_along_axis(revised, order, np.take_along_axis(z, order, axis=1) - lost, axis=1)
+        unknown = lost.sum(axis=1)
+        return -np.exp(unknown - np.logaddexp(unknown, logsumexp(revised)))
+
+
+def _weibull(x: Array) -> tuple[float, float]:
+    """Maximum-likelihood shape and scale of a two-parameter Weibull, by Newton on the profile equation."""
+    log_x = np.log(x)
+    if np.ptp(log_x) < 1e-9:  # one distance: a step there
+        return 1e3, float(x[0])
+    k = 1.2 / max(float(np.std(log_x)), 1e-6)
+    for _ in range(100):
+        w = np.exp(k * (log_x - log_x.max()))
+        mean = float((w * log_x).sum() / w.sum())
+        variance = float((w * log_x**2).sum() / w.sum()) - mean**2
+        gap = mean - 1.0 / k - float(log_x.mean())
+        step = gap / (variance + 1.0 / k**2)
+        k = max(k - step, k / 10)
+        if abs(step) < 1e-12 * k:
+            break
+    top = float(log_x.max())
+    return float(k), float(np.exp(top + np.log(np.mean(np.exp(k * (log_x - top)))) / k))

@@ -1,0 +1,168 @@
+"""Scores from logits: golden values of the sheet, identities, and slow independent forms."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.special
+import scipy.stats
+
+from twofold.outputs import Outputs
+from twofold.scores import logits as L
+from twofold.steps import scorer
+
+Z = np.array([[2.0, 1.0, 0.1]])
+GOLDEN = {
+    "msp": 0.65884613,
+    "maxlogit_pnorm(p=1)": 0.5,
+    "maxlogit_pnorm": 0.71918021,
+    "maxlogit_pnorm(p=5)": 0.88527901,
+    "margin": 0.41656817,
+    "entropy": -0.84673818,
+    "gini": -0.49722852,
+    "collision": -0.68761952,
+    "energy": 2.41703002,
+    "energy(temperature=2)": 3.37955470,
+    "gen(gamma=0.1, top=3)": -2.49042660,
+    "gen(gamma=0.1, top=2)": -1.70543310,
+    "renyi(alpha=0.5)": -0.96252469,
+    "guessing": -1.43956475,
+}
+
+
+@pytest.mark.parametrize(("spec", "value"), GOLDEN.items())
+def test_golden(spec, value):
+    assert scorer(spec).score(Outputs(Z)) == pytest.approx(value, abs=5e-9)
+
+
+def test_temperature_before_msp():
+    conf = scorer("temperature(value=2.0)|msp").fit(Outputs(Z, [0])).score(Outputs(Z))
+    assert scipy.special.expit(conf) == pytest.approx(0.50168776, abs=5e-9)
+
+
+def random_logits(n=50, c=7, scale=3.0, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, c)) * scale
+
+
+def slow(z):
+    p = [math.exp(v - max(z)) for v in z]
+    total = sum(p)
+    return sorted((v / total for v in p), reverse=True)
+
+
+def test_against_slow_loops():
+    z = random_logits()
+    for row, values in enumerate(zip(L.entropy(z), L.gini(z), L.margin(z), L.guessing(z), L.collision(z), strict=True)):
+        p = slow(z[row])
+        expected = (
+            sum(v * math.log(v) for v in p),
+            sum(v * v for v in p) - 1,
+            p[0] - p[1],
+            -sum((k + 1) * v for k, v in enumerate(p)),
+            math.log(sum(v * v for v in p)),
+        )
+        assert values == pytest.approx(expected, rel=1e-9)
+        for gamma, top in ((0.1, 3), (0.5, 100), (2.0, 1)):
+            want = -sum((v * (1 - v)) ** gamma for v in p[:top])
+            assert L.gen(z[row : row + 1], gamma=gamma, top=top) == pytest.approx(want, rel=1e-9)
+        for alpha, top in ((0.5, None), (3.0, 2)):
+            want = -math.log(sum(v**alpha for v in p[:top])) / (1 - alpha)
+            assert L.renyi(z[row : row + 1], alpha=alpha, top=top) == pytest.approx(want, rel=1e-9)
+
+
+def test_identities():
+    z = random_logits()
+    assert L.renyi(z, alpha=2.0) == pytest.approx(L.collision(z), rel=1e-9)
+    assert L.renyi(z, alpha=1.0) == pytest.approx(L.entropy(z), rel=1e-9)
+    assert L.gen(z, gamma=1.0, top=7) == pytest.approx(L.gini(z), rel=1e-9)
+    assert L.maxlogit_pnorm(3 * z + 5, p=3) == pytest.approx(L.maxlogit_pnorm(z, p=3), rel=1e-9)
+    assert L.energy(z + 2) == pytest.approx(L.energy(z) + 2)
+    assert (L.mls(z) <= L.energy(z)).all()
+    assert (L.energy(z) <= L.mls(z) + np.log(7)).all()
+    assert L.energy(z, temperature=1e-3) == pytest.approx(L.mls(z), abs=1e-2)
+    hot = L.msp(z / 1e6, z.argmax(axis=1))
+    assert scipy.stats.spearmanr(hot, z.max(axis=1) - z.mean(axis=1)).statistic == pytest.approx(1.0)
+
+
+def test_two_classes_rank_alike():
+    z = random_logits(c=2)
+    order = np.argsort(L.msp(z, z.argmax(axis=1)))
+    for score in (L.margin, L.entropy, L.gini, L.gen, L.renyi, L.guessing, L.collision):
+        assert (np.diff(score(z)[order]) >= -1e-12).all(), score.__name__
+
+
+def test_confident_samples_stay_apart():
+    """Where float64 probabilities are exactly 1, the scores still tell samples apart."""
+    z = np.zeros((3, 4))
+    z[:, 0] = [50.0, 60.0, 70.0]
+    for conf in (L.msp(z, np.zeros(3, int)), L.entropy(z), L.gini(z), L.gen(z), L.collision(z)):
+        assert (np.diff(conf) > 0).all()
+
+
+def test_equal_logits():
+    z = np.full((1, 5), 3.0)
+    assert L.maxlogit_pnorm(z) == 0.0
+    assert L.margin(z) == 0.0
+    assert L.entropy(z) == pytest.approx(-math.log(5))
+    assert L.guessing(z) == pytest.approx(-3.0)
+
+
+def test_klm_is_pairwise_divergence():
+    train, test = random_logits(200, 4, seed=1), random_logits(30, 4, seed=2)
+    chain = scorer("klm").fit(Outputs(train, np.zeros(200, int)))
+    p = scipy.special.softmax(train, axis=1)
+    typical = [p[train.argmax(axis=1) == k].mean(axis=0) for k in range(4)]
+    want = [-min(scipy.stats.entropy(q, d) for d in typical) for q in scipy.special.softmax(test, axis=1)]
+    assert chain.score(Outputs(test)) == pytest.approx(want, rel=1e-8)
+
+
+def test_klm_skips_classes_never_predicted():
+    train = random_logits(50, 4, seed=1)
+    train[:, 3] = -50.0
+    chain = scorer("klm").fit(Outputs(train, np.zeros(50, int)))
+    assert chain.steps[0].learnt.log_typical.shape == (3, 4)
+    assert np.isfinite(chain.score(Outputs(random_logits(10, 4)))).all()
+
+
+def test_weibull_fit_is_the_maximum_likelihood_one():
+    x = np.random.default_rng(0).weibull(2.5, size=20) * 3 + 0.1
+    k, scale = L._weibull(x)
+    shape, _, theirs = scipy.stats.weibull_min.fit(x, floc=0)
+    assert (k, scale) == pytest.approx((shape, theirs), rel=1e-3)
+    ours = scipy.stats.weibull_min.logpdf(x, k, scale=scale).sum()
+    assert ours >= scipy.stats.weibull_min.logpdf(x, shape, scale=theirs).sum() - 1e-6
+
+
+def test_openmax_against_a_slow_form():
+    rng = np.random.default_rng(0)
+    labels = np.arange(120) % 4
+    train = 3 * np.eye(4)[labels] + rng.normal(size=(120, 4))
+    test = rng.normal(size=(15, 4)) * 2
+    right = train.argmax(axis=1) == labels
+    chain = scorer("openmax(tail=8)").fit(Outputs(train, labels))
+    got = chain.score(Outputs(test))
+    for row, z in enumerate(test):
+        revised, lost = z.copy(), 0.0
+        for i, c in enumerate(np.argsort(-z)[:3]):
+            mine = train[right & (labels == c)]
+            mean = mine.mean(axis=0)
+            far = np.sort(np.linalg.norm(mine - mean, axis=1))[-8:]
+            shape, _, scale = scipy.stats.weibull_min.fit(far - far[0] + 1, floc=0)
+            x = max(np.linalg.norm(z - mean) - far[0] + 1, 0)
+            part = z[c] * (3 - i) / 3 * scipy.stats.weibull_min.cdf(x, shape, scale=scale)
+            revised[c] -= part
+            lost += part
+        unknown = scipy.special.softmax(np.append(revised, lost))[-1]
+        assert got[row] == pytest.approx(-unknown, abs=2e-3)
+
+
+def test_openmax_with_few_samples():
+    z = np.array([[3.0, 0.0, 0.0], [2.5, 0.2, 0.1], [0.0, 3.0, 0.0], [2.0, 1.0, 0.0]])
+    chain = scorer("openmax").fit(Outputs(z, [0, 0, 1, 1]))  # class 1: one right answer; class 2: none at all
+    shapes = chain.steps[0].learnt.weibulls[:, 0]
+    assert shapes[0] > 0
+    assert shapes[1] > 0
+    assert shapes[2] == 0
+    assert np.isfinite(chain.score(Outputs(z))).all()
+    with pytest.raises(ValueError, match="at least two labelled"):
+        scorer("openmax").fit(Outputs(z[:1], [0]))

@@ -1,0 +1,179 @@
+"""Chains: one parser, settings by name, fits that return new objects, files that give the same bits back."""
+
+import json
+
+import numpy as np
+import pytest
+
+import twofold
+from twofold import steps
+from twofold.errors import InvalidInput, NameTaken, NotFitted, UnknownName
+from twofold.outputs import Head, Outputs
+from twofold.steps import load_chain, register_score, scorer
+
+
+def outputs(n=40, seed=0, classes=3, width=5):
+    rng = np.random.default_rng(seed)
+    features = np.abs(rng.normal(size=(n, width)))
+    head = Head(rng.normal(size=(classes, width)), rng.normal(size=classes))
+    return Outputs(head.logits(features), rng.integers(0, classes, n), features, head)
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("energy", "energy"),
+        ("  energy ", "energy"),
+        ("ebo", "energy"),
+        ("energy(temperature=2)", "energy(temperature=2)"),
+        ("react(percentile=85.5)|energy(temperature = 2)", "react(percentile=85.5)|energy(temperature=2)"),
+        ("ash(kind='b', percentile=65) | msr", "ash(kind='b', percentile=65)|msp"),
+        ("temperature|react|mls", "temperature|react|mls"),
+    ],
+)
+def test_text_to_chain_and_back(text, canonical):
+    chain = scorer(text)
+    assert chain.spec == str(chain) == canonical
+    assert scorer(chain.spec).spec == canonical
+    assert scorer(chain) is chain
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "a chain is a text"),
+        ("enrgy", "did you mean 'energy'"),
+        ("energy(temprature=2)", "energy: no setting 'temprature'; did you mean 'temperature'"),
+        ("energy(2)", "must be a name or name"),
+        ("energy(temperature=x)", "Python literals"),
+        ("energy(temperature=", "must be a name or name"),
+        ("energy|msp", "energy in .* is a score; only the last step may be one"),
+        ("react", "ends with the transform react; add a score"),
+        ("react||msp", "must be a name or name"),
+        ("__import__('os').system('true')", "must be a name or name"),
+        ("energy(temperature=__import__('os'))", "Python literals"),
+        ("energy(temperature=0)", r"temperature must be in \(0"),
+    ],
+)
+def test_bad_text_is_explained(text, message):
+    with pytest.raises((InvalidInput, UnknownName), match=message):
+        scorer(text).fit(outputs()).score(outputs())
+
+
+def test_a_bar_inside_quotes_does_not_split():
+    assert steps._split("a(of=('x|y', \"p|q\"))|b") == ["a(of=('x|y', \"p|q\"))", "b"]
+
+
+def test_fit_returns_a_new_chain():
+    train = outputs()
+    blank = scorer("react|energy")
+    fitted = blank.fit(train)
+    assert fitted is not blank
+    assert not blank.ready
+    assert fitted.ready
+    with pytest.raises(NotFitted, match=r"react is not fitted; call .fit\(train\)"):
+        blank.score(train)
+    assert (fitted.fit(train).score(train) == fitted.score(train)).all()
+
+
+def test_the_label_says_what_fitting_saw():
+    train, val = outputs(), outputs(seed=1)
+    assert scorer("energy").fit(train).tuned == "nothing to fit"
+    assert scorer("react|energy").fit(train).tuned == "fitted on train"
+    assert scorer("klm").fit(train).tuned == "fitted on train"
+    assert scorer("klm").fit(train, val=val).tuned == "fitted on val"
+
+
+def test_sets_are_found_by_parameter_name():
+    train, val = outputs(), outputs(seed=1)
+    on_val, on_train = scorer("klm").fit(train, val=val), scorer("klm").fit(val)
+    assert (on_val.score(train) == on_train.score(train)).all()
+
+
+def test_transforms_come_before_the_next_fit():
+    train = outputs()
+    chain = scorer("react(percentile=50)|klm").fit(train)
+    limit = np.percentile(train.features, 50)
+    clipped = np.minimum(train.features, limit)
+    by_hand = train.replace(features=clipped, logits=train.head.logits(clipped))
+    assert chain.score(train) == pytest.approx(scorer("klm").fit(by_hand).score(by_hand), abs=1e-12)
+
+
+def test_a_transform_never_changes_the_prediction():
+    train = outputs()
+    flipped = train.replace(predictions=(np.asarray(train.predictions) + 1) % 3)
+    assert not np.allclose(scorer("msp").score(train), scorer("msp").score(flipped))
+    chain = scorer("temperature(value=3.0)|msp").fit(flipped)
+    z = np.asarray(train.logits) / 3.0
+    rows, k = np.arange(len(z)), np.asarray(flipped.predictions)
+    others = np.array([np.log(np.exp(np.delete(row, c)).sum()) for row, c in zip(z, k, strict=True)])
+    assert chain.score(flipped) == pytest.approx(z[rows, k] - others, abs=1e-12)
+
+
+def test_missing_needs_are_explained():
+    logits_only = Outputs(np.eye(3), [0, 1, 2])
+    with pytest.raises(InvalidInput, match="ash needs features and head; these outputs have logits and labels only"):
+        scorer("ash|energy").score(logits_only)
+    with pytest.raises(InvalidInput, match="fitting react needs features, and the train outputs have none"):
+        scorer("react|energy").fit(logits_only)
+    with pytest.raises(InvalidInput, match="score takes Outputs"):
+        scorer("energy").score(np.eye(3))
+
+
+@pytest.mark.parametrize("text", ["energy", "react(percentile=80)|energy", "dice|ash(kind='p')|gen", "temperature|klm"])
+def test_saved_chains_give_the_same_bits(text, tmp_path):
+    train, test = outputs(), outputs(seed=2)
+    chain = scorer(text).fit(train)
+    chain.save(tmp_path / "chain.safetensors")
+    back = load_chain(tmp_path / "chain.safetensors")
+    assert (back.spec, back.tuned) == (chain.spec, chain.tuned)
+    assert (back.score(test) == chain.score(test)).all()
+    assert b"pickle" not in (tmp_path / "chain.safetensors").read_bytes()
+
+
+def test_files_that_are_no_chain(tmp_path):
+    with pytest.raises(NotFitted, match="not fitted"):
+        scorer("react|energy").save(tmp_path / "c")
+    with pytest.raises(InvalidInput, match="does not exist"):
+        load_chain(tmp_path / "missing")
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(InvalidInput, match="damaged or no saved chain"):
+        load_chain(tmp_path / "text")
+    from safetensors.numpy import save_file
+
+    save_file({"a": np.zeros(2)}, tmp_path / "other")
+    with pytest.raises(InvalidInput, match="no saved chain of this format"):
+        load_chain(tmp_path / "other")
+
+
+def test_names_are_taken_once():
+    for name in ("energy", "ebo"):
+        with pytest.raises(NameTaken, match=f"{name!r} is registered already"):
+            register_score(name, paper="x")(lambda logits: logits)
+
+
+def test_a_new_score_is_one_function(monkeypatch):
+    monkeypatch.setattr(steps, "_STEPS", dict(steps._STEPS))
+
+    @twofold.register_score("top_two", paper="a test")
+    def top_two(logits, *, power: float = 1.0):
+        """Sum of the two largest logits."""
+        return (np.sort(logits, axis=1)[:, -2:] ** power).sum(axis=1)
+
+    assert top_two(np.array([[1.0, 2.0, 3.0]])) == 5.0
+    assert scorer("top_two(power=2)").score(Outputs([[1.0, 2.0, 3.0]])) == 13.0
+    assert "top_two" in twofold.scores.names(needs=["logits"])
+    assert twofold.scores.info("top_two").needs == ("logits",)
+
+
+def test_lists_by_need():
+    assert set(twofold.scores.names(needs="logits")) <= set(twofold.scores.names())
+    assert "react" not in twofold.scores.names()
+    assert "react" in steps.names("transform", ["features", "head"])
+    record = steps.info("react")
+    assert (record.needs, record.fit_needs, record.settings) == (
+        ("features", "head"),
+        ("features",),
+        {"percentile": 90.0},
+    )
+    json.dumps(record.settings)
