@@ -139,4 +139,7 @@ def _scores(train: Outputs) -> dict[str, Callable[[Outputs], Array]]:
         gaps = np.asarray(outputs.features)[:, None] - means
         return np.asarray(-np.linalg.norm(gaps, axis=2).min(axis=1))
 
-    return {name: scorer(name).score for name in ("msp", "energy", "entropy")} | {"distance": distance}
+    scores: dict[str, Callable[[Outputs], Array]] = {"distance": distance}
+    for name in ("msp", "energy", "entropy"):
+        scores[name] = scorer(name).score
+    return scores

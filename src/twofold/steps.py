@@ -86,7 +86,7 @@ class StepInfo:
 
 _STEPS: dict[str, StepInfo] = {}
 _ALIASES: dict[str, str] = {}
-_BUILT_IN = ("twofold.scores.logits", "twofold.transforms")
+_BUILT_IN = ("twofold.scores.logits", "twofold.scores.distance", "twofold.transforms")
 
 
 def _load() -> None:

@@ -13,6 +13,8 @@ CLASSES, WIDTH = 4, 6
 SCORES = steps.names("score")
 CHAINS = [*SCORES, *(f"{t}|{s}" for t in steps.names("transform") for s in ("msp", "energy", "entropy"))]
 
+ODD = ["klm", "openmax", "mds", "rmds", "cosine_mean"]  # look for inputs unlike the training set, not for doubt
+
 
 def outputs(n=60, seed=0, dtype=np.float64):
     """Separable enough to be a classifier; features non-negative, all classes present."""
@@ -82,16 +84,16 @@ def test_half_precision_inputs_work(fitted):
     assert np.corrcoef(got, fitted.score(outputs(seed=2)))[0, 1] > 0.95
 
 
-@pytest.mark.parametrize("spec", [*(s for s in SCORES if s not in ("klm", "openmax")), "temperature|msp"])
+@pytest.mark.parametrize("spec", [*(s for s in SCORES if s not in ODD), "temperature|msp"])
 def test_confidence_is_higher_for_right_answers(spec):
-    """Orientation: on a working classifier scores of doubt prefer right answers (klm and openmax look for the odd)."""
+    """Orientation: on a working classifier scores of doubt prefer right answers (others look for the odd)."""
     from twofold.metrics import auroc
 
     test = outputs(n=2000, seed=3)
     assert auroc(test.correct, scorer(spec).fit(outputs()).score(test)) > 0.55
 
 
-@pytest.mark.parametrize("spec", ["klm", "openmax"])
+@pytest.mark.parametrize("spec", ODD[:2])
 def test_odd_answers_have_lower_confidence(spec):
     """Orientation: logits like no training sample's are trusted less than those of class means."""
     train = outputs(400)
@@ -121,3 +123,15 @@ def test_two_classes_and_extreme_logits(name):
     assert np.isfinite(chain.score(train)).all()
     extreme = Outputs([[800.0, -800.0], [0.0, 0.0], [-1e4, 1e4]], [0, 1, 1])
     assert not np.isnan(chain.score(extreme)).any()
+
+
+@pytest.mark.parametrize("spec", ["mds", "rmds", "cosine_mean"])
+def test_odd_features_have_lower_confidence(spec):
+    """Orientation: features like no class are trusted less than class means."""
+    train = outputs(400)
+    h = np.asarray(train.features)
+    means = np.stack([h[np.asarray(train.labels) == k].mean(axis=0) for k in range(CLASSES)])
+    odd = np.array([[9.0, -9, 9, -9, 9, -9]])
+    chain = scorer(spec).fit(train)
+    trusted = chain.score(Outputs(train.head.logits(means), None, means, train.head))
+    assert trusted.min() > chain.score(Outputs(train.head.logits(odd), None, odd, train.head))[0]

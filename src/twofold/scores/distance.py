@@ -1,0 +1,240 @@
+r"""Distances and angles between a feature and what training knows of the classes.
+
+Notation: h features, :math:`\mu_c` and :math:`\mu` class means and mean of the training features, W and b the head.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, Self
+
+import numpy as np
+
+from twofold import _checks
+from twofold._checks import Array, Labels
+from twofold._math import Floats, log_softmax
+from twofold.errors import InvalidInput
+from twofold.outputs import Head
+from twofold.scores._moments import Moments, whitening
+from twofold.steps import register_score, state
+
+TINY = 1e-12
+
+
+def _squared(points: Array, centres: Array) -> Array:
+    """Squared distances (N, C) by one matrix product, never below zero."""
+    gap = (points**2).sum(axis=1)[:, None] - 2.0 * points @ centres.T + (centres**2).sum(axis=1)
+    return np.maximum(gap, 0.0)
+
+
+def _unit(rows: Array) -> Array:
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), TINY)
+
+
+@register_score(
+    "mds", paper="Lee et al., NeurIPS 2018, arXiv:1807.03888", aliases=("maha", "mahalanobis"), cost="D^2 + CD"
+)
+@dataclass(frozen=True, eq=False)
+class Mahalanobis:
+    r"""Negative squared Mahalanobis distance to the nearest class mean under one shared covariance.
+
+    .. math:: s = -\min_c (h - \mu_c)^T \Sigma^{-1} (h - \mu_c)
+
+    ``covariance="within"`` pools the deviations from the class means, ``"total"`` those from the overall mean (as
+    FD-Shifts does); ``nearest=False`` takes the predicted class. Features are whitened once, so scoring is one D x D
+    product and one distance table. Directions without variance are ignored; classes without training rows are skipped.
+
+    >>> h = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 1.0], [2.0, 1.0]])
+    >>> Mahalanobis(covariance="total").fit(h, np.array([0, 1, 0, 1]), np.zeros((4, 2))).score(h, np.zeros(4, int))
+    array([-1., -1., -1., -1.])
+    """
+
+    covariance: Literal["within", "total"] = "within"
+    nearest: bool = True
+    whiten: Array = state()  # (D, R)
+    centres: Array = state()  # (C, R) whitened class means; NaN where a class has no row
+
+    def fit(self, features: Floats, labels: Labels, logits: Floats) -> Self:
+        """Class means and shared covariance; the logits tell how many classes there are."""
+        _checks.choice(self.covariance, "covariance", ("within", "total"))
+        moments = Moments.of(features, labels, np.shape(logits)[1])
+        whiten = whitening(moments.within if self.covariance == "within" else moments.covariance)
+        centres = np.where(moments.present[:, None], moments.class_means @ whiten, np.nan)
+        return replace(self, whiten=whiten, centres=centres)
+
+    def score(self, features: Floats, predictions: Labels) -> Array:
+        """Confidence of each row."""
+        h = np.asarray(features, dtype=np.float64) @ self.whiten
+        known = ~np.isnan(self.centres[:, 0])
+        if self.nearest:
+            return -_squared(h, self.centres[known]).min(axis=1)
+        chosen = np.asarray(predictions)
+        if not known[chosen].all():
+            raise InvalidInput(
+                f"mds(nearest=False): class {chosen[~known[chosen]][0]} is predicted, and had no training row"
+            )
+        return -((h - self.centres[chosen]) ** 2).sum(axis=1)
+
+
+@register_score("rmds", paper="Ren et al., 2021, arXiv:2106.09022", aliases=("relative_mahalanobis",), cost="D^2 + CD")
+@dataclass(frozen=True, eq=False)
+class RelativeMahalanobis:
+    r"""Mahalanobis distance to the nearest class, less that to the training set as a whole.
+
+    .. math:: s = -\min_c \left[ (h - \mu_c)^T \Sigma_w^{-1} (h - \mu_c) - (h - \mu)^T \Sigma_t^{-1} (h - \mu) \right]
+
+    Squared distances, as in a ratio of densities. Unchanged by invertible linear maps of the features.
+
+    >>> rng = np.random.default_rng(0)
+    >>> h, y = np.repeat(np.eye(2) * 4, 20, axis=0) + rng.normal(size=(40, 2)), np.repeat([0, 1], 20)
+    >>> fitted = RelativeMahalanobis().fit(h, y, np.zeros((40, 2)))
+    >>> bool(fitted.score(np.array([[4.0, 0.0]])) > fitted.score(np.array([[2.0, 2.0]])))
+    True
+    """
+
+    whiten: Array = state()  # (D, R) within classes
+    centres: Array = state()  # (K, R) whitened means of the classes with rows
+    whiten_all: Array = state()  # (D, R) of the whole
+    centre: Array = state()  # (1, R)
+
+    def fit(self, features: Floats, labels: Labels, logits: Floats) -> Self:
+        """Both covariances from one pass."""
+        moments = Moments.of(features, labels, np.shape(logits)[1])
+        whiten, overall = whitening(moments.within), whitening(moments.covariance)
+        centres = moments.class_means[moments.present] @ whiten
+        return replace(self, whiten=whiten, centres=centres, whiten_all=overall, centre=moments.mean[None] @ overall)
+
+    def score(self, features: Floats) -> Array:
+        """Confidence of each row."""
+        h = np.asarray(features, dtype=np.float64)
+        nearest = _squared(h @ self.whiten, self.centres).min(axis=1)
+        return _squared(h @ self.whiten_all, self.centre)[:, 0] - nearest
+
+
+@register_score("she", paper="Zhang et al., ICLR 2023", cost="D")
+@dataclass(frozen=True, eq=False)
+class She:
+    r"""Likeness to the stored pattern of the predicted class.
+
+    .. math:: s = \langle h, m_{\hat y} \rangle
+
+    with :math:`m_c` the mean feature of the right training answers of class c (all its rows if none is right, the mean
+    of all rows if it has none). ``kind``: ``inner`` product, ``cosine``, or negative ``euclidean`` distance.
+
+    >>> h = np.array([[1.0, 0.0], [0.0, 2.0]])
+    >>> She().fit(h, np.array([0, 1]), np.array([0, 1]), np.zeros((2, 2))).score(h, np.array([0, 1]))
+    array([1., 4.])
+    """
+
+    kind: Literal["inner", "cosine", "euclidean"] = "inner"
+    patterns: Array = state()  # (C, D)
+
+    def fit(self, features: Floats, labels: Labels, predictions: Labels, logits: Floats) -> Self:
+        """Mean features of right answers."""
+        _checks.choice(self.kind, "kind", ("inner", "cosine", "euclidean"))
+        truth = np.asarray(labels)
+        everything = Moments.of(features, truth, np.shape(logits)[1])
+        right = np.where(truth == np.asarray(predictions), truth, -1)
+        patterns = everything.class_means
+        if (right >= 0).any():
+            good = Moments.of(features, right, np.shape(logits)[1])
+            patterns = np.where(good.present[:, None], good.class_means, patterns)
+        return replace(self, patterns=patterns)
+
+    def score(self, features: Floats, predictions: Labels) -> Array:
+        """Confidence of each row."""
+        h, pattern = np.asarray(features, dtype=np.float64), self.patterns[np.asarray(predictions)]
+        if self.kind == "euclidean":
+            return -np.linalg.norm(h - pattern, axis=1)
+        if self.kind == "cosine":
+            h, pattern = _unit(h), _unit(pattern)
+        return np.einsum("nd,nd->n", h, pattern)
+
+
+@register_score("cosine_weight", paper="Ngoc-Hieu et al., 2023", aliases=("ctm",), cost="CD")
+def cosine_weight(features: Floats, head: Head) -> Array:
+    r"""Largest cosine between the feature and a row of the head: :math:`\max_k \cos(w_k, h)`.
+
+    >>> cosine_weight(np.array([[3.0, 4.0]]), Head(np.eye(2)))
+    array([0.8])
+    """
+    h, w = np.asarray(features, dtype=np.float64), np.asarray(head.weight, dtype=np.float64)
+    return (_unit(h) @ _unit(w).T).max(axis=1)
+
+
+@register_score("cosine_mean", paper="Ngoc-Hieu et al., 2023", aliases=("ctm_mean",), cost="CD")
+@dataclass(frozen=True, eq=False)
+class CosineMean:
+    r"""Largest cosine between the feature and a class mean: :math:`\max_c \cos(\mu_c, h)`.
+
+    Means are taken of the features as they are, and then normalised.
+
+    >>> h = np.array([[2.0, 0.0], [0.0, 1.0]])
+    >>> CosineMean().fit(h, np.array([0, 1]), np.zeros((2, 2))).score(np.array([[3.0, 4.0]]))
+    array([0.8])
+    """
+
+    directions: Array = state()  # (K, D) unit means of the classes with rows
+
+    def fit(self, features: Floats, labels: Labels, logits: Floats) -> Self:
+        """Class means."""
+        moments = Moments.of(features, labels, np.shape(logits)[1])
+        return replace(self, directions=_unit(moments.class_means[moments.present]))
+
+    def score(self, features: Floats) -> Array:
+        """Confidence of each row."""
+        return (_unit(np.asarray(features, dtype=np.float64)) @ self.directions.T).max(axis=1)
+
+
+@register_score("fdbd", paper="Liu & Qin, ICML 2024, arXiv:2312.11536", cost="C + D")
+@dataclass(frozen=True, eq=False)
+class DecisionBoundary:
+    r"""Mean distance to the decision boundaries of the other classes, relative to the distance from the centre.
+
+    .. math:: s = \frac{1}{\lVert h - \mu \rVert} \cdot \frac{1}{C - 1} \sum_{k \ne \hat y}
+              \frac{z_{\hat y} - z_k}{\lVert w_{\hat y} - w_k \rVert}
+
+    The numerators are gaps of logits, so only a C x C table of norms is needed. ``center=False`` divides by
+    :math:`\lVert h \rVert`. Classes with equal rows in the head have no boundary between them and are left out.
+
+    >>> z, h, head = np.array([[3.0, 1.0]]), np.array([[3.0, 1.0]]), Head(np.eye(2))
+    >>> DecisionBoundary(center=False).fit(h, head).score(h, z, np.array([0])).round(6)
+    array([0.447214])
+    """
+
+    center: bool = True
+    mean: Array = state()  # (D,)
+    inverse: Array = state()  # (C, C), 1 / ||w_i - w_j||, 0 where that is 0
+
+    def fit(self, features: Floats, head: Head) -> Self:
+        """Mean feature and distances between rows of the head."""
+        w = np.asarray(head.weight, dtype=np.float64)
+        apart = np.stack([np.linalg.norm(w - row, axis=1) for row in w])
+        inverse = np.divide(1.0, apart, out=np.zeros_like(apart), where=apart > TINY)
+        labels = np.zeros(len(features), np.int64)
+        mean = Moments.of(features, labels, 1).mean if self.center else np.zeros(w.shape[1])
+        return replace(self, mean=mean, inverse=inverse)
+
+    def score(self, features: Floats, logits: Floats, predictions: Labels) -> Array:
+        """Confidence of each row."""
+        h, z = np.asarray(features, dtype=np.float64), np.asarray(logits, dtype=np.float64)
+        chosen = np.asarray(predictions)
+        weight = self.inverse[chosen]
+        gaps = (z[np.arange(len(z)), chosen][:, None] - z) * weight
+        others = np.maximum((weight > 0).sum(axis=1), 1)
+        return gaps.sum(axis=1) / others / np.maximum(np.linalg.norm(h - self.mean, axis=1), TINY)
+
+
+@register_score("gradnorm", paper="Huang, Geng, Li, NeurIPS 2021, arXiv:2110.00218", cost="C + D")
+def gradnorm(features: Floats, logits: Floats) -> Array:
+    r"""L1 norm of the gradient, by the last layer's weights, of the divergence from the uniform distribution.
+
+    .. math:: s = \lVert h \rVert_1 \sum_k \left| p_k - \tfrac1C \right|
+
+    The closed form; no gradient is taken. The authors' value is C times this.
+
+    >>> gradnorm(np.array([[1.0, 2.0, 0.5, 0.0]]), np.array([[2.0, 1.0, 0.1]])).round(8)
+    array([2.27967464])
+    """
+    p = np.exp(log_softmax(logits))
+    return np.abs(np.asarray(features, dtype=np.float64)).sum(axis=1) * np.abs(p - 1.0 / p.shape[1]).sum(axis=1)
