@@ -86,7 +86,7 @@ class StepInfo:
 
 _STEPS: dict[str, StepInfo] = {}
 _ALIASES: dict[str, str] = {}
-_BUILT_IN = ("twofold.scores.logits", "twofold.scores.distance", "twofold.transforms")
+_BUILT_IN = ("twofold.scores.logits", "twofold.scores.distance", "twofold.scores.passes", "twofold.transforms")
 
 
 def _load() -> None:
@@ -107,9 +107,16 @@ def register_score(
     return _register("score", name, paper, aliases, judges, cost)
 
 
-def register_transform(name: str, *, paper: str, aliases: Iterable[str] = (), cost: str = "") -> Callable[[T], T]:
+def register_transform(
+    name: str,
+    *,
+    paper: str,
+    aliases: Iterable[str] = (),
+    judges: Literal["logits", "passes"] = "logits",
+    cost: str = "",
+) -> Callable[[T], T]:
     """Enter a transform into the table; what it returns are the changed fields of the outputs, by name."""
-    return _register("transform", name, paper, aliases, "logits", cost)
+    return _register("transform", name, paper, aliases, judges, cost)
 
 
 def _register(
@@ -327,7 +334,7 @@ class Chain:
     @property
     def judges(self) -> Literal["logits", "passes"]:
         """Whose prediction the score judges: the argmax of the logits, or of the mean probabilities of the passes."""
-        return self.steps[-1].info.judges
+        return "passes" if any(step.info.judges == "passes" for step in self.steps) else "logits"
 
     @property
     def ready(self) -> bool:

@@ -16,7 +16,7 @@ from twofold._checks import Array, Labels
 from twofold._math import Floats
 from twofold.errors import InvalidInput
 from twofold.metrics.calibration import TemperatureScaling
-from twofold.outputs import Head
+from twofold.outputs import Head, Passes
 from twofold.steps import register_transform, state
 
 Changes = dict[str, Any]
@@ -174,3 +174,23 @@ def scale(features: Floats, logits: Floats, head: Head, *, percentile: float = 8
     factor = _factor(total, kept)[:, None]
     bias = np.asarray(head.bias, dtype=np.float64)
     return {"features": h * factor, "logits": factor * (np.asarray(logits, dtype=np.float64) - bias) + bias}
+
+
+@register_transform(
+    "average", paper="Lakshminarayanan et al., NeurIPS 2017, arXiv:1612.01474", judges="passes", cost="C"
+)
+def average(passes: Floats | Passes) -> Changes:
+    r"""Logits of the averaged passes.
+
+    .. math:: z' = \log \bar p
+
+    so that ``average|gini`` is any score of probabilities on their mean (``energy`` of it is always 0). Probabilities
+    of 0 become the smallest positive float. The head no longer fits and is dropped; the chain judges the averaged
+    prediction.
+
+    >>> average(np.log(np.array([[[0.9, 0.1]], [[0.7, 0.3]]])))["logits"].round(6)
+    array([[-0.223144, -1.609438]])
+    """
+    held = passes if isinstance(passes, Passes) else Passes.from_logits(passes)
+    p = np.asarray(held.mean_prob, dtype=np.float64)
+    return {"logits": np.log(np.maximum(p, np.finfo(np.float64).tiny)), "head": None}
