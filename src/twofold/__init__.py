@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from twofold.outputs import Head as Head
     from twofold.outputs import Outputs as Outputs
     from twofold.outputs import Passes as Passes
+    from twofold.scores.logits import probability as probability
     from twofold.steps import Chain as Chain
     from twofold.steps import load_chain as load_chain
     from twofold.steps import register_score as register_score
@@ -35,6 +36,7 @@ _HOME = {
     "Run": "store",
     "evaluate": "metrics",
     "load_chain": "steps",
+    "probability": "scores.logits",
     "register_metric": "metrics",
     "register_score": "steps",
     "register_transform": "steps",

@@ -7,6 +7,7 @@ import pytest
 import scipy.special
 import scipy.stats
 
+import twofold
 from twofold.outputs import Outputs
 from twofold.scores import logits as L
 from twofold.steps import scorer
@@ -166,3 +167,10 @@ def test_openmax_with_few_samples():
     assert np.isfinite(chain.score(Outputs(z))).all()
     with pytest.raises(ValueError, match="at least two labelled"):
         scorer("openmax").fit(Outputs(z[:1], [0]))
+
+
+def test_probability_is_the_softmax_of_the_prediction():
+    z = random_logits(20, 5)
+    assert twofold.probability(Outputs(z)) == pytest.approx(scipy.special.softmax(z, axis=1).max(axis=1))
+    other = Outputs(z, predictions=np.zeros(20, int))
+    assert twofold.probability(other) == pytest.approx(scipy.special.softmax(z, axis=1)[:, 0])

@@ -12,8 +12,9 @@ import numpy as np
 
 from twofold import _checks
 from twofold._checks import Array, Labels
-from twofold._math import Floats, log_odds, log_softmax, logsumexp
+from twofold._math import Floats, log_odds, log_softmax, logsumexp, sigmoid
 from twofold.errors import InvalidInput
+from twofold.outputs import Outputs
 from twofold.steps import register_score, state
 
 TINY = 1e-12
@@ -243,6 +244,15 @@ class KLMatching:
         p = np.exp(log_p)
         own = (p * log_p).sum(axis=1)
         return -(own[:, None] - p @ self.log_typical.T).min(axis=1)
+
+
+def probability(outputs: Outputs) -> Array:
+    r"""Softmax probability of the predicted class, in [0, 1], for calibration metrics; rank by ``msp`` instead.
+
+    >>> probability(Outputs([[2.0, 1.0, 0.1]])).round(8)
+    array([0.65900114])
+    """
+    return sigmoid(log_odds(outputs.logits, outputs.predictions))
 
 
 def _probabilities(logits: Floats) -> tuple[Array, Array]:
