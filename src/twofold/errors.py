@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import Any
 
 
 class TwofoldError(Exception):
@@ -64,14 +63,6 @@ class RunError(TwofoldError, OSError):
 
 class MissingExtra(TwofoldError, ImportError):
     """An optional dependency is not installed; the message has the install line."""
-
-
-class Infeasible(TwofoldError, ValueError):
-    """A request that these data cannot satisfy; ``best`` holds what is feasible."""
-
-    def __init__(self, message: str, best: Any = None):
-        super().__init__(message)
-        self.best = best
 
 
 class TwofoldWarning(UserWarning):

@@ -44,7 +44,6 @@ _ZHOU = "Zhou et al., ICML 2025, arXiv:2410.15361"
 _GEIFMAN = "Geifman, Uziel, El-Yaniv, ICLR 2019, arXiv:1805.08206"
 _FD_SHIFTS = "Jaeger et al., ICLR 2023, arXiv:2211.15259"
 _TRAUB = "Traub et al., NeurIPS 2024, arXiv:2407.01032"
-_JOINT = "From Misclassifications to Outliers, arXiv:2603.03903"
 
 
 # The eight estimators, each a function of the sweep
@@ -144,7 +143,7 @@ def _check_convention(coverage: str, estimator: str, is_id: ArrayLike | None, *,
     better="lower",
     bounds=(0, 1),
     formula=r"\frac{1}{n}\sum_i R(g_i)",
-    reference=f"{_GEIFMAN}; {_ZHOU}",
+    reference=f"{_GEIFMAN}; {_ZHOU}; {_FD_SHIFTS}",
     sweep=_aurc,
     weighted=_aurc_weighted,
 )
