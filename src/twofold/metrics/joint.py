@@ -259,7 +259,7 @@ def _best_pair(data: Samples, plane: _Plane, weights: Weights | None = None) -> 
         best = int(np.argmax(found / total))
         ratio = max(ratio, (float(found[best]), float(total[best])), key=lambda pair: pair[0] / pair[1])
         right.append(found)
-    need = ratio[0] * data.inside / (2.0 * ratio[1] - ratio[0]) * (1.0 - 1e-9)
+    need = ratio[0] * data.inside / (ratio[1] - ratio[0]) * (1.0 - 1e-9)
     first_column, first_row = (int(np.searchsorted(found, need)) for found in right)
     columns = np.maximum(columns - first_column, 0)
     tree = np.empty((2 << (levels - first_column - 1).bit_length(), 7), np.int32)
