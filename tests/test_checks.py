@@ -307,7 +307,8 @@ def test_whole():
         (errors.NameTaken, ValueError),
         (errors.RunError, OSError),
         (errors.MissingExtra, ImportError),
-        (errors.Infeasible, ValueError),
+        (errors.UnfitData, ValueError),
+        (errors.NotFitted, RuntimeError),
     ],
 )
 def test_every_error_is_ours_and_the_built_in_one(error, builtin):
@@ -322,9 +323,6 @@ def test_unknown_names():
     )
     assert str(errors.UnknownName.of("metric", "zzz", ["b", "a"])) == "no metric 'zzz'; known: a, b"
 
-
-def test_infeasible_keeps_the_best():
-    assert errors.Infeasible("risk 0.1 cannot be met", best=0.2).best == 0.2
     assert issubclass(errors.RejectedNaN, UserWarning)
 
 
