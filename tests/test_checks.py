@@ -323,6 +323,8 @@ def test_unknown_names():
     )
     assert str(errors.UnknownName.of("metric", "zzz", ["b", "a"])) == "no metric 'zzz'; known: a, b"
 
+
+def test_warnings_are_user_warnings():
     assert issubclass(errors.RejectedNaN, UserWarning)
 
 
