@@ -391,7 +391,7 @@ class ScoreSummary(_Summary):
     16384 6.9   2.9   20.0  15.1
     ===== ===== ===== ===== =====
 
-    Cuts from the first ``cells`` samples alone make the areas up to twice as wide, F1 about four times. ``edges``
+    Cuts from the first ``cells`` samples alone make the bounds wider, F1's most. ``edges``
     gives the cuts from the start (``cells`` is then not used). ``update`` and ``+`` return new summaries.
 
     >>> summary = ScoreSummary()
