@@ -1,4 +1,4 @@
-"""Write docs/metrics.md from the registry: python docs/generate.py"""
+"""Write docs/metrics.md and docs/scores.md from the registries: python docs/generate.py"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import inspect
 import re
 from pathlib import Path
 
-from twofold import metrics
+from twofold import metrics, steps
 
 HERE = Path(__file__).parent
 TASKS = {
@@ -15,33 +15,80 @@ TASKS = {
     "joint": "Joint: mistakes and unknown inputs together",
     "calibration": "Calibration and plain accuracy",
 }
+MODULES = {
+    "twofold.scores.logits": "From logits",
+    "twofold.scores.distance": "From features and head: angles and distances",
+    "twofold.scores.neighbours": "From the nearest training rows",
+    "twofold.scores.subspace": "From the subspace of the training features",
+    "twofold.scores.regret": "From the regret of learning one more sample",
+    "twofold.scores.density": "From densities and trees",
+    "twofold.scores.layers": "From several layers",
+    "twofold.scores.passes": "From several passes or members",
+    "twofold.scores.learned": "From outputs that a model learnt for the purpose",
+    "twofold.scores.combine": "Combinations",
+    "twofold.transforms": "Transforms",
+}
 
 
-def entry(name: str) -> str:
-    """One metric: facts, then its docstring without the example and the markup."""
-    record = metrics.info(name)
-    low, high = record.bounds
-    text = (inspect.getdoc(record.function) or "").split(">>>")[0].strip()
+def prose(thing: object) -> str:
+    """A docstring without its example, as Markdown."""
+    text = (inspect.getdoc(thing) or "").split(">>>")[0].strip()
     text = re.sub(r":math:`([^`]*)`", r"$\1$", text)
     text = re.sub(r":(?:func|class|mod|meth):`~?([^`]*)`", r"`\1`", text)
     text = re.sub(
         r"\.\. math::\s*(.*?)(?=\n\n|\Z)", lambda m: "$$" + " ".join(m[1].split()) + "$$", text, flags=re.DOTALL
     )
     text = text.replace("``", "`")
-    text = re.sub(r"((?:^=[= ]+\n)(?:.*\n)*?(?:^=[= ]+$))", r"```text\n\1\n```", text, flags=re.MULTILINE)
+    return re.sub(r"((?:^=[= ]+\n)(?:.*\n)*?(?:^=[= ]+$))", r"```text\n\1\n```", text, flags=re.MULTILINE)
+
+
+def metric(name: str) -> str:
+    """One metric: facts, then its docstring."""
+    record = metrics.info(name)
+    low, high = record.bounds
     arrays = ", ".join(f"`{a}`" for a in record.arrays)
     facts = f"{record.better} is better, in [{low:g}, {high:g}]; takes {arrays}. {record.reference}."
-    return f"### `{name}`\n\n{facts}\n\n{text}\n"
+    return f"### `{name}`\n\n{facts}\n\n{prose(record.function)}\n"
 
 
-def page() -> str:
-    """The whole page."""
+def step(name: str) -> str:
+    """One score or transform: its call with defaults, its docstring, then the facts."""
+    record = steps.info(name)
+    settings = ", ".join(f"{k}={v!r}" for k, v in record.settings.items())
+    facts = {
+        "Needs": ", ".join(record.needs) or "what the chains inside need",
+        "Fitted on": ", ".join(record.fit_needs) if record.fitted else "nothing",
+        "Also called": ", ".join(record.aliases),
+        "Cost of a row": record.cost,
+        "Judges": "the averaged prediction" if record.judges == "passes" else "",
+        "Tuned over": "; ".join(f"{k} in {', '.join(map(repr, v))}" for k, v in record.grid.items()),
+        "Behind `project`": "" if record.kind == "transform" else ", ".join(record.projections) or "never",
+        "Reference": record.paper,
+    }
+    lines = "\n".join(f"- {title}: {text}" for title, text in facts.items() if text)
+    return f"### `{name}({settings})`\n\n{prose(record.maker)}\n\n{lines}\n"
+
+
+def metrics_page() -> str:
+    """Every metric by task."""
     parts = [(HERE / "metrics_intro.md").read_text(encoding="utf-8").strip() + "\n"]
     for task, title in TASKS.items():
         parts.append(f"## {title}\n")
-        parts += [entry(name) for name in metrics.names(task)]
+        parts += [metric(name) for name in metrics.names(task)]
     return "\n".join(parts)
 
 
+def scores_page() -> str:
+    """Every score and transform by what it reads."""
+    parts = [(HERE / "scores_intro.md").read_text(encoding="utf-8").strip() + "\n"]
+    for module, title in MODULES.items():
+        parts.append(f"## {title}\n")
+        parts += [step(name) for name in steps.names() if steps.info(name).maker.__module__ == module]
+    return "\n".join(parts)
+
+
+PAGES = {"metrics.md": metrics_page, "scores.md": scores_page}
+
 if __name__ == "__main__":
-    (HERE / "metrics.md").write_text(page(), encoding="utf-8")
+    for file, page in PAGES.items():
+        (HERE / file).write_text(page(), encoding="utf-8")

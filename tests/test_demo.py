@@ -23,7 +23,7 @@ def demo(tmp_path_factory):
 def test_the_run_is_whole(demo):
     run = Run.open(demo[0])
     run.verify()
-    assert run.roles == {"train": "train", "val": "val", "test": "test", "near": "near", "far": "far"}
+    assert run.roles == {name: name for name in ("train", "val", "test", "near", "far", "ood_val")}
     assert not run["near"].is_id.any()
     assert run["test"].is_id.all()
     assert run.head is not None
@@ -36,7 +36,7 @@ def test_the_classifier_learned(demo):
 
 def test_values_are_those_of_the_library(demo):
     run = Run.open(demo[0])
-    row = next(r for r in demo[1] if (r["ood_set"], r["ood_score"]) == ("near", "energy"))
+    row = next(r for r in demo[1] if (r["ood_set"], r["id_score"], r["ood_score"]) == ("near", "msp", "energy"))
     outputs = Outputs.concat([run["test"], run["near"]])
     conf_id, conf_ood = log_odds(outputs.logits), logsumexp(outputs.logits)
     values = row["metrics"]
@@ -55,11 +55,23 @@ def test_double_scoring_never_loses(demo):
         assert values["ds_aurc"] <= values["aurc_id"] + 1e-12
 
 
+def test_the_best_pairs_stand_beside_the_plain_ones(demo):
+    pairs = {(row["id_score"], row["ood_score"]) for row in demo[1]}
+    assert {("msp", "msp"), ("msp", "energy")} < pairs
+    assert len(demo[1]) == 2 * len(pairs)
+    run = Run.open(demo[0])
+    rows = {row.tobytes() for row in run["ood_val"].logits}
+    for name in ("near", "far"):
+        assert not any(row.tobytes() in rows for row in run[name].logits)  # chosen on others than judged on
+
+
 def test_text_table_and_second_run(demo, tmp_path):
     result = CliRunner().invoke(main, ["demo", "--out", str(demo[0]), "--resamples", "10"])
     assert result.exit_code == 0
     for heading in ("accuracy", "AURC", "AUGRC", "AUROC", "FPR@95", "F1", "DS-F1", "DS-AURC"):
         assert heading in result.stdout
+    assert "Chosen on validation data: ds_f1 of the best 3 of" in result.stdout
+    assert "Caution: chosen on unknown inputs of one kind" in result.stdout
 
 
 def test_another_run_is_not_overwritten(tmp_path):

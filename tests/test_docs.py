@@ -1,19 +1,28 @@
-"""The generated page is current, and every public name of metrics is documented."""
+"""The generated pages are current, and every public name is documented."""
 
 import importlib.util
 import inspect
 from pathlib import Path
 
-from twofold import metrics, stats
+import pytest
+
+from twofold import metrics, stats, steps
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
-def test_the_metrics_page_is_current():
+@pytest.mark.parametrize("page", ["metrics.md", "scores.md"])
+def test_the_page_is_current(page):
     spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert (DOCS / "metrics.md").read_text(encoding="utf-8") == module.page(), "run python docs/generate.py"
+    assert (DOCS / page).read_text(encoding="utf-8") == module.PAGES[page](), "run python docs/generate.py"
+
+
+def test_every_step_is_on_the_page():
+    text = (DOCS / "scores.md").read_text(encoding="utf-8")
+    for name in steps.names():
+        assert f"### `{name}(" in text, name
 
 
 def test_public_functions_have_a_docstring_with_an_example():

@@ -177,3 +177,75 @@ def test_lists_by_need():
         {"percentile": 90.0},
     )
     json.dumps(record.settings)
+
+
+def test_a_step_that_gives_no_value_is_an_error(monkeypatch):
+    monkeypatch.setattr(steps, "_STEPS", dict(steps._STEPS))
+
+    @register_score("broken", paper="a test")
+    def broken(logits):
+        return np.where(np.arange(len(logits)) == 1, np.nan, 0.0)
+
+    with pytest.raises(InvalidInput, match="broken has no value in row 1"):
+        scorer("broken").score(outputs())
+    many = Outputs.concat([outputs(), *(outputs() for _ in range(40))])
+    with pytest.raises(InvalidInput, match="has no value in row 1"):
+        scorer("broken").score(many)
+
+
+def test_a_transform_must_keep_the_rows(monkeypatch):
+    monkeypatch.setattr(steps, "_STEPS", dict(steps._STEPS))
+
+    @twofold.register_transform("shorter", paper="a test")
+    def shorter(logits):
+        return {"logits": logits[:3]}
+
+    @twofold.register_transform("stray", paper="a test")
+    def stray(logits):
+        return {"logit": logits}
+
+    with pytest.raises(InvalidInput, match=r"must keep the 40 rows of logits, and made shape \(3, 3\)"):
+        scorer("shorter|msp").score(outputs())
+    with pytest.raises(InvalidInput, match="did you mean 'logits'"):
+        scorer("stray|msp").score(outputs())
+
+
+def test_settings_given_as_objects():
+    assert scorer("react|energy", temperature=2).spec == "react|energy(temperature=2)"
+    assert scorer(scorer("energy"), temperature=2).spec == "energy(temperature=2)"
+    with pytest.raises(InvalidInput, match="did you mean 'temperature'"):
+        scorer("energy", temprature=2)
+
+
+def test_mc_of_a_name_is_short_for_of():
+    assert scorer("mc(knn)").spec == "mc(of='knn')"
+    assert scorer("mc('react|energy')").spec == "mc(of='react|energy')"
+    assert scorer("mc(knn)").needs == ("passes", "layers")
+    for text in ("mc(knn, msp)", "knn(5)"):
+        with pytest.raises(InvalidInput, match="must be a name or name"):
+            scorer(text)
+
+
+@pytest.mark.slow
+def test_a_training_set_larger_than_memory_allows_is_fitted_in_blocks(tmp_path):
+    """A memory-mapped run of 300 MB: fitting many scores holds far less than its features."""
+    import tracemalloc
+
+    rng = np.random.default_rng(0)
+    rows, width, classes = 300_000, 256, 20
+    weight = rng.normal(size=(classes, width)).astype(np.float32)
+    head = Head(weight)
+    run = twofold.Run.create(tmp_path / "run", model="a test")
+    labels = np.arange(rows) % classes
+    features = np.maximum(rng.normal(size=(rows, width)).astype(np.float32) + weight[labels], 0)
+    run.add("train", Outputs(head.logits(features).astype(np.float32), labels, features, head), role="train")
+    size = features.nbytes
+    del features
+    train = run["train"]
+    specs = ["mds", "rmds", "she", "cosine_mean", "fdbd", "nci", "react|energy", "dice|energy", "vim", "residual"]
+    specs += ["pca_error", "neco", "pnml", "klm", "sirc", "plugin_bb", "project|energy", "kpca_error"]
+    tracemalloc.start()
+    twofold.scores.fit_all(specs, train)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < size / 3

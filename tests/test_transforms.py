@@ -102,7 +102,6 @@ def test_settings_are_checked():
     for spec, message in (
         ("react(percentile=101)|energy", "percentile must be in"),
         ("ash(percentile=100)|energy", "percentile must be in"),
-        ("ash(percentile=99)|energy", "leaves none of 8 features"),
         ("ash(kind='x')|energy", "kind"),
         ("temperature(value=0)|energy", "value must be in"),
     ):
@@ -115,3 +114,47 @@ def test_rows_without_positive_mass_are_left_alone():
     h = -np.ones((1, 4))
     assert (transforms.scale(h, h, head, percentile=50)["features"] == h).all()
     assert np.isfinite(transforms.ash(h, head, percentile=50)["logits"]).all()
+
+
+def test_lts_multiplies_logits_by_the_squared_ratio():
+    data = world()
+    h, z = np.asarray(data.features), np.asarray(data.logits)
+    got = scorer("lts(percentile=50)|mls").score(data)
+    for value, row, logits in zip(got, h, z, strict=True):
+        mass = np.maximum(row, 0)
+        ratio = mass.sum() / np.sort(mass)[-(len(row) - round(len(row) / 2)) :].sum()
+        assert value == pytest.approx(ratio**2 * logits.max())
+    dead = data.replace(features=np.zeros_like(h), head=None)
+    assert scorer("lts|mls").score(dead) == pytest.approx(z.max(axis=1))
+
+
+@pytest.mark.parametrize("gain", [0.0, 0.3])
+def test_vra_cuts_below_and_clips_above(gain):
+    data = world()
+    h = np.asarray(data.features)
+    low, high = np.percentile(h, 40), np.percentile(h, 80)
+    shaped = h.copy()
+    for i, j in np.ndindex(h.shape):
+        shaped[i, j] = 0.0 if h[i, j] < low else high if h[i, j] > high else h[i, j] + gain
+    got = scorer(f"vra(low=40, high=80, gain={gain})|mls").fit(data).score(data)
+    assert got == pytest.approx(data.head.logits(shaped).max(axis=1))
+    with pytest.raises(InvalidInput, match=r"high must be in \[95, 100\]"):
+        scorer("vra(low=95, high=90)|mls").fit(data)
+
+
+@pytest.mark.parametrize("share", [0.0, 12.5, 50.0, 90.0, 99.9, 100.0])
+@pytest.mark.parametrize("kind", ["normal", "spike", "constant", "ties", "wide"])
+def test_percentile_of_a_stream_is_that_of_numpy(share, kind, monkeypatch):
+    """Entries that do not fit in memory: histograms narrow the range, whatever the distribution."""
+    from twofold._statistics import moments as _moments
+
+    monkeypatch.setattr(_moments, "ENTRIES", 50)
+    rng = np.random.default_rng(0)
+    x = {
+        "normal": rng.normal(size=(9000, 3)),
+        "spike": np.maximum(rng.normal(size=(9000, 3)), 0.0),
+        "constant": np.full((9000, 3), 2.5),
+        "ties": rng.integers(0, 4, (9000, 3)).astype(float),
+        "wide": np.exp(20 * rng.normal(size=(9000, 3))),
+    }[kind]
+    assert _moments.percentile(x, share) == pytest.approx(np.percentile(x, share), rel=1e-12)

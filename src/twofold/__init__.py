@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from twofold.steps import register_transform as register_transform
     from twofold.steps import scorer as scorer
     from twofold.store import Run as Run
+    from twofold.tuning import recommend as recommend
+    from twofold.tuning import tune as tune
 
 __version__ = "0.1.0"
 
@@ -37,10 +39,12 @@ _HOME = {
     "evaluate": "metrics",
     "load_chain": "steps",
     "probability": "scores.logits",
+    "recommend": "tuning",
     "register_metric": "metrics",
     "register_score": "steps",
     "register_transform": "steps",
     "scorer": "steps",
+    "tune": "tuning",
 }
 _MODULES = ("errors", "metrics", "scores", "stats")
 

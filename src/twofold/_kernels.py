@@ -414,3 +414,39 @@ def scan_envelope(starts, columns, kinds, counts, levels, weight, first, step, r
                         if r > best[k] * (k + weight * o):
                             best[k] = r / (k + weight * o)
                             arg[k, 0], arg[k, 1] = left + c, row
+
+
+@kernel
+def keep_largest(products, scale, shift, first, values, places):  # type: ignore[no-untyped-def]
+    """Merge ``scale[c] * products[r, c] + shift[c]`` into the min-heap of each row; ``first`` is the place of column 0.
+
+    Columns are looked at in runs of 64: one that holds nothing above the least kept value is passed over.
+    """
+    rows, columns = products.shape
+    k = values.shape[1]
+    for r in range(rows):
+        heap, place = values[r], places[r]
+        for start in range(0, columns, 64):
+            stop = min(start + 64, columns)
+            least = heap[0]
+            above = 0
+            for c in range(start, stop):
+                above += scale[c] * products[r, c] + shift[c] > least
+            if above == 0:
+                continue
+            for c in range(start, stop):
+                value = scale[c] * products[r, c] + shift[c]
+                if value <= heap[0]:
+                    continue
+                i = 0
+                while True:  # sift down from the top, which is dropped
+                    child = 2 * i + 1
+                    if child >= k:
+                        break
+                    if child + 1 < k and heap[child + 1] < heap[child]:
+                        child += 1
+                    if heap[child] >= value:
+                        break
+                    heap[i], place[i] = heap[child], place[child]
+                    i = child
+                heap[i], place[i] = value, first + c

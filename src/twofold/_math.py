@@ -98,3 +98,25 @@ def log_factorial(x: npt.ArrayLike) -> Array:
     from scipy.special import gammaln
 
     return np.asarray(gammaln(np.asarray(x, dtype=np.float64) + 1.0))
+
+
+def unit(rows: Floats) -> Array:
+    """Rows of length 1; rows of zeros stay.
+
+    >>> unit(np.array([[3.0, 4.0], [0.0, 0.0]]))
+    array([[0.6, 0.8], [0. , 0. ]])
+    """
+    h = np.asarray(rows, dtype=np.float64)
+    return h / np.maximum(np.linalg.norm(h, axis=1, keepdims=True), 1e-12)
+
+
+def squared_distances(points: Array, centres: Array) -> Array:
+    """Squared distances (N, C) by one matrix product, never below zero.
+
+    >>> squared_distances(np.array([[0.0, 0.0]]), np.array([[3.0, 4.0], [0.0, 1.0]]))
+    array([[25., 1.]])
+    """
+    gap = points @ (-2.0 * centres.T)
+    gap += np.einsum("nd,nd->n", centres, centres)
+    gap += np.einsum("nd,nd->n", points, points)[:, None]
+    return np.maximum(gap, 0.0, out=gap)

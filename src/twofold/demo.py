@@ -20,14 +20,16 @@ from twofold.errors import RunError
 from twofold.outputs import Head, Outputs
 from twofold.report import JOINT, joint_table
 from twofold.stats import Interval
-from twofold.steps import scorer
+from twofold.steps import fit_all, score_all
 from twofold.store import Run
+from twofold.tuning import Recommendation, recommend
 
 MODEL = "twofold demo: MLPClassifier on digits 0-6"
 KNOWN = 7  # digits below are ID
 HIDDEN, EPOCHS, TRAIN, VAL = 64, 60, 150, 200
 PATCH, PATCHES = 64, 400
-PAIRS = (("msp", "msp"), ("msp", "energy"), ("msp", "distance"), ("entropy", "distance"))
+PLAIN = (("msp", "msp"), ("msp", "energy"))  # what everybody tries first
+BEST = 3  # pairs recommended beside them
 
 Step = Callable[[str], Any]
 
@@ -43,33 +45,41 @@ class Row:
 
 
 def steps() -> int:
-    """How many times :func:`demo` reports progress."""
-    return EPOCHS + 2 * len(PAIRS) * len(JOINT)
+    """About how many times :func:`demo` reports progress."""
+    return EPOCHS + 120 + 2 * (len(PLAIN) + BEST) * len(JOINT)
 
 
-def demo(path: str | Path, *, resamples: int = 1000, seed: int = 0, done: Step = lambda _: None) -> list[Row]:
-    """Train, write the run to ``path``, and judge pairs of scores on near and far OOD.
+def demo(
+    path: str | Path, *, resamples: int = 1000, seed: int = 0, done: Step = lambda _: None
+) -> tuple[list[Row], Recommendation]:
+    """Train, write the run to ``path``, choose the best pairs of all scores, and judge them on near and far OOD.
 
-    ``done`` is told what was finished. A run of an earlier demo at ``path`` is replaced; any other is an error.
+    Pairs are chosen on validation digits and on a third of the unknown inputs of both kinds; the tables are made from
+    the rest. ``done`` is told what was finished. A run of an earlier demo at ``path`` is replaced; any other is an
+    error.
     """
     run = _write(_fresh(Path(path)), _split(seed), seed, done)
-    scores = _scores(run["train"])
+    chosen = recommend(run, show=BEST, n=resamples, seed=seed, done=done)
+    pairs = dict.fromkeys([*PLAIN, *((pair.id_score, pair.ood_score) for pair in chosen.pairs)])
+    specs = list(dict.fromkeys(spec for pair in pairs for spec in pair))
+    chains = fit_all(specs, run["train"], val=run["val"])
     rows = []
     for name in ("near", "far"):
         outputs = Outputs.concat([run["test"], run[name]])
-        for id_score, ood_score in PAIRS:
+        scores = dict(zip(specs, score_all(chains, outputs), strict=True))
+        for id_score, ood_score in pairs:
             label = f"{name}: {id_score} + {ood_score}"
             values = joint_table(
                 outputs.correct,
-                scores[id_score](outputs),
-                scores[ood_score](outputs),
+                scores[id_score],
+                scores[ood_score],
                 outputs.is_id,
                 n=resamples,
                 seed=seed,
                 done=lambda label=label: done(label),  # type: ignore[misc]
             )
             rows.append(Row(name, id_score, ood_score, values))
-    return rows
+    return rows, chosen
 
 
 def _fresh(path: Path) -> Path:
@@ -91,8 +101,13 @@ def _split(seed: int) -> dict[str, tuple[Array, Any]]:
     split = {role: (images[rows] / 16.0, labels[rows]) for role, rows in parts.items()}
     strangers = images[labels >= KNOWN] / 16.0
     patches = _patches(rng)
-    split["near"] = strangers, np.full(len(strangers), -1)
-    split["far"] = patches, np.full(len(patches), -1)
+    near, far = rng.permutation(len(strangers)) % 3 == 0, rng.permutation(len(patches)) % 3 == 0
+    sets = {
+        "near": strangers[~near],
+        "far": patches[~far],
+        "ood_val": np.concatenate([strangers[near], patches[far]]),  # to choose on; the tables never see them
+    }
+    split |= {name: (rows, np.full(len(rows), -1)) for name, rows in sets.items()}
     return split
 
 
@@ -128,18 +143,3 @@ def _write(path: Path, split: dict[str, tuple[Array, Any]], seed: int, done: Ste
         features = np.maximum(rows @ inner + inner_bias, 0.0)  # the hidden layer, input of the last one
         run.add(role, Outputs(head.logits(features), truth, features, head, class_names=names), role=role)
     return run
-
-
-def _scores(train: Outputs) -> dict[str, Callable[[Outputs], Array]]:
-    """A few confidences from logits and features; higher is safer to accept."""
-    features, labels = np.asarray(train.features), np.asarray(train.labels)
-    means = np.stack([features[labels == k].mean(axis=0) for k in range(KNOWN)])
-
-    def distance(outputs: Outputs) -> Array:
-        gaps = np.asarray(outputs.features)[:, None] - means
-        return np.asarray(-np.linalg.norm(gaps, axis=2).min(axis=1))
-
-    scores: dict[str, Callable[[Outputs], Array]] = {"distance": distance}
-    for name in ("msp", "energy", "entropy"):
-        scores[name] = scorer(name).score
-    return scores

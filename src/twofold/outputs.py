@@ -285,6 +285,21 @@ class Outputs:
         known = {name: value for name, value in vars(self).items() if name != "ids"}
         return trusted(Outputs, _admit(changes, known))
 
+    def derived(self, changes: Mapping[str, Any]) -> Outputs:
+        """The same outputs with fields that a step computed from them; only names and rows are checked."""
+        _ = self.predictions  # stay those of the old logits
+        fields = {name: value for name, value in vars(self).items() if name != "ids"}
+        for name, value in changes.items():
+            choice(name, "a step's changes", FIELDS)
+            fields[name] = value
+            if value is not None and name in ("logits", "features"):
+                fields[name] = _read_only(np.asarray(value))
+                if np.ndim(value) != 2 or len(value) != len(self):
+                    raise InvalidInput(
+                        f"a step must keep the {len(self)} rows of {name}, and made shape {np.shape(value)} of them"
+                    )
+        return trusted(Outputs, fields)
+
     def averaged(self) -> Outputs:
         """The same outputs judged by the argmax of the mean probabilities of their passes."""
         if self.passes is None:

@@ -4,7 +4,8 @@ A **score** turns :class:`~twofold.outputs.Outputs` into a confidence (N,), high
 outputs into outputs. Each is a plain function of arrays, or a frozen dataclass with ``fit`` and ``score`` (or
 ``apply``) whose learnt arrays are declared by :func:`state`. What a step needs is read from its signature: parameters
 named after the fields of outputs (``logits``, ``features``, ``head``, ...), in ``fit`` also those of other sets
-(``val_logits``, ``ood_val_features``, ...); keyword-only parameters are settings.
+(``val_logits``, ``ood_val_features``, ...), or ``outputs`` for a whole set; keyword-only parameters are settings. A
+parameter with a default is taken if it is there.
 
     >>> scorer("energy(temperature=2)").score(Outputs([[2.0, 1.0, 0.1]])).round(6)
     array([3.379555])
@@ -32,15 +33,23 @@ from twofold.outputs import FIELDS, Outputs
 
 T = TypeVar("T", bound=Callable[..., Any])
 Kind = Literal["score", "transform"]
+Judged = Literal["logits", "passes"]
 Tuning = Literal["nothing to fit", "fitted on train", "fitted on val", "fitted on ood_val"]
 
 SETS = ("train", "val", "ood_val")
 FORMAT = "twofold-chain-1"
+ROWS = 1024  # scored at a time
+PROJECTIONS = ("global", "class", "class_pred", "class_avg")
 
 
 def state() -> Any:
     """Declare a learnt array of a fitted step: empty until ``fit``, kept by ``save``."""
     return field(default=None, repr=False, metadata={"state": True})
+
+
+def parts() -> Any:
+    """Declare the fitted chains inside a step that combines chains; its method ``inner`` names them before the fit."""
+    return field(default=(), repr=False, metadata={"parts": True})
 
 
 @dataclass(frozen=True)
@@ -52,8 +61,11 @@ class StepInfo:
     maker: Callable[..., Any]  # the function, or the dataclass
     paper: str
     aliases: tuple[str, ...]
-    judges: Literal["logits", "passes"]  # whose prediction a score judges
+    judges: Judged  # whose prediction a score judges
     cost: str
+    grid: Mapping[str, tuple[Any, ...]]  # settings that ``tune`` tries
+    project: tuple[str, ...] | None  # kinds of ``project`` allowed before a score; None: as its needs allow
+    probabilities: bool  # whether a score reads the logits only through their softmax
 
     @property
     def fitted(self) -> bool:
@@ -66,12 +78,12 @@ class StepInfo:
         if isinstance(self.maker, FunctionType):
             parameters = inspect.signature(self.maker).parameters.values()
             return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
-        return {f.name: f.default for f in dataclasses.fields(self.maker) if not f.metadata.get("state")}  # type: ignore[arg-type]
+        return {f.name: f.default for f in dataclasses.fields(self.maker) if not f.metadata}  # type: ignore[arg-type]
 
     @property
     def needs(self) -> tuple[str, ...]:
         """The fields of outputs that scoring, or applying, needs; a parameter with a default is taken if there."""
-        return tuple(n for n in _arrays(_call(self.maker), optional=False) if n != "predictions")  # always there
+        return tuple(n for n in _arrays(_call(self.maker), optional=False) if n not in ALWAYS)
 
     @property
     def fit_needs(self) -> tuple[str, ...]:
@@ -79,14 +91,34 @@ class StepInfo:
         return _arrays(self.maker.fit, optional=False) if self.fitted else ()  # type: ignore[attr-defined]
 
     @property
+    def projections(self) -> tuple[str, ...]:
+        """The kinds of ``project`` that may stand before this score: not by class where one feature is needed."""
+        if self.project is not None:
+            return self.project
+        return PROJECTIONS if self.needs == ("logits",) else ("global", "class_pred", "class_avg")
+
+    @property
     def summary(self) -> str:
         """First line of the docstring."""
         return (inspect.getdoc(self.maker) or "").splitlines()[0]
 
 
+ALWAYS = ("predictions", "outputs")  # what every outputs can give
 _STEPS: dict[str, StepInfo] = {}
 _ALIASES: dict[str, str] = {}
-_BUILT_IN = ("twofold.scores.logits", "twofold.scores.distance", "twofold.scores.passes", "twofold.transforms")
+_BUILT_IN = (
+    "twofold.scores.logits",
+    "twofold.scores.distance",
+    "twofold.scores.neighbours",
+    "twofold.scores.subspace",
+    "twofold.scores.regret",
+    "twofold.scores.density",
+    "twofold.scores.layers",
+    "twofold.scores.passes",
+    "twofold.scores.learned",
+    "twofold.scores.combine",
+    "twofold.transforms",
+)
 
 
 def _load() -> None:
@@ -100,11 +132,24 @@ def register_score(
     *,
     paper: str,
     aliases: Iterable[str] = (),
-    judges: Literal["logits", "passes"] = "logits",
+    judges: Judged = "logits",
     cost: str = "",
+    grid: Mapping[str, Iterable[Any]] | None = None,
+    project: Iterable[str] | None = None,
+    probabilities: bool = False,
 ) -> Callable[[T], T]:
-    """Enter a score into the table; the function or class is given back unchanged, a name taken twice is an error."""
-    return _register("score", name, paper, aliases, judges, cost)
+    """Enter a score into the table; the function or class is given back unchanged, a name taken twice is an error.
+
+    ``judges``: whose prediction it judges, that of the ``logits`` or of the averaged ``passes``. ``cost``: of scoring
+    one row. ``grid``: values of settings that ``tune`` tries. ``project``: the kinds of the transform ``project`` that
+    may stand before it (by default as its needs allow). ``probabilities``: it reads the logits through their softmax
+    alone, so that its form for several passes reads the mean probabilities.
+    """
+    kinds = None if project is None else tuple(project)
+    tried = {setting: tuple(values) for setting, values in (grid or {}).items()}
+    return lambda maker: _enter(
+        StepInfo(name, "score", maker, paper, tuple(aliases), judges, cost, tried, kinds, probabilities)
+    )
 
 
 def register_transform(
@@ -112,26 +157,24 @@ def register_transform(
     *,
     paper: str,
     aliases: Iterable[str] = (),
-    judges: Literal["logits", "passes"] = "logits",
+    judges: Judged = "logits",
     cost: str = "",
+    grid: Mapping[str, Iterable[Any]] | None = None,
 ) -> Callable[[T], T]:
     """Enter a transform into the table; what it returns are the changed fields of the outputs, by name."""
-    return _register("transform", name, paper, aliases, judges, cost)
+    tried = {setting: tuple(values) for setting, values in (grid or {}).items()}
+    return lambda maker: _enter(
+        StepInfo(name, "transform", maker, paper, tuple(aliases), judges, cost, tried, None, False)
+    )
 
 
-def _register(
-    kind: Kind, name: str, paper: str, aliases: Iterable[str], judges: Literal["logits", "passes"], cost: str
-) -> Callable[[T], T]:
-    def enter(maker: T) -> T:
-        record = StepInfo(name, kind, maker, paper, tuple(aliases), judges, cost)
-        for taken in (name, *record.aliases):
-            if taken in _STEPS or taken in _ALIASES:
-                raise NameTaken(f"a step named {taken!r} is registered already")
-        _STEPS[name] = record
-        _ALIASES.update(dict.fromkeys(record.aliases, name))
-        return maker
-
-    return enter
+def _enter(record: StepInfo) -> Any:
+    for taken in (record.name, *record.aliases):
+        if taken in _STEPS or taken in _ALIASES:
+            raise NameTaken(f"a step named {taken!r} is registered already")
+    _STEPS[record.name] = record
+    _ALIASES.update(dict.fromkeys(record.aliases, record.name))
+    return record.maker
 
 
 def info(name: str) -> StepInfo:
@@ -172,27 +215,33 @@ def _arrays(function: Callable[..., Any], *, optional: bool) -> tuple[str, ...]:
 # Chains
 
 
-def scorer(spec: str | Chain) -> Chain:
+def scorer(spec: str | Chain, **settings: Any) -> Chain:
     """The chain that a text such as ``"react(percentile=90)|energy"`` describes.
 
     Steps are separated by ``|`` and run from left to right: transforms, then one score. Settings are Python literals
-    given by name; a ``|`` inside quotes or brackets does not separate.
+    given by name; a ``|`` inside quotes or brackets does not separate. Further ``settings`` are those of the score, and
+    may be objects, such as an index for ``knn``; a chain with such an object cannot be saved.
 
     >>> scorer("energy").spec, scorer("temperature( value = 2.0 ) | msp").spec
     ('energy', 'temperature(value=2.0)|msp')
     """
     if isinstance(spec, Chain):
-        return spec
+        return scorer(spec.spec, **settings) if settings else spec
     if not isinstance(spec, str) or not spec.strip():
         raise InvalidInput(f'a chain is a text such as "react(percentile=90)|energy", got {spec!r}')
-    steps = tuple(_parse(part, spec) for part in _split(spec))
-    *before, last = steps
+    *before, last = (_parse(part, spec) for part in _split(spec))
+    last = Step.make(last.info, {**last.settings, **settings})
     for step in before:
         if step.info.kind != "transform":
             raise InvalidInput(f"{step.info.name} in {spec!r} is a score; only the last step may be one")
     if last.info.kind != "score":
         raise InvalidInput(f"{spec!r} ends with the transform {last.info.name}; add a score, such as |energy")
-    return Chain(steps)
+    for step in before:
+        kind = step.setting("kind") if step.info.name == "project" else None
+        if kind in PROJECTIONS and kind not in last.info.projections:
+            allowed = " or ".join(repr(k) for k in last.info.projections) or "nothing: it takes features as they are"
+            raise InvalidInput(f"project(kind={kind!r}) cannot stand before {last.info.name}, which allows {allowed}")
+    return Chain((*before, last))
 
 
 def _split(spec: str) -> list[str]:
@@ -222,15 +271,24 @@ def _parse(text: str, spec: str) -> Step:
         raise InvalidInput(hint) from error
     if isinstance(tree, ast.Name):
         return Step.make(info(tree.id), {})
-    if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name) or tree.args:
+    if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name):
         raise InvalidInput(hint)
-    settings = {}
+    settings: dict[str, Any] = {}
+    if tree.args:  # mc(knn) is short for mc(of="knn")
+        if len(tree.args) > 1 or "of" not in info(tree.func.id).settings:
+            raise InvalidInput(hint)
+        tree.keywords.insert(0, ast.keyword("of", _quoted(tree.args[0])))
     for keyword in tree.keywords:
         try:
             settings[str(keyword.arg)] = ast.literal_eval(keyword.value)
         except ValueError as error:
             raise InvalidInput(f"{hint}; values must be Python literals") from error
     return Step.make(info(tree.func.id), settings)
+
+
+def _quoted(node: ast.expr) -> ast.expr:
+    """A bare name as the text it spells."""
+    return ast.Constant(node.id) if isinstance(node, ast.Name) else node
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,6 +298,7 @@ class Step:
     info: StepInfo
     settings: Mapping[str, Any]
     learnt: Any = None  # the fitted dataclass
+    saw: frozenset[str] = frozenset()  # the sets that fitting used
 
     @classmethod
     def make(cls, record: StepInfo, settings: Mapping[str, Any]) -> Step:
@@ -256,6 +315,33 @@ class Step:
         inside = ", ".join(f"{k}={v!r}" for k, v in self.settings.items())
         return f"{self.info.name}({inside})" if inside else self.info.name
 
+    def setting(self, name: str) -> Any:
+        """The value of a setting, or its default."""
+        return self.settings.get(name, self.info.settings.get(name))
+
+    @property
+    def bound(self) -> Any:
+        """The step as an object: fitted if it was, else made from the settings."""
+        return self.learnt if self.learnt is not None else self.info.maker(**self.settings)
+
+    @property
+    def inner(self) -> tuple[Chain, ...]:
+        """The chains that this step combines; none for most."""
+        return tuple(self.bound.inner()) if hasattr(self.info.maker, "inner") else ()
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The fields of outputs that the step needs, those of the chains inside it included."""
+        if hasattr(self.info.maker, "needs"):
+            return tuple(self.bound.needs())
+        inside = (name for chain in self.inner for name in chain.needs)
+        return tuple(dict.fromkeys((*self.info.needs, *inside)))
+
+    @property
+    def judges(self) -> Judged:
+        """Whose prediction the step judges."""
+        return "passes" if any(chain.judges == "passes" for chain in self.inner) else self.info.judges
+
     @property
     def ready(self) -> bool:
         """Whether the step can run: it needs no fit, or has been fitted."""
@@ -265,21 +351,88 @@ class Step:
         """The fitted step; arrays are taken from the sets by parameter name."""
         if not self.info.fitted:
             return self
+        fit = self.info.maker.fit  # type: ignore[attr-defined]
         blank = self.info.maker(**self.settings)
-        arrays = {name: _taken(self.info, name, sets) for name in self.info.fit_needs}
-        return dataclasses.replace(self, learnt=blank.fit(**arrays))
+        required, arrays, saw = self.info.fit_needs, {}, set()
+        unused = blank.unused() if hasattr(blank, "unused") else ()
+        for name in _arrays(fit, optional=True):
+            if name in unused:
+                continue
+            which, field_name = _origin(name)
+            if which == "val" and sets["val"] is None:
+                which = "train"
+            value = _taken(self.info, which, field_name, sets[which], required=name in required)
+            if value is not None:
+                arrays[name] = value
+                saw.add(which)
+        learnt = _in_order(fit(blank, **arrays))
+        done = dataclasses.replace(self, learnt=learnt)
+        if done.inner:
+            saw = {which for chain in done.inner for which in chain.saw}
+        return dataclasses.replace(done, saw=frozenset(saw))
 
-    def run(self, outputs: Outputs) -> Any:
-        """The result of the step on outputs."""
-        if not self.ready:
-            raise NotFitted(f"{self.info.name} is not fitted; call .fit(train) on the chain first")
+    def arrays(self, outputs: Outputs) -> dict[str, Any]:
+        """What the step takes from outputs, by parameter name."""
         arrays = {name: _field(self.info, name, outputs) for name in self.info.needs}
         for name in _arrays(_call(self.info.maker), optional=True):
-            arrays.setdefault(name, getattr(outputs, name))
+            arrays.setdefault(name, outputs if name == "outputs" else getattr(outputs, name))
+        return arrays
+
+    def run(self, outputs: Outputs, wanted: Iterable[str] = FIELDS) -> Any:
+        """The result of the step on outputs; a transform may skip fields that are not ``wanted`` later."""
+        if not self.ready:
+            raise NotFitted(f"{self.info.name} is not fitted; call .fit(train) on the chain first")
+        arrays, call = self.arrays(outputs), _call(self.info.maker)
         if isinstance(self.info.maker, FunctionType):
             return self.info.maker(**arrays, **self.settings)
-        bound = self.learnt if self.learnt is not None else self.info.maker(**self.settings)
-        return _call(type(bound))(bound, **arrays)
+        if "wanted" in inspect.signature(call).parameters:
+            arrays["wanted"] = frozenset(wanted)
+        return call(self.bound, **arrays)
+
+    def tensors(self) -> dict[str, Array]:
+        """The learnt arrays by name, those of the chains inside included."""
+        found: dict[str, Array] = {}
+        if self.learnt is None:
+            return found
+        for f in dataclasses.fields(self.learnt):
+            value = getattr(self.learnt, f.name)
+            if f.metadata.get("state") and value is not None:
+                found[f.name] = np.array(value, order="C")  # keeps scalars scalar
+            elif f.metadata.get("parts"):
+                found |= {f"{i}.{name}": a for i, chain in enumerate(value) for name, a in chain.tensors().items()}
+        return found
+
+    def restored(self, tensors: Mapping[str, Array]) -> Step:
+        """The step with the learnt arrays that :meth:`tensors` gave."""
+        if not self.info.fitted:
+            return self
+        learnt: dict[str, Any] = {}
+        for f in dataclasses.fields(self.info.maker):  # type: ignore[arg-type]
+            if f.metadata.get("parts"):
+                learnt[f.name] = tuple(c.restored(_under(tensors, i)) for i, c in enumerate(self.inner))
+            elif f.metadata.get("state") and f.name in tensors:
+                learnt[f.name] = tensors[f.name]
+        return dataclasses.replace(self, learnt=self.info.maker(**self.settings, **learnt))
+
+
+def _in_order(learnt: Any) -> Any:
+    """The learnt arrays in the layout in which they are saved, so that loading them changes no bit of a score."""
+    arrays = {f.name: getattr(learnt, f.name) for f in dataclasses.fields(learnt) if f.metadata.get("state")}
+    return dataclasses.replace(learnt, **{n: np.asarray(a, order="C") for n, a in arrays.items() if a is not None})
+
+
+def _under(tensors: Mapping[str, Array], place: int) -> dict[str, Array]:
+    """Those whose name begins with a number, without it."""
+    start = f"{place}."
+    return {name.removeprefix(start): array for name, array in tensors.items() if name.startswith(start)}
+
+
+def _origin(name: str) -> tuple[str, str]:
+    """The set and the field that a parameter of ``fit`` names."""
+    for prefix in ("ood_val", "val"):
+        if name.startswith(prefix + "_"):
+            return prefix, name.removeprefix(prefix + "_")
+    return "train", name
 
 
 def _field(record: StepInfo, name: str, outputs: Outputs) -> Any:
@@ -293,21 +446,13 @@ def _field(record: StepInfo, name: str, outputs: Outputs) -> Any:
     return value
 
 
-def _taken(record: StepInfo, name: str, sets: Mapping[str, Outputs | None]) -> Any:
-    """An array for ``fit``: of train, or of the set its prefix names; val falls back to train, ood_val does not."""
-    which, bare = "train", name
-    for prefix in ("ood_val", "val"):
-        if name.startswith(prefix + "_"):
-            which, bare = prefix, name.removeprefix(prefix + "_")
-            break
-    outputs = sets[which]
-    if outputs is None and which == "val":
-        outputs = sets["train"]
-    if outputs is None:
-        raise InvalidInput(f"{record.name} is fitted on {which}; pass {which}= to fit")
-    value = getattr(outputs, bare)
-    if value is None:
-        raise InvalidInput(f"fitting {record.name} needs {bare}, and the {which} outputs have none")
+def _taken(record: StepInfo, which: str, name: str, outputs: Outputs | None, *, required: bool) -> Any:
+    """An array of one set for ``fit``; what is required and not there is an error."""
+    value = outputs if outputs is None or name == "outputs" else getattr(outputs, name)
+    if value is None and required:
+        if outputs is None:
+            raise InvalidInput(f"{record.name} is fitted on {which}; pass {which}= to fit")
+        raise InvalidInput(f"fitting {record.name} needs {name}, and the {which} outputs have none")
     return value
 
 
@@ -317,6 +462,7 @@ class Chain:
 
     steps: tuple[Step, ...]
     tuned: Tuning = "nothing to fit"  # the most revealing set that fitting used
+    searched: Literal["", "val", "ood_val"] = ""  # the set on which tune chose the settings
 
     @property
     def spec(self) -> str:
@@ -329,48 +475,73 @@ class Chain:
     @cached_property
     def needs(self) -> tuple[str, ...]:
         """The fields of outputs that scoring needs."""
-        return tuple(dict.fromkeys(name for step in self.steps for name in step.info.needs))
+        return tuple(dict.fromkeys(name for step in self.steps for name in step.needs))
 
     @property
-    def judges(self) -> Literal["logits", "passes"]:
+    def judges(self) -> Judged:
         """Whose prediction the score judges: the argmax of the logits, or of the mean probabilities of the passes."""
-        return "passes" if any(step.info.judges == "passes" for step in self.steps) else "logits"
+        return "passes" if any(step.judges == "passes" for step in self.steps) else "logits"
 
     @property
     def ready(self) -> bool:
         """Whether every step can run."""
         return all(step.ready for step in self.steps)
 
+    @property
+    def saw(self) -> frozenset[str]:
+        """The sets that fitting used."""
+        return frozenset(which for step in self.steps for which in step.saw)
+
+    @property
+    def label(self) -> Literal["untuned", "ID-tuned", "OOD-tuned"]:
+        """How much its numbers owe to choosing: settings or weights chosen on unknown inputs, on known ones, or not."""
+        if self.searched == "ood_val" or self.tuned == "fitted on ood_val":
+            return "OOD-tuned"
+        return "ID-tuned" if self.searched == "val" else "untuned"
+
     def fit(self, train: Outputs, *, val: Outputs | None = None, ood_val: Outputs | None = None) -> Chain:
         """A new chain whose steps have learnt from the sets; each transform is applied to every set before the next.
 
-        Steps that prefer ``val`` use ``train`` without it. ``tuned`` of the result says what was used.
+        Steps that prefer ``val`` use ``train`` without it. Rows of train and val labelled -1 are left out. ``tuned`` of
+        the result says what was used. Arrays that a transform changed are held in memory until the fit is done.
         """
-        sets: dict[str, Outputs | None] = {"train": train, "val": val, "ood_val": ood_val}
+        sets: dict[str, Outputs | None] = {
+            "train": known(train),
+            "val": None if val is None else known(val),
+            "ood_val": ood_val,
+        }
         fitted: list[Step] = []
-        used: set[str] = set()
-        for step in self.steps:
+        for i, step in enumerate(self.steps):
             done = step.fit(sets)
-            for name in step.info.fit_needs:
-                prefix = next((p for p in ("ood_val", "val") if name.startswith(p + "_")), "train")
-                used.add("train" if prefix == "val" and val is None else prefix)
             fitted.append(done)
-            if step.info.kind == "transform":
-                sets = {name: None if o is None else o.replace(**done.run(o)) for name, o in sets.items()}
+            if any(later.info.fitted for later in self.steps[i + 1 :]):
+                sets = {name: None if o is None else o.derived(done.run(o)) for name, o in sets.items()}
+        saw = {which for step in fitted for which in step.saw}
         label: Tuning = "nothing to fit"
         for name in SETS:
-            if name in used:
+            if name in saw:
                 label = f"fitted on {name}"  # type: ignore[assignment]
-        return Chain(tuple(fitted), label)
+        return Chain(tuple(fitted), label, self.searched)
 
     def score(self, outputs: Outputs) -> Array:
-        """Confidences (N,) in float64, higher is safer to accept."""
-        if not isinstance(outputs, Outputs):
-            raise InvalidInput(f"score takes Outputs(logits, ...), got {type(outputs).__name__}")
-        *before, last = self.steps
-        for step in before:
-            outputs = outputs.replace(**step.run(outputs))
-        return np.asarray(last.run(outputs), dtype=np.float64)
+        """Confidences (N,) in float64, higher is safer to accept; a block of rows at a time."""
+        return score_all([self], outputs)[0]
+
+    def run(self, outputs: Outputs) -> Array:
+        """Confidences of all rows at once."""
+        for i, step in enumerate(self.steps[:-1]):
+            wanted = {name for later in self.steps[i + 1 :] for name in later.needs}
+            outputs = outputs.derived(step.run(outputs, wanted))
+        return np.asarray(self.steps[-1].run(outputs), dtype=np.float64)
+
+    def tensors(self) -> dict[str, Array]:
+        """The learnt arrays by place and name."""
+        return {f"{i}.{name}": a for i, step in enumerate(self.steps) for name, a in step.tensors().items()}
+
+    def restored(self, tensors: Mapping[str, Array]) -> Chain:
+        """The chain with the learnt arrays that :meth:`tensors` gave."""
+        steps = tuple(step.restored(_under(tensors, i)) for i, step in enumerate(self.steps))
+        return dataclasses.replace(self, steps=steps)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted chain to one safetensors file: its text in the header, its learnt arrays as tensors."""
@@ -378,19 +549,82 @@ class Chain:
 
         if not self.ready:
             raise NotFitted(f"{self.spec} is not fitted; call .fit(train) before .save(path)")
-        tensors = {}
-        for i, step in enumerate(self.steps):
-            for name in _learnt_names(step):
-                tensors[f"{i}.{name}"] = np.array(getattr(step.learnt, name), order="C")  # keeps scalars scalar
-        header = {"format": FORMAT, "spec": self.spec, "tuned": self.tuned}
+        try:
+            scorer(self.spec)
+        except InvalidInput as error:
+            raise InvalidInput(
+                f"{self.spec} holds an object of yours, which is not saved; save your own object"
+            ) from error
+        header = {"format": FORMAT, "spec": self.spec, "tuned": self.tuned, "searched": self.searched}
         with replacing(Path(path)) as file:
-            file.write(save(tensors, metadata=header))
+            file.write(save(self.tensors(), metadata=header))
 
 
-def _learnt_names(step: Step) -> list[str]:
-    if step.learnt is None:
-        return []
-    return [f.name for f in dataclasses.fields(step.learnt) if f.metadata.get("state")]
+def known(outputs: Outputs) -> Outputs:
+    """The rows with a class of the model: those not labelled -1."""
+    if not isinstance(outputs, Outputs):
+        raise InvalidInput(f"fit takes Outputs(logits, ...), got {type(outputs).__name__}")
+    if outputs.labels is None or outputs.is_id.all():
+        return outputs
+    if not outputs.is_id.any():
+        raise InvalidInput("labels must name a class for at least one row to fit on; all are -1")
+    return outputs[np.flatnonzero(outputs.is_id)]
+
+
+def fit_all(
+    specs: Iterable[str | Chain], train: Outputs, *, val: Outputs | None = None, ood_val: Outputs | None = None
+) -> list[Chain]:
+    """Fit many chains on the same sets; what several need of a set is computed once.
+
+    >>> train = Outputs([[2.0, 1.0], [0.0, 1.0]], labels=[0, 1])
+    >>> [chain.tuned for chain in fit_all(["msp", "klm"], train)]
+    ['nothing to fit', 'fitted on train']
+    """
+    train, val = known(train), None if val is None else known(val)
+    return [scorer(spec).fit(train, val=val, ood_val=ood_val) for spec in specs]
+
+
+def score_all(chains: Iterable[Chain], outputs: Outputs) -> list[Array]:
+    """Confidences of many chains, a block of rows at a time, so that memory stays small and each row is read once.
+
+    Chains that can share work do: one neighbour search serves every ``knn(k=)``.
+
+    >>> [conf.round(3) for conf in score_all([scorer("mls"), scorer("energy")], Outputs([[2.0, 1.0]]))]
+    [array([2.]), array([2.313])]
+    """
+    if not isinstance(outputs, Outputs):
+        raise InvalidInput(f"score takes Outputs(logits, ...), got {type(outputs).__name__}")
+    several = list(chains)
+    results = [np.empty(len(outputs)) for _ in several]
+    groups = _together(several)
+    first = 0
+    for block in outputs.blocks(ROWS) if len(outputs) > ROWS else (outputs,):
+        for members in groups:
+            last = several[members[0]].steps[-1]
+            if len(members) > 1:
+                bound = [several[i].steps[-1].bound for i in members]
+                found = last.info.maker.together(bound, **last.arrays(block))  # type: ignore[attr-defined]
+            else:
+                found = [several[members[0]].run(block)]
+            for i, conf in zip(members, found, strict=True):
+                if np.isnan(conf).any():
+                    row = first + int(np.isnan(conf).argmax())
+                    raise InvalidInput(
+                        f"{several[i].spec} has no value in row {row}; look at what its formula needs there"
+                    )
+                results[i][first : first + len(block)] = conf
+        first += len(block)
+    return results
+
+
+def _together(chains: list[Chain]) -> list[list[int]]:
+    """Places of chains that one call can score: single ready steps of one kind that offer ``together``."""
+    groups: dict[Any, list[int]] = {}
+    for i, chain in enumerate(chains):
+        maker = chain.steps[0].info.maker
+        shares = len(chain.steps) == 1 and chain.ready and hasattr(maker, "together")
+        groups.setdefault(maker if shares else i, []).append(i)
+    return list(groups.values())
 
 
 def load_chain(path: str | Path) -> Chain:
@@ -407,9 +641,5 @@ def load_chain(path: str | Path) -> Chain:
         raise InvalidInput(f"{path} is damaged or no saved chain ({error}); save it again") from error
     if header.get("format") != FORMAT:
         raise InvalidInput(f"{path} is no saved chain of this format ({FORMAT}); write it with Chain.save")
-    steps = []
-    for i, step in enumerate(scorer(header["spec"]).steps):
-        learnt = {n.split(".", 1)[1]: a for n, a in arrays.items() if n.split(".", 1)[0] == str(i)}
-        fitted = step.info.maker(**step.settings, **learnt) if step.info.fitted else None
-        steps.append(dataclasses.replace(step, learnt=fitted))
-    return Chain(tuple(steps), header["tuned"])
+    restored = scorer(header["spec"]).restored(arrays)
+    return dataclasses.replace(restored, tuned=header["tuned"], searched=header["searched"])

@@ -6,6 +6,7 @@ Notation: h features, W and b the head, z = W h + b.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
@@ -14,12 +15,15 @@ import numpy as np
 from twofold import _checks
 from twofold._checks import Array, Labels
 from twofold._math import Floats
+from twofold._statistics.moments import moments, percentile
+from twofold._statistics.spaces import Spaces, class_spaces, global_space
 from twofold.errors import InvalidInput
 from twofold.metrics.calibration import TemperatureScaling
 from twofold.outputs import Head, Passes
-from twofold.steps import register_transform, state
+from twofold.steps import PROJECTIONS, register_transform, state
 
 Changes = dict[str, Any]
+TINY = 1e-12
 CLIP = 50.0  # of the exponent in ash and scale: e^50 is far beyond any useful factor
 
 
@@ -55,7 +59,12 @@ class Temperature:
         return {"logits": np.asarray(logits, dtype=np.float64) / t, "head": changed}
 
 
-@register_transform("react", paper="Sun, Guo, Li, NeurIPS 2021, arXiv:2111.12797", cost="CD")
+@register_transform(
+    "react",
+    paper="Sun, Guo, Li, NeurIPS 2021, arXiv:2111.12797",
+    cost="CD",
+    grid={"percentile": (85.0, 90.0, 95.0, 99.0)},
+)
 @dataclass(frozen=True, eq=False)
 class ReAct:
     r"""Features clipped from above at a percentile of all training feature entries.
@@ -76,7 +85,7 @@ class ReAct:
     def fit(self, features: Floats) -> Self:
         """The percentile over samples and channels together."""
         q = _checks.number(self.percentile, "percentile", 0.0, 100.0)
-        return replace(self, limit=np.array(np.percentile(np.asarray(features, dtype=np.float64), q)))
+        return replace(self, limit=np.array(percentile(features, q)))
 
     def apply(self, features: Floats, head: Head) -> Changes:
         """Clip, and pass through the head."""
@@ -84,7 +93,12 @@ class ReAct:
         return {"features": clipped, "logits": head.logits(clipped)}
 
 
-@register_transform("dice", paper="Sun & Li, ECCV 2022, arXiv:2111.09805", cost="CD")
+@register_transform(
+    "dice",
+    paper="Sun & Li, ECCV 2022, arXiv:2111.09805",
+    cost="CD",
+    grid={"percentile": (10.0, 30.0, 50.0, 70.0, 90.0)},
+)
 @dataclass(frozen=True, eq=False)
 class Dice:
     r"""Head weights kept only where they contribute most.
@@ -106,7 +120,7 @@ class Dice:
         """Mask the head."""
         q = _checks.number(self.percentile, "percentile", 0.0, 100.0)
         weight = np.asarray(head.weight, dtype=np.float64)
-        contribution = weight * np.asarray(features, dtype=np.float64).mean(axis=0)
+        contribution = weight * moments(features).mean
         return replace(self, weight=np.where(contribution > np.percentile(contribution, q), weight, 0.0))
 
     def apply(self, features: Floats, head: Head) -> Changes:
@@ -115,17 +129,20 @@ class Dice:
         return {"logits": masked.logits(features), "head": masked}
 
 
-def _kept(features: Array, percentile: float) -> tuple[Array, Array, Array, int]:
-    """Mask of the k largest entries of each row, sums over all and over the kept, and k."""
+def _top(features: Array, percentile: float) -> tuple[int, Array]:
+    """How many of the largest entries of each row are kept, and the least of them."""
     q = _checks.number(percentile, "percentile", 0.0, 100.0, open_high=True)
     width = features.shape[1]
-    k = width - round(width * q / 100.0)
-    if k < 1:
-        raise InvalidInput(f"percentile={percentile} leaves none of {width} features; choose a lower one")
-    order = np.argsort(-features, axis=1, kind="stable")[:, :k]
-    mask = np.zeros(features.shape, bool)
-    np.put_along_axis(mask, order, True, axis=1)
-    return mask, features.sum(axis=1), np.where(mask, features, 0.0).sum(axis=1), k
+    k = max(1, width - round(width * q / 100.0))
+    return k, np.partition(features, width - k, axis=1)[:, width - k]
+
+
+def _kept(features: Array, percentile: float) -> tuple[Array, Array]:
+    """Sum of each row, and of its largest entries."""
+    k, least = _top(features, percentile)
+    above = features > least[:, None]
+    kept = np.where(above, features, 0.0).sum(axis=1) + least * (k - above.sum(axis=1))
+    return features.sum(axis=1), kept
 
 
 def _factor(total: Array, kept: Array) -> Array:
@@ -134,11 +151,16 @@ def _factor(total: Array, kept: Array) -> Array:
     return np.exp(np.clip(ratio, -CLIP, CLIP))
 
 
-@register_transform("ash", paper="Djurisic et al., ICLR 2023, arXiv:2209.09858", cost="D log D + CD")
+SHAPED = (65.0, 70.0, 75.0, 80.0, 85.0, 90.0, 95.0)
+
+
+@register_transform(
+    "ash", paper="Djurisic et al., ICLR 2023, arXiv:2209.09858", cost="D log D + CD", grid={"percentile": SHAPED}
+)
 def ash(features: Floats, head: Head, *, kind: Literal["s", "b", "p"] = "s", percentile: float = 90.0) -> Changes:
     r"""Features pruned to their largest entries, and what is left rescaled.
 
-    With :math:`s_1` the sum of a row, k = D - round(D q / 100) kept entries and :math:`s_2` their sum: ``p`` keeps
+    With :math:`s_1` the sum of a row, k = D - round(D q / 100) >= 1 kept entries and :math:`s_2` their sum: ``p`` keeps
     them, ``b`` sets each to :math:`s_1 / k`, ``s`` multiplies them by :math:`e^{s_1 / s_2}`. Meant for non-negative
     features; rows with :math:`s_2 \le 0` are not rescaled.
 
@@ -147,15 +169,21 @@ def ash(features: Floats, head: Head, *, kind: Literal["s", "b", "p"] = "s", per
     """
     _checks.choice(kind, "kind", ("s", "b", "p"))
     h = np.asarray(features, dtype=np.float64)
-    mask, total, kept, k = _kept(h, percentile)
+    k, least = _top(h, percentile)
+    above, equal = h > least[:, None], h == least[:, None]
+    room = k - above.sum(axis=1)
+    mask = above | (equal & (np.cumsum(equal, axis=1) <= room[:, None]))  # of equal entries the first are kept
+    total = h.sum(axis=1)
     if kind == "b":
         shaped = np.where(mask, total[:, None] / k, 0.0)
     else:
-        shaped = np.where(mask, h, 0.0) * (_factor(total, kept)[:, None] if kind == "s" else 1.0)
+        shaped = np.where(mask, h, 0.0)
+        if kind == "s":
+            shaped *= _factor(total, shaped.sum(axis=1))[:, None]
     return {"features": shaped, "logits": head.logits(shaped)}
 
 
-@register_transform("scale", paper="Xu et al., ICLR 2024, arXiv:2310.00227", cost="D + C")
+@register_transform("scale", paper="Xu et al., ICLR 2024, arXiv:2310.00227", cost="D + C", grid={"percentile": SHAPED})
 def scale(features: Floats, logits: Floats, head: Head, *, percentile: float = 85.0) -> Changes:
     r"""Features multiplied by a factor that grows with the weight of small entries; nothing is pruned.
 
@@ -170,10 +198,191 @@ def scale(features: Floats, logits: Floats, head: Head, *, percentile: float = 8
     1.16666667
     """
     h = np.asarray(features, dtype=np.float64)
-    _, total, kept, _ = _kept(h, percentile)
-    factor = _factor(total, kept)[:, None]
+    factor = _factor(*_kept(h, percentile))[:, None]
     bias = np.asarray(head.bias, dtype=np.float64)
     return {"features": h * factor, "logits": factor * (np.asarray(logits, dtype=np.float64) - bias) + bias}
+
+
+@register_transform(
+    "lts", paper="Djurisic, Liu, Nikolic, 2024, arXiv:2409.01175", cost="D + C", grid={"percentile": SHAPED}
+)
+def lts(features: Floats, logits: Floats, *, percentile: float = 95.0) -> Changes:
+    r"""Logits multiplied by a factor that grows with the weight of small entries of the feature.
+
+    .. math:: z' = r^2 z, \qquad r = s_1 / s_2
+
+    with :math:`s_1` and :math:`s_2` as in ``ash``, negative entries counted as 0; rows without a positive entry are
+    left alone. The authors keep the top 5 %. A library once divided by the factor, which turns the method round.
+
+    >>> lts(np.array([[1.0, 2.0, 0.5, 0.0]]), np.array([[1.0, 2.0]]), percentile=50)["logits"].round(6)
+    array([[1.361111, 2.722222]])
+    """
+    h = np.maximum(np.asarray(features, dtype=np.float64), 0.0)
+    total, kept = _kept(h, percentile)
+    factor = np.divide(total, kept, out=np.ones_like(total), where=kept > 0)[:, None] ** 2
+    return {"logits": factor * np.asarray(logits, dtype=np.float64), "head": None}
+
+
+@register_transform(
+    "vra",
+    paper="Xu et al., NeurIPS 2023, arXiv:2302.11716",
+    cost="CD",
+    grid={"low": (50.0, 60.0, 65.0, 70.0), "high": (80.0, 85.0, 90.0, 95.0, 99.0), "gain": (0.0, 0.2, 0.4, 0.6)},
+)
+@dataclass(frozen=True, eq=False)
+class Vra:
+    r"""Features set to 0 below one percentile of all training feature entries, and clipped above another.
+
+    .. math:: h' = 0 \text{ if } h < \alpha, \quad h + \gamma \text{ if } \alpha \le h \le \beta, \quad
+              \beta \text{ if } h > \beta
+
+    :math:`\gamma` = ``gain`` (the authors' VRA+ with 0.2 to 0.7). OpenOOD raises low entries to :math:`\alpha` instead,
+    and another library takes percentiles by unit: other transforms.
+
+    >>> features = np.array([[0.0, 1.0], [2.0, 3.0]])
+    >>> Vra(low=34, high=67).fit(features).apply(features, Head(np.eye(2)))["features"].round(2)
+    array([[0.  , 0.  ],
+           [2.  , 2.01]])
+    """
+
+    low: float = 60.0
+    high: float = 95.0
+    gain: float = 0.0
+    limits: Array = state()  # (2,)
+
+    def fit(self, features: Floats) -> Self:
+        """Both percentiles over samples and channels together."""
+        low = _checks.number(self.low, "low", 0.0, 100.0)
+        high = _checks.number(self.high, "high", low, 100.0)
+        _checks.number(self.gain, "gain", 0.0, np.inf, open_high=True)
+        return replace(self, limits=np.array([percentile(features, low), percentile(features, high)]))
+
+    def apply(self, features: Floats, head: Head) -> Changes:
+        """Shape, and pass through the head."""
+        h = np.asarray(features, dtype=np.float64)
+        low, high = self.limits
+        shaped = np.where(h < low, 0.0, np.where(h > high, high, h + self.gain))
+        return {"features": shaped, "logits": head.logits(shaped)}
+
+
+@register_transform(
+    "project",
+    paper="Claros Olivares & Brockmeier, A Systematic Analysis of OOD Detection, 2025",
+    cost="CD, with features D^2",
+    grid={"kind": PROJECTIONS, "variance": (0.8, 0.9, 0.95, 0.99)},
+)
+@dataclass(frozen=True, eq=False)
+class Project:
+    r"""Features filtered by the principal subspace of the training features, of all of them or of each class.
+
+    .. math:: \hat h = P P^T (h - \mu) + \mu
+
+    with the fewest eigenvectors P that explain a share ``variance``. ``kind``: ``global`` (one subspace), ``class``
+    (logit c is that of the subspace and mean of class c), ``class_pred`` (those of the predicted class), ``class_avg``
+    (the mean over classes). All but ``class_pred`` are a linear head on the features as they are, so scores of logits
+    cost one more head; the features themselves are filtered only where a later step needs them. Classes without
+    training rows keep their own logit, are left out of the mean, and are an error where they are predicted
+    (``class_pred``). Before ``fdbd``, ``class_pred`` measures from the mean of the predicted class.
+
+    >>> h = np.array([[0.0, 0.0], [4.0, 0.1], [0.0, 0.1], [4.0, 0.0]])
+    >>> Project().fit(h, Head(np.eye(2))).apply(np.array([[1.0, 5.0]]), Head(np.eye(2)), [0])["features"].round(2)
+    array([[1.  , 0.05]])
+    """
+
+    kind: Literal["global", "class", "class_pred", "class_avg"] = "global"
+    variance: float = 0.9
+    weight: Array = state()  # (C, D) head of the filtered features, on the features as they are
+    bias: Array = state()  # (C,)
+    filter: Array = state()  # (D, D), for global and class_avg
+    offset: Array = state()  # (D,)
+    means: Array = state()  # (C, D), for class and class_pred
+    bases: Array = state()  # (K, D)
+    offsets: Labels = state()  # (C + 1,)
+
+    def fit(self, features: Floats, head: Head, labels: Labels | None = None) -> Self:
+        """Subspaces, and the head that filters by them."""
+        _checks.choice(self.kind, "kind", PROJECTIONS)
+        share = _checks.number(self.variance, "variance", 0.0, 1.0, open_low=True)
+        w, b = np.asarray(head.weight, dtype=np.float64), np.asarray(head.bias, dtype=np.float64)
+        if self.kind == "global":
+            mean, basis = global_space(features, share)
+            within = basis.T @ basis
+            return self._linear(w, b, within, mean - within @ mean)
+        if labels is None:
+            raise InvalidInput(f"project(kind={self.kind!r}) needs labels, and the train outputs have none")
+        spaces = class_spaces(features, labels, len(w), share)
+        if self.kind == "class_avg":
+            known = spaces.present
+            within, rest = np.zeros((w.shape[1], w.shape[1])), np.zeros(w.shape[1])
+            for c in known:
+                own = spaces.basis(c).T @ spaces.basis(c)
+                within += own / len(known)
+                rest += (spaces.means[c] - own @ spaces.means[c]) / len(known)
+            return self._linear(w, b, within, rest)
+        weight, bias = w.copy(), b.copy()
+        for c in spaces.present:
+            weight[c] = spaces.basis(c).T @ (spaces.basis(c) @ w[c])
+            bias[c] = b[c] + (w[c] - weight[c]) @ spaces.means[c]
+        means, bases, offsets = spaces
+        return replace(self, weight=weight, bias=bias, means=means, bases=bases, offsets=offsets)
+
+    def _linear(self, w: Array, b: Array, within: Array, offset: Array) -> Self:
+        return replace(self, weight=w @ within, bias=b + w @ offset, filter=within, offset=offset)
+
+    def apply(
+        self,
+        features: Floats,
+        head: Head,
+        predictions: Labels,
+        layers: Mapping[str, Floats] | None = None,
+        *,
+        wanted: frozenset[str] = frozenset({"features"}),
+    ) -> Changes:
+        """Filter logits, and features if they are wanted."""
+        h = np.asarray(features, dtype=np.float64)
+        if self.kind == "class_pred":
+            filtered, away = self._predicted(h, np.asarray(predictions))
+            changed = {**(layers or {}), "project/away": away[:, None]}
+            return {"features": filtered, "logits": head.logits(filtered), "layers": changed}
+        linear = Head(self.weight, self.bias)
+        logits = linear.logits(h)
+        if "features" not in wanted:
+            return {"logits": logits, "head": linear}
+        if self.kind == "class":
+            return {"logits": logits, "head": linear, "layers": {**(layers or {}), **self._cosines(h, head)}}
+        return {"features": h @ self.filter + self.offset, "logits": logits}
+
+    def _spaces(self) -> Spaces:
+        return Spaces(self.means, self.bases, self.offsets)
+
+    def _predicted(self, h: Array, chosen: Labels) -> tuple[Array, Array]:
+        """Features filtered by the space of their class, and their distance from its mean."""
+        spaces = self._spaces()
+        lost = ~spaces.known[chosen]
+        if lost.any():
+            raise InvalidInput(
+                f"project(kind='class_pred'): class {chosen[lost][0]} is predicted, and had no training row"
+            )
+        filtered, away = np.empty_like(h), np.empty(len(h))
+        for c in (int(c) for c in np.unique(chosen)):
+            mine = chosen == c
+            inside = (h[mine] - spaces.means[c]) @ spaces.basis(c).T
+            filtered[mine] = inside @ spaces.basis(c) + spaces.means[c]
+            away[mine] = np.linalg.norm(inside, axis=1)
+        return filtered, away
+
+    def _cosines(self, h: Array, head: Head) -> dict[str, Array]:
+        """Cosine of the feature filtered by each class with the head's row and with the mean of that class."""
+        spaces, w = self._spaces(), np.asarray(head.weight, dtype=np.float64)
+        by_weight, by_mean = np.full((2, len(h), len(w)), -1.0)
+        for c in spaces.present:
+            basis, mean = spaces.basis(c), spaces.means[c]
+            inside = (h - mean) @ basis.T
+            square = (inside**2).sum(axis=1) + 2.0 * inside @ (basis @ mean) + mean @ mean
+            length = np.sqrt(np.maximum(square, TINY))
+            by_weight[:, c] = (inside @ (basis @ w[c]) + w[c] @ mean) / (length * max(np.linalg.norm(w[c]), TINY))
+            by_mean[:, c] = (inside @ (basis @ mean) + mean @ mean) / (length * max(np.linalg.norm(mean), TINY))
+        return {"project/cosine_weight": by_weight, "project/cosine_mean": by_mean}
 
 
 @register_transform(

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from twofold._statistics.moments import Moments, whitening
 from twofold.errors import InvalidInput
 from twofold.outputs import Head, Outputs
-from twofold.scores._moments import Moments, whitening
 from twofold.steps import scorer
 
 
@@ -200,3 +200,26 @@ def test_a_memory_mapped_training_set_is_read_in_blocks(spec, tmp_path):
     run.add("train", train, role="train")
     mapped = scorer(spec).fit(run["train"])
     assert mapped.score(train[:50]) == pytest.approx(scorer(spec).fit(train).score(train[:50]), rel=1e-9)
+
+
+@pytest.mark.parametrize("alpha", [0.0001, 0.1])
+def test_nci_is_alignment_plus_length(alpha):
+    train, test = world(), world(20, seed=1)
+    got = scorer(f"nci(alpha={alpha})").fit(train).score(test)
+    h, _, k, _ = rows(test)
+    mean = rows(train)[0].mean(axis=0)
+    w = np.asarray(test.head.weight)
+    for value, x, c in zip(got, h, k, strict=True):
+        away = x - mean
+        assert value == pytest.approx(w[c] @ away / np.sqrt(away @ away) + alpha * sum(abs(x)))
+
+
+@pytest.mark.parametrize("spec", ["gradnorm", "nci(alpha=1)"])
+def test_lengths_of_a_cosine_head_are_those_before_it(spec):
+    train = world()
+    raw = np.asarray(train.features) * 5
+    five = train.replace(layers={"penultimate/raw": raw})
+    plain, longer = scorer(spec).fit(train).score(train), scorer(spec).fit(five).score(five)
+    length = np.abs(np.asarray(train.features)).sum(axis=1)
+    want = 5 * plain if spec == "gradnorm" else plain + 4 * length
+    assert longer == pytest.approx(want)

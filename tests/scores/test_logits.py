@@ -8,6 +8,7 @@ import scipy.special
 import scipy.stats
 
 import twofold
+from twofold.errors import InvalidInput
 from twofold.outputs import Outputs
 from twofold.scores import logits as L
 from twofold.steps import scorer
@@ -174,3 +175,13 @@ def test_probability_is_the_softmax_of_the_prediction():
     assert twofold.probability(Outputs(z)) == pytest.approx(scipy.special.softmax(z, axis=1).max(axis=1))
     other = Outputs(z, predictions=np.zeros(20, int))
     assert twofold.probability(other) == pytest.approx(scipy.special.softmax(z, axis=1)[:, 0])
+
+
+def test_energy_with_class_weights():
+    z = np.array([[2.0, 1.0, 0.1], [800.0, 0.0, -800.0]])
+    got = scorer("energy(weights=(0.5, 0, 2), temperature=2)").score(Outputs(z))
+    assert got[0] == pytest.approx(2 * np.log(0.5 * np.exp(1.0) + 2 * np.exp(0.05)))
+    assert got[1] == pytest.approx(800 + 2 * np.log(0.5))
+    for weights in ("(1, 2)", "(1, -1, 1)", "(0, 0, 0)"):
+        with pytest.raises(InvalidInput, match="weights must be 3 numbers"):
+            scorer(f"energy(weights={weights})").score(Outputs(z))

@@ -32,6 +32,7 @@ from twofold.metrics.joint import (
     DoubleCurve,
     DoublePoint,
     OperatingPoint,
+    PluginCurve,
     Surface,
     aurc_id,
     ccr_at_fpr,
@@ -41,6 +42,7 @@ from twofold.metrics.joint import (
     f1,
     f1_surface,
     oscr,
+    plugin_bb_curve,
 )
 from twofold.metrics.selective import (
     ExpectedAURC,
@@ -77,6 +79,7 @@ __all__ = [
     "OperatingPoint",
     "PairSummary",
     "PlattScaling",
+    "PluginCurve",
     "RiskCoverageCurve",
     "ScoreSummary",
     "Surface",
@@ -124,6 +127,7 @@ __all__ = [
     "nll",
     "oscr",
     "partial_aurc",
+    "plugin_bb_curve",
     "register_metric",
     "reliability_diagram",
     "risk_at_coverage",

@@ -584,3 +584,58 @@ def ccr_at_fpr(
     outside = _outside(s)
     allowed = np.flatnonzero(outside / outside[-1] <= rate)
     return float(s.right[allowed[-1]] / s.known[-1]) if len(allowed) else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class PluginCurve:
+    """What the plug-in rule does at every multiplier that changes it, from least to full coverage."""
+
+    multiplier: Array  # a sample is accepted from its own multiplier on
+    coverage: Array  # of the mixture
+    mixed_risk: Array  # (1 - c_fn) P(error, accepted | ID) + c_fn P(accepted | OOD)
+    risk: Array  # failures among the accepted of the mixture
+
+
+def plugin_bb_curve(
+    correct: ArrayLike,
+    prob: ArrayLike,
+    ratio: ArrayLike,
+    is_id: ArrayLike,
+    *,
+    c_fn: float = 0.75,
+    id_share: float | None = None,
+) -> PluginCurve:
+    r"""The plug-in black-box rule (Narasimhan et al., ICLR 2024, arXiv:2301.12386) over all its multipliers.
+
+    With ``prob`` the probability of the predicted class and ``ratio`` :math:`\rho` standing for the density ratio of
+    known and unknown inputs, a sample is rejected at multiplier :math:`\lambda` where
+
+    .. math:: (1 - c_{fn})(1 - p) + \frac{c_{fn} - \lambda (1 - \pi)}{\rho} > \lambda \pi
+
+    :math:`\pi` is ``id_share``, by default that of the samples. Both sides are linear in :math:`\lambda`, so each
+    sample is accepted from one multiplier on and the whole curve is one sort; no grid of multipliers is needed. The
+    rule never looks at ``correct`` or ``is_id``; the risks do.
+
+    >>> curve = plugin_bb_curve([True, False, False], [0.9, 0.6, 0.5], [2.0, 2.0, 0.5], [True, True, False])
+    >>> curve.coverage.round(3), curve.mixed_risk
+    (array([0.333, 0.667, 1.   ]), array([0.   , 0.125, 0.875]))
+    """
+    p, rho = _checks.losses(prob, "prob"), _checks.losses(ratio, "ratio")
+    right, inside = _checks.joint(correct, is_id, prob=p, ratio=rho)
+    if inside is None or inside.all() or not inside.any():
+        raise InvalidInput("plugin_bb_curve needs ID and OOD samples; is_id must hold both True and False")
+    if (p > 1.0).any() or (rho <= 0.0).any():
+        raise InvalidInput("prob must be at most 1 and ratio above 0; pass probabilities, and ratios of densities")
+    cost = _checks.number(c_fn, "c_fn", 0.0, 1.0)
+    share = float(inside.mean()) if id_share is None else _checks.number(id_share, "id_share", 0.0, 1.0, open_low=True)
+    own = ((1.0 - cost) * (1.0 - p) + cost / rho) / (share + (1.0 - share) / rho)
+    order = np.argsort(own, kind="stable")
+    last = np.append(np.flatnonzero(np.diff(own[order])), len(own) - 1)  # of each group of equal multipliers
+    known, wrong = inside[order], (inside & ~right)[order]
+    accepted_id = np.cumsum(known)[last] / inside.sum()
+    error = np.cumsum(wrong)[last] / inside.sum()
+    accepted_ood = np.cumsum(~known)[last] / (~inside).sum()
+    coverage = share * accepted_id + (1.0 - share) * accepted_ood
+    failed = share * error + (1.0 - share) * accepted_ood
+    risk = np.divide(failed, coverage, out=np.zeros_like(failed), where=coverage > 0)  # id_share 1: OOD weighs nothing
+    return PluginCurve(own[order][last], coverage, (1.0 - cost) * error + cost * accepted_ood, risk)

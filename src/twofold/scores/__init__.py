@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from twofold import steps
-from twofold.steps import StepInfo, info
+from twofold.steps import StepInfo, fit_all, info, score_all
 
-__all__ = ["StepInfo", "info", "names"]
+__all__ = ["StepInfo", "fit_all", "info", "names", "score_all"]
 
 
 def names(needs: Iterable[str] | None = None) -> list[str]:

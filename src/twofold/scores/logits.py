@@ -13,6 +13,7 @@ import numpy as np
 from twofold import _checks
 from twofold._checks import Array, Labels
 from twofold._math import Floats, log_odds, log_softmax, logsumexp, sigmoid
+from twofold._statistics.moments import blocks
 from twofold.errors import InvalidInput
 from twofold.outputs import Outputs
 from twofold.steps import register_score, state
@@ -20,14 +21,16 @@ from twofold.steps import register_score, state
 TINY = 1e-12
 
 
-@register_score("msp", paper="Hendrycks & Gimpel, ICLR 2017, arXiv:1610.02136", aliases=("msr", "mcp"), cost="C")
+@register_score(
+    "msp", paper="Hendrycks & Gimpel, ICLR 2017, arXiv:1610.02136", aliases=("msr", "mcp"), cost="C", probabilities=True
+)
 def msp(logits: Floats, predictions: Labels) -> Array:
     r"""Maximum softmax probability, as the log-odds of the predicted class.
 
     .. math:: s = z_{\hat y} - \log \sum_{k \ne \hat y} e^{z_k}
 
     Ranks exactly like :math:`p_{\hat y}` but never saturates. The probability itself is
-    :math:`1 / (1 + e^{-s})`.
+    :math:`1 / (1 + e^{-s})`. One class alone is certain: +inf.
 
     >>> msp(np.array([[2.0, 1.0, 0.1]]), np.array([0])).round(8)
     array([0.65884613])
@@ -47,14 +50,19 @@ def mls(logits: Floats) -> Array:
     return np.asarray(logits, dtype=np.float64).max(axis=1)
 
 
-@register_score("maxlogit_pnorm", paper="Cattelan & Silva, UAI 2024, arXiv:2305.15508", cost="C")
+@register_score(
+    "maxlogit_pnorm",
+    paper="Cattelan & Silva, UAI 2024, arXiv:2305.15508",
+    cost="C",
+    grid={"p": (0, 1, 2, 3, 4, 5, 6, 7, 8)},
+)
 def maxlogit_pnorm(logits: Floats, *, p: float = 2.0) -> Array:
     r"""Maximum of the centred logits over their p-norm; p = 0 does not divide.
 
     .. math:: s = \frac{\max_k (z_k - \bar z)}{\lVert z - \bar z \rVert_p}
 
     Unchanged by shifting and scaling the logits. Equal logits have 0. The authors choose p in 0..8 by validation AURC;
-    seed papers print the plain norm, or the norm of the probabilities, which are other scores.
+    papers print the plain norm, or compute the norm of the probabilities, which are other scores.
 
     >>> maxlogit_pnorm(np.array([[2.0, 1.0, 0.1]]), p=5).round(8)
     array([0.88527901])
@@ -72,7 +80,7 @@ def maxlogit_pnorm(logits: Floats, *, p: float = 2.0) -> Array:
     return np.where(equal, 0.0, top / np.where(equal, 1.0, norm))
 
 
-@register_score("margin", paper="Scheffer, Decomain, Wrobel, IDA 2001", cost="C")
+@register_score("margin", paper="Scheffer, Decomain, Wrobel, IDA 2001", cost="C", probabilities=True)
 def margin(logits: Floats) -> Array:
     r"""Softmax margin: the lead of the most likely class over the second.
 
@@ -90,7 +98,13 @@ def margin(logits: Floats) -> Array:
     return np.exp(first - logsumexp(z)) * -np.expm1(second - first)
 
 
-@register_score("entropy", paper="Chow, IEEE Trans. Inf. Theory 1970", aliases=("pe", "predictive_entropy"), cost="C")
+@register_score(
+    "entropy",
+    paper="Chow, IEEE Trans. Inf. Theory 1970",
+    aliases=("pe", "predictive_entropy"),
+    cost="C",
+    probabilities=True,
+)
 def entropy(logits: Floats) -> Array:
     r"""Negative entropy of the softmax.
 
@@ -112,7 +126,13 @@ def entropy(logits: Floats) -> Array:
     return rest + np.exp(log_p[rows, top]) * np.log1p(-np.minimum(p.sum(axis=1), 1.0 - 1e-16))
 
 
-@register_score("gini", paper="Granese et al. (DOCTOR), NeurIPS 2021, arXiv:2106.02395", aliases=("doctor",), cost="C")
+@register_score(
+    "gini",
+    paper="Granese et al. (DOCTOR), NeurIPS 2021, arXiv:2106.02395",
+    aliases=("doctor",),
+    cost="C",
+    probabilities=True,
+)
 def gini(logits: Floats) -> Array:
     r"""Negative Gini impurity of the softmax.
 
@@ -128,28 +148,41 @@ def gini(logits: Floats) -> Array:
 
 
 @register_score("energy", paper="Liu et al., NeurIPS 2020, arXiv:2010.03759", aliases=("ebo",), cost="C")
-def energy(logits: Floats, *, temperature: float = 1.0) -> Array:
+def energy(logits: Floats, *, temperature: float = 1.0, weights: tuple[float, ...] | None = None) -> Array:
     r"""Negative free energy of the logits.
 
-    .. math:: s = T \log \sum_k e^{z_k / T}
+    .. math:: s = T \log \sum_k w_k e^{z_k / T}
 
     Ranks like the maximum logit as :math:`T \to 0`. Unlike probabilities it changes when a constant is added to all
-    logits.
+    logits. ``weights``: one for each class, none negative, as learnt beside the classifier (VOS, arXiv:2202.01197); by
+    default all 1.
 
     >>> energy(np.array([[2.0, 1.0, 0.1]])).round(8)
     array([2.41703002])
     """
     t = _checks.number(temperature, "temperature", 0.0, np.inf, open_low=True, open_high=True)
-    return t * logsumexp(np.asarray(logits, dtype=np.float64) / t)
+    z = np.asarray(logits, dtype=np.float64) / t
+    if weights is None:
+        return t * logsumexp(z)
+    w = np.asarray(weights, dtype=np.float64)
+    if w.shape != z.shape[1:] or not np.isfinite(w).all() or (w < 0).any() or not w.any():
+        raise InvalidInput(f"weights must be {z.shape[1]} numbers, one for each class, none negative, got {weights!r}")
+    return t * logsumexp(z[:, w > 0] + np.log(w[w > 0]))
 
 
-@register_score("gen", paper="Liu, Lochman, Zach, CVPR 2023", cost="C log C")
+@register_score(
+    "gen",
+    paper="Liu, Lochman, Zach, CVPR 2023",
+    cost="C log C",
+    probabilities=True,
+    grid={"gamma": (0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0), "top": (10, 50, 100, 200, 500, 1000)},
+)
 def gen(logits: Floats, *, gamma: float = 0.1, top: int = 100) -> Array:
     r"""Generalised entropy of the largest probabilities.
 
     .. math:: s = -\sum_{k \le M} [p_{(k)} (1 - p_{(k)})]^\gamma
 
-    with M = ``top`` (all classes if there are fewer). The product is raised to the power as a whole; one seed paper
+    with M = ``top`` (all classes if there are fewer). The product is raised to the power as a whole; one paper
     prints otherwise.
 
     >>> gen(np.array([[2.0, 1.0, 0.1]])).round(8), gen(np.array([[2.0, 1.0, 0.1]]), top=2).round(8)
@@ -162,7 +195,14 @@ def gen(logits: Floats, *, gamma: float = 0.1, top: int = 100) -> Array:
     return -np.exp(g * log_product).sum(axis=1)
 
 
-@register_score("renyi", paper="Rényi, Berkeley Symposium 1961", aliases=("ren",), cost="C log C")
+@register_score(
+    "renyi",
+    paper="Rényi, Berkeley Symposium 1961",
+    aliases=("ren",),
+    cost="C log C",
+    probabilities=True,
+    grid={"alpha": (0.1, 0.3, 0.5, 0.7, 0.9), "top": (10, 50, 100, 200, 500, 1000)},
+)
 def renyi(logits: Floats, *, alpha: float = 0.5, top: int | None = None) -> Array:
     r"""Negative Rényi entropy of the largest probabilities.
 
@@ -181,7 +221,7 @@ def renyi(logits: Floats, *, alpha: float = 0.5, top: int | None = None) -> Arra
     return logsumexp(a * kept) / (a - 1.0)
 
 
-@register_score("collision", paper="Rényi, Berkeley Symposium 1961", aliases=("pce",), cost="C")
+@register_score("collision", paper="Rényi, Berkeley Symposium 1961", aliases=("pce",), cost="C", probabilities=True)
 def collision(logits: Floats) -> Array:
     r"""Negative collision entropy of the softmax.
 
@@ -196,7 +236,7 @@ def collision(logits: Floats) -> Array:
     return np.log1p(-np.minimum((p * miss).sum(axis=1), 1.0 - 1e-16))
 
 
-@register_score("guessing", paper="Massey, ISIT 1994", aliases=("ge",), cost="C log C")
+@register_score("guessing", paper="Massey, ISIT 1994", aliases=("ge",), cost="C log C", probabilities=True)
 def guessing(logits: Floats) -> Array:
     r"""Negative expected number of guesses, most likely class first.
 
@@ -211,7 +251,13 @@ def guessing(logits: Floats) -> Array:
     return -(np.exp(log_p) * np.arange(1, log_p.shape[1] + 1)).sum(axis=1)
 
 
-@register_score("klm", paper="Hendrycks et al., ICML 2022, arXiv:1911.11132", aliases=("kl_matching",), cost="C^2")
+@register_score(
+    "klm",
+    paper="Hendrycks et al., ICML 2022, arXiv:1911.11132",
+    aliases=("kl_matching",),
+    cost="C^2",
+    probabilities=True,
+)
 @dataclass(frozen=True, eq=False)
 class KLMatching:
     r"""Negative least divergence from the typical answer of a class.
@@ -231,10 +277,12 @@ class KLMatching:
 
     def fit(self, val_logits: Floats, val_predictions: Labels) -> Self:
         """Mean probabilities by predicted class."""
-        p = np.exp(log_softmax(val_logits))
         classes, place = np.unique(val_predictions, return_inverse=True)
-        typical = np.zeros((len(classes), p.shape[1]))
-        np.add.at(typical, place, p)
+        typical = np.zeros((len(classes), val_logits.shape[1]))
+        first = 0
+        for (z,) in blocks(val_logits):
+            np.add.at(typical, place[first : first + len(z)], np.exp(log_softmax(z)))
+            first += len(z)
         typical = np.maximum(typical / np.bincount(place)[:, None], TINY)
         return replace(self, log_typical=np.log(typical / typical.sum(axis=1, keepdims=True)))
 
@@ -281,7 +329,12 @@ def _largest(log_p: Array, top: int | None) -> Labels:
     return np.argpartition(-log_p, count - 1, axis=1)[:, :count]
 
 
-@register_score("openmax", paper="Bendale & Boult, CVPR 2016, arXiv:1511.06233", cost="C^2")
+@register_score(
+    "openmax",
+    paper="Bendale & Boult, CVPR 2016, arXiv:1511.06233",
+    cost="C^2",
+    grid={"alpha": (1, 3, 5, 10), "tail": (5, 10, 20, 40)},
+)
 @dataclass(frozen=True, eq=False)
 class OpenMax:
     r"""Negative probability of the unknown class after revising the top logits by Weibull tails.
@@ -307,10 +360,9 @@ class OpenMax:
 
     def fit(self, logits: Floats, labels: Labels, predictions: Labels) -> Self:
         """Class means and Weibull tails."""
-        z = np.asarray(logits, dtype=np.float64)
         tail = _checks.whole(self.tail, "tail", 2)
         _checks.whole(self.alpha, "alpha", 1)
-        classes = z.shape[1]
+        classes = logits.shape[1]
         means, weibulls = np.zeros((classes, classes)), np.zeros((classes, 3))
         for c in range(classes):
             rows = np.flatnonzero((labels == c) & (predictions == c))
@@ -318,8 +370,9 @@ class OpenMax:
                 rows = np.flatnonzero(labels == c)
             if len(rows) < 2:
                 continue
-            means[c] = z[rows].mean(axis=0)
-            far = np.sort(np.linalg.norm(z[rows] - means[c], axis=1))[-tail:]
+            z = np.asarray(logits[rows], dtype=np.float64)
+            means[c] = z.mean(axis=0)
+            far = np.sort(np.linalg.norm(z - means[c], axis=1))[-tail:]
             weibulls[c] = *_weibull(far - far[0] + 1.0), far[0]
         if not weibulls[:, 0].any():
             raise InvalidInput("openmax needs a class with at least two labelled training samples, and found none")

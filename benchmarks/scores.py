@@ -1,0 +1,188 @@
+"""Forty scores against one neighbour search, neighbours against faiss and scikit-learn, closed forms against plain.
+
+    python benchmarks/scores.py [--save]        (about five minutes; pip install faiss-cpu for its rows)
+
+The synthetic world: 50,000 training and 10,000 test rows, width 512, 100 classes, non-negative features in float32.
+"""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+
+import numpy as np
+
+from timing import best, finish, row
+from twofold import transforms
+from twofold.outputs import Head, Outputs
+from twofold.scores import distance, fit_all, layers, score_all
+from twofold.scores.neighbours import unit
+from twofold.steps import scorer
+
+TRAIN, TEST, WIDTH, CLASSES = 50_000, 10_000, 512, 100
+FORTY = [
+    *("msp", "mls", "maxlogit_pnorm", "margin", "entropy", "gini", "energy", "gen", "renyi", "collision", "guessing"),
+    *("klm", "openmax", "temperature|msp", "react|energy", "dice|energy", "ash|energy", "scale|energy", "vra|energy"),
+    *("lts|energy", "project|energy", "project(kind='class_avg')|msp", "gradnorm", "she", "cosine_weight"),
+    *("cosine_mean", "fdbd", "nci", "mds", "rmds", "knn", "nnguide", "vim", "residual", "pca_error", "kpca_error"),
+    *("neco", "pnml", "sirc", "plugin_bb"),
+]
+
+
+def world(n, seed):
+    rng = np.random.default_rng(seed)
+    centres = np.random.default_rng(99).normal(size=(CLASSES, WIDTH)).astype(np.float32)
+    labels = rng.integers(0, CLASSES, n)
+    features = np.maximum(centres[labels] + 1.2 * rng.normal(size=(n, WIDTH)).astype(np.float32), 0)
+    head = Head(centres * 0.05, np.zeros(CLASSES, np.float32))
+    wrong = rng.random(n) < 0.1
+    truth = np.where(wrong, rng.integers(0, CLASSES, n), labels)
+    return Outputs(head.logits(features).astype(np.float32), truth, features, head)
+
+
+def forty(train, test):
+    """Time and memory of scoring forty scores, with a flat faiss search as the measure of time."""
+    assert len(FORTY) == 40
+    start = time.perf_counter()
+    chains = fit_all(FORTY, train)
+    fitting = time.perf_counter() - start
+    contenders = {"ours": lambda: score_all(chains, test)}
+    search = faiss_search(train, test)
+    if search is not None:
+        contenders["faiss"] = search
+    least = best(contenders, 3)
+    tracemalloc.start()
+    score_all(chains, test)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    case = "40 scores, 50k / 10k x 512, C = 100"
+    rows = [row(case, "peak memory / test features", peak / np.asarray(test.features).nbytes, "x", "<= 3")]
+    if search is not None:
+        rows.append(row(case, "scoring / flat faiss knn", least["ours"] / least["faiss"], "x", "<= 3"))
+        rows.append(row(case, "fitting all / flat faiss knn", fitting / least["faiss"], "x", "-"))
+    return rows
+
+
+def faiss_search(train, test):
+    try:
+        import faiss
+    except ImportError:
+        return None
+    index = faiss.IndexFlatIP(WIDTH)
+    index.add(unit(np.asarray(train.features)))
+    queries = unit(np.asarray(test.features))
+    return lambda: index.search(queries, 50)
+
+
+def neighbours(train, test):
+    from sklearn.neighbors import NearestNeighbors
+
+    knn = scorer("knn(k=50)").fit(train)
+    brute = NearestNeighbors(n_neighbors=50, algorithm="brute").fit(unit(np.asarray(train.features)))
+    queries = unit(np.asarray(test.features))
+    contenders = {"ours": lambda: knn.score(test), "scikit-learn": lambda: brute.kneighbors(queries)}
+    search = faiss_search(train, test)
+    if search is not None:
+        contenders["faiss"] = search
+    least = best(contenders, 3)
+    case = "knn, 50k x 512, 10k queries, k = 50"
+    rows = [row(case, "scikit-learn brute force / ours", least["scikit-learn"] / least["ours"], "x", ">= 1.5")]
+    if search is not None:
+        rows.append(row(case, "ours / flat faiss", least["ours"] / least["faiss"], "x", "<= 1.1"))
+    return rows
+
+
+def mahalanobis(train, test):
+    """Against the quadratic form of every class, on 1,000 rows."""
+    few = test[:1000]
+    chain = scorer("mds").fit(train)
+    h, labels = np.asarray(train.features, np.float64), np.asarray(train.labels)
+    means = np.stack([h[labels == c].mean(axis=0) for c in range(CLASSES)])
+    away = h - means[labels]
+    precision = np.linalg.inv(away.T @ away / len(h))
+    x = np.asarray(few.features, np.float64)
+
+    def plain():
+        forms = [np.einsum("nd,nd->n", (x - m) @ precision, x - m) for m in means]
+        return -np.min(forms, axis=0)
+
+    assert np.allclose(plain(), chain.score(few), rtol=1e-6)
+    least = best({"plain": plain, "ours": lambda: chain.score(few)}, 5)
+    return [
+        row("mds, C = 100, D = 512", "per-class quadratic form / ours", least["plain"] / least["ours"], "x", ">= 100")
+    ]
+
+
+def closed_forms(train, test):
+    """Against what the equation says literally, on 200 rows."""
+    few = test[:200]
+    h, z = np.asarray(few.features, np.float64), np.asarray(few.logits, np.float64)
+    p = np.exp(z - z.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    head = few.head
+    w, b = np.asarray(head.weight, np.float64), np.asarray(head.bias, np.float64)
+    rows = []
+
+    klm = scorer("klm").fit(train)
+    typical = np.exp(klm.steps[0].bound.log_typical)
+    rows.append(
+        pair(
+            "klm",
+            "one divergence for each pair",
+            lambda: -np.array([[(q * np.log(q / d)).sum() for d in typical] for q in p]).min(axis=1),
+            lambda: klm.score(few),
+        )
+    )
+
+    dice = scorer("dice|energy").fit(train)
+    masked = dice.steps[0].bound.weight
+    rows.append(
+        pair(
+            "dice|energy",
+            "tensor of all contributions",
+            lambda: energy((h[:, None, :] * masked[None]).sum(axis=2) + b),
+            lambda: dice.score(few),
+        )
+    )
+
+    def gradient():
+        return np.array([np.abs(np.outer(q - 1 / CLASSES, x)).sum() for q, x in zip(p, h, strict=True)])
+
+    rows.append(pair("gradnorm", "gradient of every weight", gradient, lambda: distance.gradnorm(h, z)))
+
+    def second_head():
+        factor = transforms.scale(h, z, head)["features"]
+        return energy(factor @ w.T + b)
+
+    chain = scorer("scale|energy")
+    rows.append(pair("scale|energy", "a second pass through the head", second_head, lambda: chain.score(few)))
+
+    maps = np.abs(np.random.default_rng(0).normal(size=(50, 128, 64)))
+
+    def matrices():
+        powered = maps**3
+        return np.sum(powered @ powered.transpose(0, 2, 1), axis=2) ** (1 / 3)
+
+    rows.append(pair("gram, 128 channels x 64", "Gram matrices", matrices, lambda: layers.gram_rows(maps, 3)))
+    return rows
+
+
+def energy(z):
+    top = z.max(axis=1)
+    return top + np.log(np.exp(z - top[:, None]).sum(axis=1))
+
+
+def pair(case, what, plain, ours):
+    assert np.allclose(plain(), ours(), rtol=1e-4), case
+    least = best({"plain": plain, "ours": ours}, 5)
+    return row(case, f"{what} / closed form", least["plain"] / least["ours"], "x", "one product")
+
+
+def main():
+    train, test = world(TRAIN, 1), world(TEST, 2)
+    rows = [*forty(train, test), *neighbours(train, test), *mahalanobis(train, test), *closed_forms(train, test)]
+    finish("scores", rows)
+
+
+if __name__ == "__main__":
+    main()

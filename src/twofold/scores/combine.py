@@ -1,0 +1,362 @@
+r"""Scores made of other scores.
+
+Notation: p the softmax of the logits, :math:`\hat y` the prediction, h features, R and u residual directions and origin
+of ``vim``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from twofold import _checks
+from twofold._checks import Array, Labels
+from twofold._math import Floats, log_odds, sigmoid
+from twofold._statistics.moments import blocks
+from twofold.errors import InvalidInput
+from twofold.outputs import Head, Outputs, Passes
+from twofold.scores.logits import entropy
+from twofold.scores.passes import means
+from twofold.scores.subspace import RAW, residual_norm, residual_space
+from twofold.steps import Chain, parts, register_score, scorer, state
+
+Second = Literal["norm", "residual"]
+
+
+def _second(name: str, features: Floats, raw: Floats, origin: Array | None, basis: Array | None) -> Array:
+    """What SIRC and the plug-in rule ask of the feature, higher is safer: its L1 norm, or its residual negated."""
+    if name == "norm" or origin is None or basis is None:
+        return np.asarray(np.abs(np.asarray(raw, dtype=np.float64)).sum(axis=1))
+    return -residual_norm(features, origin, basis)
+
+
+def _raw(features: Floats, layers: Mapping[str, Floats] | None) -> Floats:
+    """Features with their own length, where a cosine head took it away."""
+    return features if layers is None else layers.get(RAW, features)
+
+
+def _residual(wanted: bool, features: Floats, head: Head | None, name: str) -> tuple[Array, Array] | tuple[None, None]:
+    if not wanted:
+        return None, None
+    if head is None:
+        raise InvalidInput(f"{name} with the residual needs the head, and the train outputs have none")
+    return residual_space(features, head.weight, head.bias)
+
+
+@register_score(
+    "sirc",
+    paper="Xia & Bouganis, ACCV 2022, arXiv:2207.07517",
+    cost="C + D, residual D(D-d)",
+    grid={"s1": ("msp", "entropy"), "s2": ("norm", "residual", ("norm", "residual"))},
+    project=(),
+)
+@dataclass(frozen=True, eq=False)
+class Sirc:
+    r"""A softmax score, lowered where a second score says that the input is unlike training.
+
+    .. math:: s = -\log(S_1^{\max} - S_1) - \sum_j \log\left(1 + e^{-b_j (S_{2j} - a_j)}\right)
+
+    with :math:`a = \mathrm{mean}(S_2) - 3\,\mathrm{std}(S_2)` and :math:`b = 1 / \mathrm{std}(S_2)` over the training
+    rows. ``s1``: ``msp`` (maximum 1) or ``entropy`` (negative, maximum 0). ``s2``: ``norm``
+    :math:`\lVert h \rVert_1`, ``residual`` :math:`-\lVert R^T (h - u) \rVert`, or a tuple of both, the extended form.
+    The equation is the logarithm of the published product, which ranks alike and keeps its digits. A second score that
+    is constant on train has no effect.
+
+    ``compat="published"`` is the code behind the joint paper, whose "Res." is :math:`+\lVert h - \mu \rVert_1` with a
+    and b of the norm; that code fits them on validation outputs, so pass those as train to reproduce its table.
+
+    >>> fitted = Sirc().fit(np.array([[3.5, 0.0], [4.5, 0.0]]), np.zeros((2, 2)))
+    >>> z, h = np.array([[2.0, 1.0, 0.1]]), np.array([[1.0, 2.0, 0.5, 0.0]])
+    >>> fitted.score(z, h, np.array([0])).round(8)
+    array([0.94894813])
+    """
+
+    s1: Literal["msp", "entropy"] = "msp"
+    s2: Second | tuple[Second, ...] = "norm"
+    compat: Literal["paper", "published"] = "paper"
+    low: Array = state()  # (J,) a
+    slope: Array = state()  # (J,) b
+    origin: Array | None = state()  # (D,)
+    basis: Array | None = state()  # (D, D - d)
+    mean: Array | None = state()  # (D,)
+
+    @property
+    def seconds(self) -> tuple[str, ...]:
+        """The second scores by name."""
+        return (self.s2,) if isinstance(self.s2, str) else tuple(self.s2)
+
+    def fit(
+        self, features: Floats, logits: Floats, head: Head | None = None, layers: Mapping[str, Floats] | None = None
+    ) -> Self:
+        """Mean and spread of the second scores."""
+        _checks.choice(self.s1, "s1", ("msp", "entropy"))
+        _checks.choice(self.compat, "compat", ("paper", "published"))
+        if not self.seconds:
+            raise InvalidInput("sirc: s2 must name a second score, such as 'norm', got none")
+        for name in self.seconds:
+            _checks.choice(name, "s2", ("norm", "residual"))
+        published, raw = self.compat == "published", _raw(features, layers)
+        origin, basis = _residual("residual" in self.seconds and not published, features, head, "sirc")
+        table = []
+        total = np.zeros(features.shape[1])
+        for h, r in blocks(features, raw):
+            total += h.sum(axis=0)
+            names = ["norm"] * len(self.seconds) if published else self.seconds
+            table.append(np.stack([_second(name, h, r, origin, basis) for name in names]))
+        values = np.concatenate(table, axis=1)
+        spread = values.std(axis=1)
+        slope = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 1e-12 * np.abs(values).max(axis=1))
+        mean = total / len(features) if published else None
+        low = values.mean(axis=1) - 3.0 * spread
+        return replace(self, low=low, slope=slope, origin=origin, basis=basis, mean=mean)
+
+    def score(
+        self, logits: Floats, features: Floats, predictions: Labels, layers: Mapping[str, Floats] | None = None
+    ) -> Array:
+        """Confidence of each row."""
+        if self.s1 == "msp":
+            result = np.logaddexp(0.0, log_odds(logits, predictions))  # -log(1 - p)
+        else:
+            result = -np.log(np.maximum(-entropy(logits), 1e-300))
+        for name, low, slope in zip(self.seconds, self.low, self.slope, strict=True):
+            if self.mean is not None and name == "residual":
+                value = np.abs(np.asarray(features, dtype=np.float64) - self.mean).sum(axis=1)
+            else:
+                value = _second(name, features, _raw(features, layers), self.origin, self.basis)
+            result -= np.logaddexp(0.0, -slope * (value - low))
+        return np.asarray(result)
+
+
+@register_score(
+    "plugin_bb",
+    paper="Narasimhan et al., ICLR 2024, arXiv:2301.12386",
+    cost="C + D, residual D(D-d)",
+    grid={"ratio": ("norm", "residual")},
+    project=(),
+)
+@dataclass(frozen=True, eq=False)
+class PluginBlackBox:
+    r"""Probability of the predicted class, less the price of a low density ratio.
+
+    .. math:: s = p_{\hat y} - \kappa / \rho, \qquad \kappa = \frac{c_{fn}}{1 - c_{fn}}
+
+    :math:`\rho` stands for the ratio of the densities of known and unknown inputs: ``norm``
+    :math:`\lVert h \rVert_1` or ``residual`` :math:`1 / \lVert R^T (h - u) \rVert`, divided by its training mean
+    (``compat="published"``: as it is, which with norms of some hundreds leaves nothing but :math:`p_{\hat y}`).
+
+    The rule minimises the mixed risk under a budget of rejections; its multiplier enters the price, which is why it is
+    often swept on a grid. For a given share of known inputs ``id_share`` there is one ranking all the same, by the
+    multiplier at which a sample is accepted,
+
+    .. math:: s = -\frac{(1 - c_{fn})(1 - p_{\hat y}) + c_{fn} / \rho}{\pi + (1 - \pi) / \rho}
+
+    which is used where ``id_share`` is given; :func:`twofold.metrics.plugin_bb_curve` draws its whole curve.
+
+    >>> fitted = PluginBlackBox().fit(np.array([[1.0, 1.0], [1.0, 3.0]]), np.zeros((2, 2)))
+    >>> fitted.score(np.log([[0.9, 0.1]]), np.array([[3.0, 3.0]]), np.array([0])).round(6)
+    array([-0.6])
+    """
+
+    ratio: Second = "norm"
+    c_fn: float = 0.75
+    id_share: float | None = None
+    compat: Literal["paper", "published"] = "paper"
+    scale: Array = state()  # (), training mean of the ratio
+    origin: Array | None = state()
+    basis: Array | None = state()
+
+    def fit(
+        self, features: Floats, logits: Floats, head: Head | None = None, layers: Mapping[str, Floats] | None = None
+    ) -> Self:
+        """Training mean of the ratio."""
+        _checks.choice(self.ratio, "ratio", ("norm", "residual"))
+        _checks.choice(self.compat, "compat", ("paper", "published"))
+        _checks.number(self.c_fn, "c_fn", 0.0, 1.0, open_high=True)
+        if self.id_share is not None:
+            _checks.number(self.id_share, "id_share", 0.0, 1.0, open_low=True)
+        origin, basis = _residual(self.ratio == "residual", features, head, "plugin_bb")
+        fitted = replace(self, scale=np.array(1.0), origin=origin, basis=basis)
+        if self.compat == "published":
+            return fitted
+        raw = _raw(features, layers)
+        total = sum(float((1.0 / fitted._inverse(h, r)).sum()) for h, r in blocks(features, raw))
+        return replace(fitted, scale=np.array(total / len(features)))
+
+    def _inverse(self, features: Floats, raw: Floats) -> Array:
+        """1 / ratio, finite: lengths below 1e-12 count as that."""
+        value = _second(self.ratio, features, raw, self.origin, self.basis)
+        return 1.0 / np.maximum(value, 1e-12) if self.ratio == "norm" else np.maximum(-value, 1e-12)
+
+    def score(
+        self, logits: Floats, features: Floats, predictions: Labels, layers: Mapping[str, Floats] | None = None
+    ) -> Array:
+        """Confidence of each row."""
+        inverse = self._inverse(features, _raw(features, layers)) * self.scale
+        odds = log_odds(logits, predictions)
+        if self.id_share is None:
+            return sigmoid(odds) - self.c_fn / (1.0 - self.c_fn) * inverse
+        price = (1.0 - self.c_fn) * sigmoid(-odds) + self.c_fn * inverse
+        return -price / (self.id_share + (1.0 - self.id_share) * inverse)
+
+
+@dataclass(frozen=True, eq=False)
+class _Several:
+    """Chains whose scores are standardised by their mean and spread on train."""
+
+    of: str | tuple[str, ...] = ()
+    chains: tuple[Chain, ...] = parts()
+    centre: Array = state()  # (J,)
+    spread: Array = state()  # (J,)
+
+    def inner(self) -> tuple[Chain, ...]:
+        """The chains."""
+        if self.chains:
+            return self.chains
+        if isinstance(self.of, str) or len(self.of) < 2:
+            raise InvalidInput(f'of must be a tuple of two or more chains, such as of=("msp", "knn"), got {self.of!r}')
+        return tuple(scorer(spec) for spec in self.of)
+
+    def fit(self, outputs: Outputs, val_outputs: Outputs | None = None, ood_val_outputs: Outputs | None = None) -> Self:
+        """Fit each chain, then its mean and spread over the training rows with a finite score."""
+        chains = tuple(chain.fit(outputs, val=val_outputs, ood_val=ood_val_outputs) for chain in self.inner())
+        values = [value[np.isfinite(value)] for value in (chain.score(outputs) for chain in chains)]
+        for chain, value in zip(chains, values, strict=True):
+            if not len(value):
+                raise InvalidInput(f"{chain.spec} is finite on no training row, so it cannot be standardised")
+        centre = np.array([value.mean() for value in values])
+        spread = np.array([value.std() for value in values])
+        return replace(self, chains=chains, centre=centre, spread=np.where(spread > 0, spread, 1.0))
+
+    def standardised(self, outputs: Outputs) -> Array:
+        """(J, N) scores in units of their training spread."""
+        values = np.stack([chain.run(outputs) for chain in self.chains])
+        return (values - self.centre[:, None]) / self.spread[:, None]
+
+
+@register_score("sum", paper="Kittler et al., IEEE TPAMI 1998", cost="sum of parts", project=())
+@dataclass(frozen=True, eq=False)
+class Sum(_Several):
+    r"""Sum of several scores, each standardised on the training rows.
+
+    .. math:: s = \sum_j w_j \frac{s_j - \mathrm{mean}_j}{\mathrm{std}_j}
+
+    ``of``: a tuple of chains. ``weights``: one number each, by default all 1.
+
+    >>> train = Outputs([[2.0, 0.0], [0.0, 1.0]])
+    >>> Sum(of=("mls", "margin")).fit(train).score(train).round(6)
+    array([ 2., -2.])
+    """
+
+    weights: tuple[float, ...] | None = None
+
+    def score(self, outputs: Outputs) -> Array:
+        """Confidence of each row."""
+        values = self.standardised(outputs)
+        weights = np.ones(len(values)) if self.weights is None else np.asarray(self.weights, dtype=np.float64)
+        if weights.shape != (len(values),) or not np.isfinite(weights).all():
+            raise InvalidInput(f"weights must be {len(values)} numbers, one for each chain, got {self.weights!r}")
+        return weights @ values
+
+
+@register_score("product", paper="Kittler et al., IEEE TPAMI 1998", cost="sum of parts", project=())
+@dataclass(frozen=True, eq=False)
+class Product(_Several):
+    r"""Product of several scores, each standardised on the training rows and squeezed between 0 and 1.
+
+    .. math:: s = \sum_j \log \sigma\left(\frac{s_j - \mathrm{mean}_j}{\mathrm{std}_j}\right)
+
+    with :math:`\sigma` the logistic function, so that no two negative factors make a positive one; the logarithm of the
+    product ranks alike. One low score is enough to be distrusted. ``of``: a tuple of chains.
+
+    >>> train = Outputs([[2.0, 0.0], [0.0, 1.0]])
+    >>> Product(of=("mls", "margin")).fit(train).score(train).round(6)
+    array([-0.626523, -2.626523])
+    """
+
+    def score(self, outputs: Outputs) -> Array:
+        """Confidence of each row."""
+        return -np.logaddexp(0.0, -self.standardised(outputs)).sum(axis=0)
+
+
+@register_score(
+    "mc",
+    paper="Gal & Ghahramani, ICML 2016, arXiv:1506.02142; Lakshminarayanan et al., NeurIPS 2017, arXiv:1612.01474",
+    judges="passes",
+    cost="of the chain",
+    project=(),
+)
+@dataclass(frozen=True, eq=False)
+class MonteCarlo:
+    r"""Any score on the mean of several passes, or of the members of an ensemble.
+
+    .. math:: s = S(\bar z, \bar h), \qquad \bar z = \tfrac1M \sum_m z_m, \quad \bar h = \tfrac1M \sum_m h_m
+
+    ``mc(knn)`` is short for ``mc(of="knn")``. Scores that read probabilities alone are given
+    :math:`\log \bar p` in place of :math:`\bar z`, so that ``mc(msp)`` is ``mc_msp``. Mean features are read from
+    ``layers["passes/features"]`` and means of learned values from ``learned["passes/NAME"]``. It judges the averaged
+    prediction. Training rows are taken as they are, averaged if they have passes.
+
+    >>> two = Outputs([[2.0, 0.0]], passes=[[[2.0, 0.0]], [[0.0, 1.0]]])
+    >>> scorer("mc(mls)").fit(two).score(two)
+    array([1.])
+    """
+
+    of: str = "msp"
+    chain: tuple[Chain, ...] = parts()
+
+    def inner(self) -> tuple[Chain, ...]:
+        """The chain."""
+        return self.chain or (scorer(self.of),)
+
+    def needs(self) -> tuple[str, ...]:
+        """Passes, and mean features among the layers where the chain reads features."""
+        inside = self.inner()[0].needs
+        return ("passes", *(("layers",) if "features" in inside else ()), *(n for n in inside if n != "features"))
+
+    def fit(self, outputs: Outputs, val_outputs: Outputs | None = None, ood_val_outputs: Outputs | None = None) -> Self:
+        """Fit the chain."""
+        (blank,) = self.inner()
+        if blank.judges == "passes":
+            raise InvalidInput(f"mc(of={self.of!r}): {blank.spec} reads the passes itself; use it alone")
+
+        def seen(one: Outputs | None) -> Outputs | None:
+            return one if one is None or one.passes is None else averaged(one, blank)
+
+        train = outputs if outputs.passes is None else averaged(outputs, blank)
+        return replace(self, chain=(blank.fit(train, val=seen(val_outputs), ood_val=seen(ood_val_outputs)),))
+
+    def score(self, outputs: Outputs, passes: Floats | Passes) -> Array:
+        """Confidence of each row."""
+        return self.chain[0].run(averaged(outputs, self.chain[0]))
+
+
+def averaged(outputs: Outputs, chain: Chain) -> Outputs:
+    """Outputs whose logits, features and learned values are means over the passes, as far as the chain needs them."""
+    held = means(outputs.passes)  # type: ignore[arg-type]  # the caller has looked
+    last = chain.steps[-1].info
+    changes: dict[str, Any] = {"predictions": np.asarray(held.mean_prob).argmax(axis=1), "passes": None}
+    if last.probabilities and chain.needs == ("logits",):
+        smallest = np.finfo(np.float64).tiny
+        logits = np.log(np.maximum(np.asarray(held.mean_prob, dtype=np.float64), smallest))
+        changes |= {"logits": logits, "features": None, "head": None}
+        return outputs.replace(**changes)
+    changes["logits"] = held.mean_logits
+    layers, learned = dict(outputs.layers or {}), dict(outputs.learned or {})
+    changes["features"] = layers.get("passes/features")
+    if changes["features"] is None and "features" in chain.needs:
+        raise InvalidInput(
+            f'mc of {chain.spec} needs layers["passes/features"], the mean features of the passes, and these outputs '
+            "have none; store them at extraction, or use the score without mc"
+        )
+    if "learned" in chain.needs:
+        mean = {n.removeprefix("passes/"): v for n, v in learned.items() if n.startswith("passes/")}
+        if not mean:
+            raise InvalidInput(
+                f'mc of {chain.spec} needs learned["passes/NAME"], the means over the passes, and these outputs '
+                "have none"
+            )
+        changes["learned"] = {**learned, **mean}
+    return outputs.replace(**changes)

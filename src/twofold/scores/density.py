@@ -1,0 +1,211 @@
+r"""How common a feature is among those of training, fitted by scikit-learn and evaluated with plain arrays.
+
+Notation: h features, D their number.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from twofold import _checks
+from twofold._checks import Array, Labels
+from twofold._math import Floats, logsumexp
+from twofold._statistics.moments import blocks
+from twofold.errors import InvalidInput
+from twofold.outputs import release
+from twofold.steps import register_score, state
+
+KEPT = 100_000  # rows from which the trees of a forest draw theirs
+
+
+@register_score(
+    "gmm", paper="Mukhoti et al., CVPR 2023, arXiv:2102.11582", aliases=("ddu",), cost="JD, JD^2 if full; J components"
+)
+@dataclass(frozen=True, eq=False)
+class GaussianMixtures:
+    r"""Log density of the feature under a mixture of Gaussians for each class.
+
+    .. math:: s = \log \sum_c \frac{N_c}{N} \sum_j w_{cj} \, \mathcal N(h; \mu_{cj}, \Sigma_{cj})
+
+    Each class has ``components`` Gaussians, no more than it has distinct rows, with ``covariance`` ``"diag"`` or
+    ``"full"`` and ``reg`` added to every variance, fitted by expectation maximisation from a seeded k-means start. One
+    full Gaussian a class is the density of the paper. Another library keeps the nearest Mahalanobis term alone, without
+    weights and determinants: a different score.
+
+    A class without training rows has no part in it; of a class with one row, or in directions without variance, ``reg``
+    is all the variance there is. Rows of one class at a time are held in memory, and with ``"full"`` a D x D matrix for
+    every component. Unlike distances, the value depends on the units of the features.
+
+    >>> h, y = np.array([[-1.0], [1.0], [9.0], [11.0]]), np.array([0, 0, 1, 1])
+    >>> GaussianMixtures(reg=0.0).fit(h, y).score(np.array([[0.0], [10.0], [5.0]])).round(4)
+    array([ -1.6121,  -1.6121, -13.4189])
+    """
+
+    components: int = 1
+    covariance: Literal["diag", "full"] = "diag"
+    reg: float = 1e-6
+    seed: int = 0
+    centre: Array = state()  # (D,) mean of all rows, from which the rest is measured
+    log_weights: Array = state()  # (J,) of all classes
+    means: Array = state()  # (J, D)
+    factors: Array = state()  # (J, D) one over the standard deviations, or (J, D, D) with F F^T the inverse covariance
+
+    def fit(self, features: Floats, labels: Labels) -> Self:
+        """One mixture for each class that has rows."""
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.mixture import GaussianMixture
+        from threadpoolctl import threadpool_limits
+
+        components, seed = _checks.whole(self.components, "components", 1), _checks.whole(self.seed, "seed", 0)
+        _checks.choice(self.covariance, "covariance", ("diag", "full"))
+        reg = _checks.number(self.reg, "reg", 0.0, np.inf, open_high=True)
+        truth = np.asarray(labels)
+        if (truth < 0).all():
+            raise InvalidInput("labels must name a class for at least one training row; all are -1")
+        centre = sum(h.sum(axis=0) for (h,) in blocks(features)) / len(features)
+        order = np.argsort(truth, kind="stable")
+        order = order[truth[order] >= 0]
+        classes, first = np.unique(truth[order], return_index=True)
+        log_weights, means, factors = [], [], []
+        # one thread, as the order of sums between threads may change the last bits
+        with threadpool_limits(1, "openmp"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            for c, rows in zip(classes, np.split(order, first[1:]), strict=True):
+                h = np.asarray(features[rows], dtype=np.float64) - centre
+                release(features)
+                count = 1 if components == 1 else min(components, len(np.unique(h, axis=0)))
+                model = GaussianMixture(count, covariance_type=self.covariance, reg_covar=reg, random_state=seed)
+                try:
+                    model.fit(h if len(h) > 1 else np.repeat(h, 2, axis=0))  # it refuses to see one row alone
+                except ValueError as error:
+                    raise InvalidInput(
+                        f"gmm: a component of class {c} ({len(h)} rows) has no variance in some direction; "
+                        f"raise reg (now {reg:g}), or use fewer components"
+                    ) from error
+                log_weights.append(np.log(model.weights_) + np.log(len(rows) / len(order)))
+                means.append(model.means_)
+                factors.append(model.precisions_cholesky_)
+        return replace(
+            self,
+            centre=centre,
+            log_weights=np.concatenate(log_weights),
+            means=np.concatenate(means),
+            factors=np.concatenate(factors),
+        )
+
+    def score(self, features: Floats) -> Array:
+        """Confidence of each row."""
+        h = np.asarray(features, dtype=np.float64) - self.centre
+        if self.covariance == "diag":
+            precision = self.factors**2
+            away = h**2 @ precision.T - 2.0 * h @ (self.means * precision).T + (self.means**2 * precision).sum(axis=1)
+            log_det = np.log(self.factors).sum(axis=1)
+        else:
+            pairs = zip(self.means, self.factors, strict=True)
+            away = np.stack([(((h - mean) @ factor) ** 2).sum(axis=1) for mean, factor in pairs], axis=1)
+            log_det = np.log(np.diagonal(self.factors, axis1=1, axis2=2)).sum(axis=1)
+        log_density = log_det - 0.5 * (h.shape[1] * np.log(2.0 * np.pi) + np.maximum(away, 0.0))
+        return logsumexp(self.log_weights + log_density)
+
+
+@register_score("isolation_forest", paper="Liu, Ting, Zhou, ICDM 2008", aliases=("iforest",), cost="trees x log2(rows)")
+@dataclass(frozen=True, eq=False)
+class IsolationForest:
+    r"""How many random cuts it takes to isolate the feature: few for the odd.
+
+    .. math:: s = -2^{-\bar\ell(h) / c(n)}, \qquad c(n) = 2 (\ln(n - 1) + \gamma) - \frac{2 (n - 1)}{n}
+
+    with :math:`\bar\ell` the mean over ``trees`` of the depth of the leaf that h falls into, plus c of the number of
+    training rows in that leaf, and c(n) the mean depth of a tree of n = ``rows`` rows (c(2) = 1, c(1) = 0). In
+    [-1, 0); about -0.5 is usual. Every tree sees ``rows`` training rows (all if there are fewer); of a larger set they
+    are drawn from 100,000 seeded rows. Features are compared in float32, as scikit-learn does, and the result is its
+    ``score_samples``. Training features that do not vary, or a single row, give -0.5 for all.
+
+    >>> h = np.random.default_rng(0).normal(size=(500, 2))
+    >>> fitted = IsolationForest().fit(h)
+    >>> bool(fitted.score(np.array([[0.0, 0.0]])) > -0.5 > fitted.score(np.array([[6.0, 6.0]])))
+    True
+    """
+
+    trees: int = 100
+    rows: int = 256
+    seed: int = 0
+    roots: Labels = state()  # (T,) first node of each tree; the nodes of all trees stand in one list
+    children: Labels = state()  # (2, M) where a node leads if its feature is at most its threshold, and if it is not
+    feature: Labels = state()  # (M,)
+    threshold: Array = state()  # (M,)
+    length: Array = state()  # (M,) expected depth of a row that ends here
+    usual: Array = state()  # (), c(n)
+
+    def fit(self, features: Floats) -> Self:
+        """Grow the trees and lay them out as arrays; a leaf leads to itself."""
+        from sklearn.ensemble import IsolationForest as Forest
+
+        trees, seed = _checks.whole(self.trees, "trees", 1), _checks.whole(self.seed, "seed", 0)
+        rows = _checks.whole(self.rows, "rows", 1)
+        if len(features) > KEPT:
+            chosen = np.sort(np.random.default_rng(seed).choice(len(features), KEPT, replace=False))
+            h = _single(features[chosen])
+            release(features)
+        else:
+            h = _single(features)
+        if not np.isfinite(h).all():
+            raise InvalidInput("isolation_forest: features go beyond the range of float32; scale them down")
+        rows = min(rows, len(h))
+        forest = Forest(n_estimators=trees, max_samples=rows, random_state=seed).fit(h)
+        grown = [tree.tree_ for tree in forest.estimators_]
+        sizes = np.array([tree.node_count for tree in grown])
+        roots = np.cumsum(sizes) - sizes
+        children = [np.stack([tree.children_left, tree.children_right]) for tree in grown]
+        laid = [np.where(c < 0, np.arange(c.shape[1]), c) + root for c, root in zip(children, roots, strict=True)]
+        depths = np.concatenate([_depths(c) for c in children])
+        leaf = np.concatenate(children, axis=1)[0] < 0
+        return replace(
+            self,
+            roots=roots,
+            children=np.concatenate(laid, axis=1),
+            feature=np.where(leaf, 0, np.concatenate([tree.feature for tree in grown])),
+            threshold=np.concatenate([tree.threshold for tree in grown]),
+            length=depths + _mean_depth(np.concatenate([tree.n_node_samples for tree in grown])),
+            usual=_mean_depth(np.array(rows)),
+        )
+
+    def score(self, features: Floats) -> Array:
+        """Confidence of each row."""
+        h = _single(features)
+        each = np.arange(len(h))[:, None]
+        node = np.broadcast_to(self.roots, (len(h), len(self.roots)))
+        while True:
+            right = h[each, self.feature[node]] > self.threshold[node]
+            below = self.children[right.astype(np.int64), node]
+            if (below == node).all():
+                break
+            node = below
+        mean = self.length[node].mean(axis=1)
+        return -(2.0 ** -(mean / self.usual if self.usual > 0 else np.ones_like(mean)))
+
+
+def _single(features: Floats) -> npt.NDArray[np.float32]:
+    with np.errstate(over="ignore"):
+        return np.asarray(features, dtype=np.float32)
+
+
+def _depths(children: npt.NDArray[Any]) -> Array:
+    """Depth of each node of a tree; children stand behind their parent."""
+    depths = np.zeros(children.shape[1])
+    for node, pair in enumerate(children.T):
+        if pair[0] >= 0:
+            depths[pair] = depths[node] + 1.0
+    return depths
+
+
+def _mean_depth(rows: npt.NDArray[Any]) -> Array:
+    """Mean depth of an unsuccessful search in a binary tree of that many rows."""
+    n = np.maximum(np.asarray(rows, dtype=np.float64), 2.0)
+    many = 2.0 * (np.log(np.maximum(n - 1.0, 1.0)) + np.euler_gamma) - 2.0 * (n - 1.0) / n
+    return np.where(rows <= 1, 0.0, np.where(rows == 2, 1.0, many))

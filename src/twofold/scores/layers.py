@@ -1,0 +1,389 @@
+r"""Scores from statistics of several layers, recorded at extraction.
+
+``layers["NAME/mean"]`` and ``["NAME/var"]`` hold the mean and variance of each channel of layer NAME,
+``["NAME/gram1"]``, ``["NAME/gram2"]``, ... what :func:`gram_rows` makes of its maps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from twofold import _checks
+from twofold._checks import Array, Labels, Mask
+from twofold._math import Floats, log_softmax, squared_distances
+from twofold._statistics.moments import ROWS, Moments, blocks, whitened, whitening
+from twofold.errors import InvalidInput
+from twofold.outputs import release
+from twofold.steps import register_score, state
+
+Layers = Mapping[str, Floats]
+Packed = npt.NDArray[np.uint8]
+
+TINY = 1e-12
+MARGIN = 1e-6  # of the denominators of gram
+RESOLUTION = 1e-12  # variance below this share of what it was computed from is rounding
+
+
+def _packed(keys: Sequence[str]) -> Packed:
+    """Names of keys as an array, which is all that a saved chain can hold: UTF-8 text, one to a line."""
+    if any("\n" in key for key in keys):
+        raise InvalidInput(f"keys of layers must have no line breaks, got {list(keys)}")
+    return np.frombuffer("\n".join(keys).encode(), np.uint8)
+
+
+def _unpacked(packed: Packed) -> list[str]:
+    return packed.tobytes().decode().split("\n")
+
+
+def _by_layer(keys: Iterable[str]) -> dict[str, list[str]]:
+    """The keys of each layer: all before the last stroke is its name."""
+    grouped: dict[str, list[str]] = {}
+    for key in keys:
+        grouped.setdefault(key.rpartition("/")[0], []).append(key)
+    return grouped
+
+
+def _there(layers: Layers) -> str:
+    return f"layers {', '.join(map(repr, sorted(layers)))} only" if layers else "no layers"
+
+
+def _check(score: str, layers: Layers, keys: Sequence[str], widths: Labels, whose: str = "these") -> None:
+    """Raise unless the outputs hold the layers that the score was fitted on."""
+    for key, width in zip(keys, widths, strict=True):
+        if key not in layers:
+            raise InvalidInput(f"{score} was fitted on layers[{key!r}]; {whose} outputs have {_there(layers)}")
+        if layers[key].shape[1] != width:
+            got = layers[key].shape[1]
+            raise InvalidInput(f"{score} was fitted on {width} columns of layers[{key!r}]; {whose} outputs have {got}")
+
+
+def _slices(widths: Labels) -> list[slice]:
+    """Where arrays of these widths lie when they stand side by side."""
+    ends = np.cumsum(widths)
+    return [slice(end - width, end) for end, width in zip(ends.tolist(), widths.tolist(), strict=True)]
+
+
+# Gram matrices
+
+
+def gram_rows(maps: Floats, power: int) -> Array:
+    r"""Row sums of the channels' Gram matrix of a power of the maps, (N, channels, positions) to (N, channels).
+
+    .. math:: r = A A^T 1, \quad A = F^q, \qquad \text{result} = \mathrm{sign}(r) |r|^{1/q}
+
+    with the power q taken of each entry. The matrix itself is never made, as its row sums are :math:`A (A^T 1)`.
+
+    >>> gram_rows(np.array([[[1.0, 2.0], [0.0, -1.0]]]), 1)
+    array([[ 3., -1.]])
+    """
+    f, q = np.asarray(maps, dtype=np.float64), _checks.whole(power, "power", 1)
+    if f.ndim != 3:
+        raise InvalidInput(f"maps must be three-dimensional (N, channels, positions), got shape {f.shape}")
+    scale = np.abs(f).max(axis=(1, 2), keepdims=True, initial=0.0)  # divided out, so that no power overflows
+    a = (f / np.where(scale > 0, scale, 1.0)) ** q
+    r = np.einsum("ncp,np->nc", a, a.sum(axis=1))
+    return np.sign(r) * np.abs(r) ** (1.0 / q) * scale[:, 0] ** 2
+
+
+@register_score("gram", paper="Sastry & Oore, ICML 2020, arXiv:1912.12510", cost="K of all layers", project=())
+@dataclass(frozen=True, eq=False)
+class Gram:
+    r"""Negative amount by which the layers' correlations leave the range of the predicted class.
+
+    .. math:: s = -\frac{1}{p_{\hat y}} \sum_l \frac{\delta_l}{n_l}, \qquad \delta_l = \sum_{q, i}
+              \frac{\max(m_{\hat y} - g, 0)}{|m_{\hat y}| + 10^{-6}} +
+              \frac{\max(g - M_{\hat y}, 0)}{|M_{\hat y}| + 10^{-6}}
+
+    with g the values ``layers["NAME/gramq"]`` of layer l, q in ``powers`` (see :func:`gram_rows`), m and M their least
+    and largest values over the training rows of a class, each channel and power by itself. A share ``split`` of the
+    rows of each class (rounded down, drawn with ``seed``) is kept out of the ranges, and the mean of :math:`\delta_l`
+    over these rows is :math:`n_l`; it is 1 for a layer where none of them leaves its range, or if there are none.
+
+    Ranges are by label; the authors' code groups the training rows by predicted class, which is the same where training
+    answers are right. A class without training rows has the range of all rows. The paper's powers are 1 to 10. An older
+    version of a widely used benchmark pooled all channels of a layer into one range and had no :math:`n_l`: another
+    score. Inside all ranges s is 0, however sure the classifier.
+
+    >>> g, y = {"a/gram1": np.array([[1.0], [2.0], [5.0], [6.0]])}, np.array([0, 0, 1, 1])
+    >>> fitted = Gram(powers=(1,)).fit(g, y, y, np.zeros((4, 2)))
+    >>> fitted.score({"a/gram1": np.array([[1.5], [3.0]])}, np.zeros((2, 2)), np.array([0, 0])).round(4)
+    array([-0., -1.])
+    """
+
+    powers: tuple[int, ...] = (1, 2, 3, 4, 5)
+    split: float = 0.1
+    seed: int = 0
+    keys: Packed = state()
+    widths: Labels = state()  # of each key
+    low: Floats = state()  # (C, K) in the precision of the layers, which is exact
+    high: Floats = state()  # (C, K)
+    typical: Array = state()  # (L,) mean deviation of the rows kept out
+
+    def fit(self, layers: Layers, labels: Labels, predictions: Labels, logits: Floats) -> Self:
+        """Ranges of the classes, a block of rows at a time, then the typical deviation of the rows kept out."""
+        keys = self._keys(layers)
+        share = _checks.number(self.split, "split", 0.0, 1.0, open_high=True)
+        seed = _checks.whole(self.seed, "seed", 0)
+        truth, chosen, classes = np.asarray(labels), np.asarray(predictions), np.shape(logits)[1]
+        if (truth < 0).all():
+            raise InvalidInput("labels must name a class for at least one training row; all are -1")
+        aside = _set_aside(truth, share, seed)
+        owners = np.where(aside, -1.0, truth)
+        widths = np.array([layers[key].shape[1] for key in keys], dtype=np.int64)
+        kind = np.result_type(*(layers[key].dtype for key in keys))
+        low = np.full((classes, widths.sum()), np.inf, kind)
+        high = np.full((classes, widths.sum()), -np.inf, kind)
+        for key, columns in zip(keys, _slices(widths), strict=True):
+            for values, owner in blocks(layers[key], owners):
+                used = owner >= 0
+                _widen(low[:, columns], high[:, columns], owner[used].astype(np.int64), values[used])
+        known = np.isfinite(low[:, 0])
+        low[~known], high[~known] = low[known].min(axis=0), high[known].max(axis=0)
+
+        rows, place = np.flatnonzero(aside), _places(keys)
+        total = np.zeros(max(place) + 1)
+        for key, columns, layer in zip(keys, _slices(widths), place, strict=True):
+            for first in range(0, len(rows), ROWS):
+                some = rows[first : first + ROWS]
+                class_ = chosen[some]
+                total[layer] += _outside(layers[key][some], low[class_, columns], high[class_, columns]).sum()
+                release(layers[key])
+        typical = np.where(total > 0, total / max(len(rows), 1), 1.0)
+        return replace(self, keys=_packed(keys), widths=widths, low=low, high=high, typical=typical)
+
+    def score(self, layers: Layers, logits: Floats, predictions: Labels) -> Array:
+        """Confidence of each row."""
+        keys, chosen = _unpacked(self.keys), np.asarray(predictions)
+        _check("gram", layers, keys, self.widths)
+        deviation = np.zeros((len(chosen), len(self.typical)))
+        for key, columns, layer in zip(keys, _slices(self.widths), _places(keys), strict=True):
+            deviation[:, layer] += _outside(layers[key], self.low[chosen, columns], self.high[chosen, columns])
+        p = np.exp(log_softmax(logits)[np.arange(len(chosen)), chosen])
+        # predictions other than the argmax of the logits may have no probability at all
+        return -(deviation / self.typical).sum(axis=1) / np.maximum(p, TINY)
+
+    def _keys(self, layers: Layers) -> list[str]:
+        """The keys to use, sorted: every layer that has a power has all."""
+        if not isinstance(self.powers, tuple | list) or not self.powers:
+            raise InvalidInput(f"powers must be a tuple of whole numbers such as (1, 2, 3), got {self.powers!r}")
+        ends = {f"gram{_checks.whole(power, 'powers', 1)}" for power in self.powers}
+        names = {name for name, _, end in (key.rpartition("/") for key in layers) if end in ends}
+        if not names:
+            raise InvalidInput(
+                f"gram needs layers['NAME/{min(ends)}'], recorded at extraction; these outputs have {_there(layers)}"
+            )
+        keys = sorted(f"{name}/{end}" for name in names for end in ends)
+        for key in keys:
+            if key not in layers:
+                have = sorted(k for k in layers if k.rpartition("/")[0] == key.rpartition("/")[0])
+                raise InvalidInput(
+                    f"gram(powers={self.powers}) needs layers[{key!r}]; of this layer there are {', '.join(have)}; "
+                    "record it at extraction, or choose powers that every layer has"
+                )
+        return keys
+
+
+def _places(keys: Sequence[str]) -> list[int]:
+    """The number of the layer of each key."""
+    number = {name: i for i, name in enumerate(_by_layer(keys))}
+    return [number[key.rpartition("/")[0]] for key in keys]
+
+
+def _set_aside(labels: Labels, share: float, seed: int) -> Mask:
+    """This share of the rows of each class, rounded down: no class loses all, and names of classes do not matter."""
+    known = np.flatnonzero(labels >= 0)
+    order = known[np.lexsort((np.random.default_rng(seed).random(len(known)), labels[known]))]
+    _, first, count = np.unique(labels[order], return_index=True, return_counts=True)
+    rank = np.arange(len(order)) - np.repeat(first, count)
+    aside = np.zeros(len(labels), dtype=bool)
+    aside[order] = rank < np.repeat(np.floor(share * count), count)
+    return aside
+
+
+def _widen(low: Floats, high: Floats, classes: Labels, values: Array) -> None:
+    """Widen the ranges of classes, in place, by the values of their rows."""
+    order = np.argsort(classes, kind="stable")
+    present, first = np.unique(classes[order], return_index=True)
+    if len(present):
+        low[present] = np.minimum(low[present], np.minimum.reduceat(values[order], first, axis=0))
+        high[present] = np.maximum(high[present], np.maximum.reduceat(values[order], first, axis=0))
+
+
+def _outside(values: Floats, low: Floats, high: Floats) -> Array:
+    """How far each row is outside the ranges, relative to their ends, summed over the columns."""
+    g, m, top = (np.asarray(a, dtype=np.float64) for a in (values, low, high))
+    below = np.maximum(m - g, 0.0) / (np.abs(m) + MARGIN)
+    above = np.maximum(g - top, 0.0) / (np.abs(top) + MARGIN)
+    return (below + above).sum(axis=1)
+
+
+# Mahalanobis distances
+
+
+@register_score(
+    "mds_layers",
+    paper="Lee et al., NeurIPS 2018, arXiv:1807.03888",
+    aliases=("mds_ensemble",),
+    cost="K^2 + CK of each layer",
+    project=(),
+)
+@dataclass(frozen=True, eq=False)
+class MahalanobisLayers:
+    r"""Mahalanobis distances to the nearest class mean in every layer, weighted and added up.
+
+    .. math:: s = \sum_l a_l s_l, \qquad
+              s_l = -\tfrac12 \min_c (h_l - \mu_{lc})^T \Sigma_l^{-1} (h_l - \mu_{lc})
+
+    with :math:`h_l` the channel means ``layers["NAME/mean"]`` of layer l, with ``statistics=("mean", "var")`` beside
+    the channel variances ``["NAME/var"]`` where the layer has them, and :math:`\Sigma_l` the pooled covariance within
+    classes. ``weights="fitted"``: :math:`a` from a logistic regression (L2, C = 1, on standardised :math:`s_l`, both
+    sets weighing the same) of validation rows against ``ood_val``; without validation outputs of training rows, whose
+    distances are too short. Weights may be negative. ``weights="equal"``: one over the standard deviation of
+    :math:`s_l` on train (1 if that is 0), which needs no ``ood_val``.
+
+    Directions without variance are ignored, as are layers without variance within classes and classes without training
+    rows. The paper also perturbs the input: that is the score ``mds_perturbed``, of extraction. A widely used benchmark
+    ships this with the first convolution alone; its published numbers are those of one layer.
+
+    >>> rng, y = np.random.default_rng(0), np.array([0, 1] * 20)
+    >>> train = {"a/mean": rng.normal(size=(40, 2)) + 4 * np.eye(2)[y], "b/mean": rng.normal(size=(40, 3))}
+    >>> fitted = MahalanobisLayers(weights="equal").fit(train, y, np.zeros((40, 2)))
+    >>> test = {"a/mean": np.array([[4.0, 0.0], [2.0, 2.0]]), "b/mean": np.zeros((2, 3))}
+    >>> bool(np.diff(fitted.score(test))[0] < 0)
+    True
+    """
+
+    statistics: tuple[str, ...] = ("mean",)
+    weights: Literal["fitted", "equal"] = "fitted"
+    keys: Packed = state()
+    widths: Labels = state()  # of each key
+    ranks: Labels = state()  # (L,) directions R of each layer
+    shift: Array = state()  # mean of each column, layer after layer
+    whiten: Array = state()  # (D, R) of each layer, flat, one after the other
+    centres: Array = state()  # (K, R) whitened class means of each layer, flat, one after the other
+    slopes: Array = state()  # (L,) the weights
+
+    def unused(self) -> tuple[str, ...]:
+        """Equal weights look at no other set."""
+        return ("val_layers", "ood_val_layers") if self.weights == "equal" else ()
+
+    def fit(
+        self,
+        layers: Layers,
+        labels: Labels,
+        logits: Floats,
+        val_layers: Layers | None = None,
+        ood_val_layers: Layers | None = None,
+    ) -> Self:
+        """Means and covariance of each layer from blocks of rows, then the weights."""
+        if tuple(self.statistics) not in (("mean",), ("mean", "var")):
+            raise InvalidInput(f'statistics must be ("mean",) or ("mean", "var"), got {self.statistics!r}')
+        _checks.choice(self.weights, "weights", ("fitted", "equal"))
+        if self.weights == "fitted" and not ood_val_layers:
+            raise InvalidInput(
+                'mds_layers(weights="fitted") is fitted on layers of ood_val; pass ood_val= to fit, or weights="equal"'
+            )
+        used = sorted(key for key in layers if key.rpartition("/")[2] in self.statistics)
+        groups = {name: keys for name, keys in _by_layer(used).items() if f"{name}/mean" in keys}
+        if not groups:
+            raise InvalidInput(
+                f"mds_layers needs layers['NAME/mean'], recorded at extraction; these outputs have {_there(layers)}"
+            )
+        kept: list[str] = []
+        parts: list[tuple[Array, Array, Array]] = []
+        for keys in groups.values():
+            moments = _moments(labels, np.shape(logits)[1], [layers[key] for key in keys])
+            if _varies(moments):
+                whiten = whitening(moments.within, moments.floor)
+                kept += keys
+                parts.append((moments.mean, whiten, (moments.class_means[moments.present] - moments.mean) @ whiten))
+        if not parts:
+            raise InvalidInput("mds_layers: no layer varies within the classes of the training rows; check the layers")
+        shifts, whitens, centres = zip(*parts, strict=True)
+        made = replace(
+            self,
+            keys=_packed(kept),
+            widths=np.array([layers[key].shape[1] for key in kept], dtype=np.int64),
+            ranks=np.array([w.shape[1] for w in whitens], dtype=np.int64),
+            shift=np.concatenate(shifts),
+            whiten=np.concatenate([w.ravel() for w in whitens]),
+            centres=np.concatenate([c.ravel() for c in centres]),
+        )
+        if self.weights == "equal" or ood_val_layers is None or val_layers is None:
+            return replace(made, slopes=1.0 / _spread(made._blocked(layers, "train")))
+        safe, odd = made._blocked(val_layers, "val"), made._blocked(ood_val_layers, "ood_val")
+        return replace(made, slopes=_regression(safe, odd))
+
+    def score(self, layers: Layers) -> Array:
+        """Confidence of each row."""
+        return self._each(layers) @ self.slopes
+
+    def _each(self, layers: Layers) -> Array:
+        """Scores (N, L) of the single layers."""
+        keys = _unpacked(self.keys)
+        _check("mds_layers", layers, keys, self.widths)
+        width = dict(zip(keys, self.widths.tolist(), strict=True))
+        scores, column, entry, centre = [], 0, 0, 0
+        count = len(self.centres) // int(self.ranks.sum())
+        for own, rank in zip(_by_layer(keys).values(), self.ranks.tolist(), strict=True):
+            h = np.concatenate([np.asarray(layers[key], dtype=np.float64) for key in own], axis=1)
+            size = sum(width[key] for key in own)
+            whiten = self.whiten[entry : entry + size * rank].reshape(size, rank)
+            centres = self.centres[centre : centre + count * rank].reshape(count, rank)
+            scores.append(
+                -0.5 * squared_distances(whitened(h - self.shift[column : column + size], whiten), centres).min(axis=1)
+            )
+            column, entry, centre = column + size, entry + size * rank, centre + count * rank
+        return np.stack(scores, axis=1)
+
+    def _blocked(self, layers: Layers, whose: str) -> Array:
+        """The same of a whole set, a block of rows at a time."""
+        keys = _unpacked(self.keys)
+        _check("mds_layers", layers, keys, self.widths, f"the {whose}")
+        own = {key: layers[key] for key in keys}
+        scores = []
+        for first in range(0, len(own[keys[0]]), ROWS):
+            scores.append(self._each({key: array[first : first + ROWS] for key, array in own.items()}))
+            for array in own.values():
+                release(array)
+        return np.concatenate(scores)
+
+
+def _moments(labels: Labels, classes: int, parts: Sequence[Floats]) -> Moments:
+    """Moments of arrays side by side, a block of rows at a time."""
+    made: Moments | None = None
+    for *columns, owner in blocks(*parts, np.asarray(labels, dtype=np.float64)):
+        if (owner >= 0).any():
+            block = Moments.of(np.concatenate(columns, axis=1), owner.astype(np.int64), classes)
+            made = block if made is None else made + block
+    if made is None:
+        raise InvalidInput("labels must name a class for at least one training row; all are -1")
+    return made
+
+
+def _varies(moments: Moments) -> bool:
+    """Whether rows differ from their class mean by more than rounding does."""
+    within, overall = float(np.trace(moments.within)), float(np.trace(moments.covariance))
+    return overall > RESOLUTION**2 * float(moments.mean @ moments.mean) and within > RESOLUTION * overall
+
+
+def _spread(scores: Array) -> Array:
+    """Standard deviation of each column, 1 where that is rounding."""
+    spread = scores.std(axis=0)
+    return np.where(spread > np.sqrt(RESOLUTION) * np.abs(scores).max(axis=0), spread, 1.0)
+
+
+def _regression(safe: Array, odd: Array) -> Array:
+    """Weights of the columns that tell safe rows from odd ones."""
+    from sklearn.linear_model import LogisticRegression
+
+    scores = np.concatenate([safe, odd])
+    spread = _spread(scores)
+    model = LogisticRegression(class_weight="balanced", tol=1e-8, max_iter=10_000)
+    model.fit((scores - scores.mean(axis=0)) / spread, np.arange(len(scores)) < len(safe))
+    return np.asarray(model.coef_[0] / spread, dtype=np.float64)

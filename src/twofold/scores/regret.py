@@ -1,0 +1,84 @@
+r"""The regret of a last layer that could have learnt the test input with any label."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from twofold._checks import Array
+from twofold._math import Floats, log_softmax, logsumexp, unit
+from twofold._statistics.moments import blocks
+from twofold.outputs import Head
+from twofold.steps import register_score, state
+
+
+def regret(log_p: Floats, t: Array) -> Array:
+    r"""Regret of probabilities p (N, C), given as logarithms, for inputs that training knows to a degree t (N,).
+
+    .. math:: \Gamma = \frac{1}{\log C} \log \sum_k \frac{p_k}{p_k + p_k^t (1 - p_k)}
+
+    from 0 at t = 0, where the input changes nothing, upwards. Summed as the excess over 1, whose terms are all
+    positive, so that confident answers keep their digits.
+
+    >>> p = np.array([[0.6590011389, 0.2424329707, 0.0985658904]])
+    >>> regret(np.log(p), np.array([0.3])).round(8)
+    array([0.16209465])
+    """
+    logs = np.asarray(log_p, dtype=np.float64)
+    rows, top = np.arange(len(logs)), logs.argmax(axis=1)
+    others = logs.copy()
+    others[rows, top] = -np.inf
+    rest = np.log1p(-np.minimum(np.exp(others), 0.5))  # log(1 - p), p at most a half but for the top
+    rest[rows, top] = np.minimum(logsumexp(others), 0.0)
+    power = np.asarray(t, dtype=np.float64)[:, None] * logs
+    share = -np.logaddexp(0.0, power - logs + rest)  # of the sum, before the excess is taken
+    excess = np.exp(share + rest) * -np.expm1(power)
+    return np.log1p(excess.sum(axis=1)) / np.log(max(logs.shape[1], 2))
+
+
+@register_score("pnml", paper="Bibas, Feder, Hassner, NeurIPS 2021, arXiv:2110.09246", cost="D^2 + CD")
+@dataclass(frozen=True, eq=False)
+class Pnml:
+    r"""Negative regret of predictive normalised maximum likelihood for the last layer.
+
+    .. math:: s = -\frac{1}{\log C} \log \sum_k \frac{p_k}{p_k + p_k^t (1 - p_k)}, \quad
+              t = \max\left( a^T (I - A^+ A) a, \frac{a^T A^+ a}{1 + a^T A^+ a} \right)
+
+    with :math:`a = (1, h / \lVert h \rVert)` and :math:`A = \sum_i a_i a_i^T` over train; t is cut at 1, where nothing
+    is known of the input. Eigenvalues of A below 1e-10 of the largest count as zero. By default p is the softmax of
+    the head on the unit feature, as in the authors' code; ``unit=False`` takes that of the logits. One class alone
+    has 0.
+
+    >>> h, head = np.array([[1.0, 0.0], [0.0, 1.0]]), Head(np.eye(2))
+    >>> Pnml().fit(h).score(h, h, head).round(6)
+    array([-0.233534, -0.233534])
+    """
+
+    unit: bool = True
+    whiten: Array = state()  # (D + 1, R), W W^T is the pseudo-inverse of A
+    null: Array = state()  # (D + 1, D + 1 - R), directions that training has not seen
+
+    def fit(self, features: Floats) -> Self:
+        """The second moment of the unit features and its eigenvectors, in one pass."""
+        width = features.shape[1] + 1
+        total = np.zeros((width, width))
+        for (h,) in blocks(features):
+            a = _augmented(h)
+            total += a.T @ a
+        values, vectors = np.linalg.eigh(total)
+        seen = values > 1e-10 * values[-1]
+        return replace(self, whiten=vectors[:, seen] / np.sqrt(values[seen]), null=vectors[:, ~seen])
+
+    def score(self, features: Floats, logits: Floats, head: Head) -> Array:
+        """Confidence of each row."""
+        a = _augmented(np.asarray(features, dtype=np.float64))
+        known = ((a @ self.whiten) ** 2).sum(axis=1)
+        t = np.maximum(((a @ self.null) ** 2).sum(axis=1), known / (1.0 + known))
+        z = head.logits(a[:, 1:]) if self.unit else logits
+        return -regret(log_softmax(z), np.minimum(t, 1.0))
+
+
+def _augmented(rows: Array) -> Array:
+    return np.hstack([np.ones((len(rows), 1)), unit(rows)])

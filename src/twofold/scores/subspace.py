@@ -1,0 +1,482 @@
+r"""What a feature has outside the subspace that training features fill, linear or by a kernel.
+
+Notation: h features, :math:`\mu` and :math:`\Sigma` mean and covariance of the training features, W and b the head,
+z logits, P the leading directions (orthonormal columns), R the remaining ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, Self
+
+import numpy as np
+
+from twofold import _checks
+from twofold._checks import Array, Labels
+from twofold._math import Floats, logsumexp, squared_distances, unit
+from twofold._statistics.moments import blocks, moments
+from twofold._statistics.shared import once
+from twofold._statistics.spaces import (
+    Spaces,
+    class_spaces,
+    dimension,
+    global_space,
+    groups,
+    mapped_spaces,
+    offsets_of,
+    outside,
+    over_classes,
+)
+from twofold.errors import InvalidInput
+from twofold.outputs import Head
+from twofold.steps import register_score, state
+
+TINY = 1e-12
+RAW = "penultimate/raw"  # features before a cosine head made them unit vectors
+EXACT_ROWS = 5000  # training rows up to which exact kernel PCA is allowed
+KINDS = ("global", "class", "class_pred")
+Kind = Literal["global", "class", "class_pred"]
+
+
+# The residual of ViM
+
+
+def residual_space(features: Floats, weight: Floats, bias: Floats, dim: int | None = None) -> tuple[Array, Array]:
+    r"""Origin :math:`u = -W^+ b` and residual directions R (D, D - dim) of the features about it, computed once.
+
+    By default ``dim`` is 1000 from a width of 2048 on, 512 from 768 on, and half the width below. Directions that the
+    training features do not fill are residual, whatever ``dim``.
+    """
+    width = int(features.shape[1])
+    if width < 2:
+        raise InvalidInput("a residual needs features of width 2 or more, got width 1")
+    rule = 1000 if width >= 2048 else 512 if width >= 768 else width // 2
+    kept = rule if dim is None else _checks.whole(dim, "dim", 1)
+    if kept >= width:
+        raise InvalidInput(f"dim must be at most {width - 1} for features of width {width}, got {kept}; none is left")
+    origin, values, vectors = _about_origin(features, weight, bias)
+    return origin, np.ascontiguousarray(vectors[:, dimension(values, 0.0, 1.0, kept) :])
+
+
+@once
+def _about_origin(features: Floats, weight: Floats, bias: Floats) -> tuple[Array, Array, Array]:
+    """Origin, and eigenvalues and eigenvectors of the second moment of the features about it, largest first."""
+    w, b = np.asarray(weight, dtype=np.float64), np.asarray(bias, dtype=np.float64)
+    # singular values below the precision of stored weights are zero: rows that sum to zero are normal
+    origin = -np.linalg.pinv(w, rcond=float(np.finfo(np.float32).eps)) @ b
+    known = moments(features)
+    away = known.mean - origin
+    values, vectors = np.linalg.eigh(known.covariance + np.outer(away, away))
+    return origin, values[::-1], vectors[:, ::-1]
+
+
+def residual_norm(features: Floats, origin: Array, basis: Array) -> Array:
+    """Length of each feature, seen from the origin, along the residual directions.
+
+    >>> residual_norm(np.array([[3.0, 4.0]]), np.zeros(2), np.array([[0.0], [1.0]]))
+    array([4.])
+    """
+    return np.asarray(np.linalg.norm((np.asarray(features, dtype=np.float64) - origin) @ basis, axis=1))
+
+
+@register_score(
+    "vim", paper="Wang et al., CVPR 2022, arXiv:2203.10807", cost="D(D-d) + C", grid={"dim": (256, 1000)}, project=()
+)
+@dataclass(frozen=True, eq=False)
+class Vim:
+    r"""Energy of the logits, less a virtual logit made of the residual of the feature.
+
+    .. math:: s = \log \sum_k e^{z_k} - \alpha \lVert R^T (h - u) \rVert, \quad
+              \alpha = \frac{\sum_i \max_k z_{ik}}{\sum_i \lVert R^T (h_i - u) \rVert}
+
+    over the training rows i, with :math:`u = -W^+ b` the point where the bias is cancelled and R all but the ``dim``
+    leading eigenvectors of the second moment of the features about u. ``dim=None`` is the authors' rule: 1000 from a
+    width of 2048 on, 512 from 768 on, half the width below. Papers disagree on it, and some centre on the mean. It is
+    an error if no direction remains, if the training features have no residual, or if their mean maximum logit is not
+    positive.
+
+    >>> h, head = np.array([[2.0, 1.0], [2.0, -1.0]]), Head(np.eye(2))
+    >>> Vim().fit(h, h, head).score(h, h).round(6)
+    array([0.313262, 0.048587])
+    """
+
+    dim: int | None = None
+    origin: Array = state()  # (D,)
+    basis: Array = state()  # (D, D - dim)
+    alpha: Array = state()  # ()
+
+    def fit(self, features: Floats, logits: Floats, head: Head) -> Self:
+        """Residual directions, then the scale by a second pass."""
+        origin, basis = residual_space(features, head.weight, head.bias, self.dim)
+        length = size = top = 0.0
+        for h, z in blocks(features, logits):
+            length += residual_norm(h, origin, basis).sum()
+            size += np.linalg.norm(h - origin, axis=1).sum()
+            top += z.max(axis=1).sum()
+        if top <= 0:
+            raise InvalidInput(
+                f"vim scales by the mean maximum logit of train, which must be positive, got {top / len(features):g}; "
+                "use residual or energy for such logits"
+            )
+        if length <= 1e-10 * size:
+            raise InvalidInput(
+                f"the training features have no residual outside {features.shape[1] - basis.shape[1]} directions, so "
+                "vim has no scale; pass a smaller dim, or use energy"
+            )
+        return replace(self, origin=origin, basis=basis, alpha=np.array(top / length))
+
+    def score(self, features: Floats, logits: Floats) -> Array:
+        """Confidence of each row."""
+        return logsumexp(logits) - self.alpha * residual_norm(features, self.origin, self.basis)
+
+
+@register_score(
+    "residual",
+    paper="Wang et al., CVPR 2022, arXiv:2203.10807",
+    cost="D(D-d)",
+    grid={"dim": (256, 512, 1000)},
+    project=(),
+)
+@dataclass(frozen=True, eq=False)
+class Residual:
+    r"""Negative residual of the feature, the part of ViM that does not look at the logits.
+
+    .. math:: s = -\lVert R^T (h - u) \rVert
+
+    with u, R and ``dim`` as in ``vim``, fitted on train (OpenOOD fits on validation data). Zero is best.
+
+    >>> h = np.array([[2.0, 1.0], [2.0, -1.0]])
+    >>> Residual().fit(h, Head(np.eye(2))).score(np.array([[5.0, 3.0]]))
+    array([-3.])
+    """
+
+    dim: int | None = None
+    origin: Array = state()  # (D,)
+    basis: Array = state()  # (D, D - dim)
+
+    def fit(self, features: Floats, head: Head) -> Self:
+        """Residual directions."""
+        origin, basis = residual_space(features, head.weight, head.bias, self.dim)
+        return replace(self, origin=origin, basis=basis)
+
+    def score(self, features: Floats) -> Array:
+        """Confidence of each row."""
+        return -residual_norm(features, self.origin, self.basis)
+
+
+# Reconstruction errors
+
+
+def _with_norms(features: Floats, layers: Mapping[str, Floats] | None) -> tuple[Floats, bool]:
+    """The features whose norms mean something, and whether they are the raw ones of a cosine head."""
+    raw = None if layers is None else layers.get(RAW)
+    return (features, False) if raw is None else (raw, True)
+
+
+def _as_fitted(features: Floats, layers: Mapping[str, Floats] | None, raw: Array, name: str) -> Array:
+    """The features of the kind that were fitted, in float64."""
+    chosen = _with_norms(features, layers)[0] if raw else features
+    if raw and chosen is features:
+        raise InvalidInput(f"{name} was fitted on layers[{RAW!r}], and these outputs have none; extract it here too")
+    return np.asarray(chosen, dtype=np.float64)
+
+
+def _needed(labels: Labels | None, name: str, kind: str) -> Labels:
+    if labels is None:
+        raise InvalidInput(f"{name}(kind={kind!r}) needs labels, and the train outputs have none")
+    return labels
+
+
+@register_score(
+    "pca_error",
+    paper="Guan et al., ICCV 2023",
+    cost="Dk (times C for class)",
+    grid={"kind": KINDS, "variance": (0.8, 0.9, 0.95, 0.99)},
+    project=(),
+)
+@dataclass(frozen=True, eq=False)
+class PcaError:
+    r"""Negative share of a feature that principal components do not reconstruct.
+
+    .. math:: s = -r, \quad r = \frac{\lVert (I - P P^T)(h - \mu) \rVert}{\lVert h \rVert}
+
+    with P the fewest eigenvectors of :math:`\Sigma` that explain a share ``variance``, or the leading ``components``;
+    at least one direction is left out. ``kind="class"`` takes mean and eigenvectors of each class and its smallest
+    error, ``"class_pred"`` those of the predicted class; classes without training rows are skipped. ``fused=True``
+    gives :math:`(1 - r) \log \sum_k e^{z_k}`, which is meant for energies above zero; the authors clip as
+    ``react`` does before it. Some papers print the norm of the reconstruction below the line; here it is always
+    :math:`\lVert h \rVert` (at least 1e-12, so that a feature of zeros ranks last). Raw features of a cosine head are
+    read from ``layers["penultimate/raw"]`` where present.
+
+    >>> h = np.array([[3.0, 1.0], [1.0, 1.0]])
+    >>> PcaError().fit(h, h).score(np.array([[3.0, 4.0]]), np.zeros((1, 2)), np.array([0]))
+    array([-0.6])
+    """
+
+    kind: Kind = "global"
+    variance: float = 0.9
+    components: int | None = None
+    fused: bool = False
+    means: Array = state()  # (C, D), or (1, D) for all rows
+    bases: Array = state()  # (K, D)
+    offsets: Labels = state()  # (C + 1,)
+    raw: Array = state()  # (), whether raw features were fitted
+
+    def fit(
+        self,
+        features: Floats,
+        logits: Floats,
+        labels: Labels | None = None,
+        layers: Mapping[str, Floats] | None = None,
+    ) -> Self:
+        """Principal components; the logits tell how many classes there are."""
+        _checks.choice(self.kind, "kind", KINDS)
+        share = _checks.number(self.variance, "variance", 0.0, 1.0, open_low=True)
+        chosen, raw = _with_norms(features, layers)
+        count = None if self.components is None else _checks.whole(self.components, "components", 1)
+        if count is not None and count >= chosen.shape[1]:
+            raise InvalidInput(
+                f"components must be at most {chosen.shape[1] - 1} for features of width {chosen.shape[1]}, got {count}"
+            )
+        if self.kind == "global":
+            mean, basis = global_space(chosen, share, count)
+            spaces = Spaces(mean[None], basis, np.array([0, len(basis)]))
+        else:
+            spaces = class_spaces(
+                chosen, _needed(labels, "pca_error", self.kind), int(np.shape(logits)[1]), share, count
+            )
+        return replace(self, **spaces.leaving_one()._asdict(), raw=np.array(raw))
+
+    def score(
+        self, features: Floats, logits: Floats, predictions: Labels, layers: Mapping[str, Floats] | None = None
+    ) -> Array:
+        """Confidence of each row."""
+        h = _as_fitted(features, layers, self.raw, "pca_error")
+        spaces = Spaces(self.means, self.bases, self.offsets)
+
+        def error(rows: Array, c: int) -> Array:
+            return outside(rows - spaces.means[c], spaces.basis(c))
+
+        chosen = np.asarray(predictions) if self.kind == "class_pred" else None
+        rest = over_classes(error, h, spaces.known, chosen, 'pca_error(kind="class_pred")')
+        share = rest / np.maximum(np.linalg.norm(h, axis=1), TINY)
+        return (1.0 - share) * logsumexp(logits) if self.fused else -share
+
+
+@register_score(
+    "kpca_error",
+    paper="Fang et al., NeurIPS 2024, arXiv:2402.02949; 2025, arXiv:2505.15284",
+    cost="MD + Mk",
+    grid={"map": ("cosine", "fourier"), "variance": (0.5, 0.7, 0.8, 0.85, 0.9, 0.99)},
+    project=(),
+)
+@dataclass(frozen=True, eq=False)
+class KernelPcaError:
+    r"""Negative error of reconstructing a unit feature by principal components after a map.
+
+    .. math:: s = -\lVert (I - U U^T)(\phi(\hat h) - \mu_\phi) \rVert, \quad \hat h = h / \lVert h \rVert
+
+    with U the fewest principal directions of :math:`\phi` over train that explain a share ``variance``. Maps:
+
+    - ``cosine``: :math:`\phi(\hat h) = \hat h` (CoP), by default with 85% of the variance, the others with 80%.
+    - ``fourier``: ``width`` random Fourier features :math:`\sqrt{2/M} \cos(\Omega \hat h + \beta)` of the Gaussian
+      kernel :math:`k(a, b) = e^{-\gamma \lVert a - b \rVert^2}` (CoRP), drawn with ``seed``.
+    - ``nystroem``: :math:`K_{LL}^{-1/2} k(L, \hat h)` with ``landmarks`` L, the training rows of the lowest
+      :math:`\log \sum_k e^{z_k}`; eigenvalues of :math:`K_{LL}` are at least 1e-8 of the largest.
+    - ``exact``: centred kernel PCA itself, for at most 5000 training rows.
+
+    The authors' settings for CIFAR-10 are the defaults; for ImageNet they keep 99% with ``cosine``, or 50% with gamma 3
+    and width 4096. ``kind`` as in ``pca_error``. ``normalised=True`` divides the squared error by
+    :math:`\lVert \phi \rVert` (of the centred :math:`\phi` if ``exact``), as some print it. A feature of zeros
+    stays zero.
+
+    >>> h = np.array([[1.0, 0.0], [0.0, 3.0]])
+    >>> KernelPcaError().fit(h, np.zeros((2, 2))).score(np.array([[5.0, 5.0]]), np.array([0])).round(6)
+    array([-0.292893])
+    """
+
+    map: Literal["cosine", "fourier", "nystroem", "exact"] = "cosine"
+    kind: Kind = "global"
+    variance: float | None = None
+    gamma: float = 2.0
+    width: int = 2048
+    landmarks: int = 2048
+    normalised: bool = False
+    seed: int = 0
+    points: Array = state()  # frequencies (M, D), landmarks (L, D), or exact: the training rows (N, D) by class
+    mixing: Array = state()  # phases (M,), K_LL^-1/2 (L, L), or exact: mean kernel of each row with its class (N,)
+    means: Array = state()  # (C, M), or (1, M) for all rows; not exact
+    bases: Array = state()  # (K, M) directions, or exact: (N, k) weights of the rows in those of their class
+    offsets: Labels = state()  # (C + 1,) into bases
+
+    def fit(self, features: Floats, logits: Floats, labels: Labels | None = None) -> Self:
+        """The map, then principal components in it."""
+        _checks.choice(self.map, "map", ("cosine", "fourier", "nystroem", "exact"))
+        _checks.choice(self.kind, "kind", KINDS)
+        usual = 0.85 if self.map == "cosine" else 0.8
+        share = usual if self.variance is None else _checks.number(self.variance, "variance", 0.0, 1.0, open_low=True)
+        _checks.number(self.gamma, "gamma", 0.0, np.inf, open_low=True, open_high=True)
+        if self.kind == "global":
+            truth, classes = np.zeros(len(features), np.int64), 1
+        else:
+            truth, classes = _needed(labels, "kpca_error", self.kind), int(np.shape(logits)[1])
+        if self.map == "exact":
+            return self._fit_exact(features, truth, classes, share)
+        ready = self
+        if self.map == "fourier":
+            ready = self._draw(int(features.shape[1]))
+        elif self.map == "nystroem":
+            ready = self._choose(features, logits)
+        spaces = mapped_spaces(features, truth, classes, ready._phi, share)
+        return replace(ready, **spaces.leaving_one()._asdict())
+
+    def score(self, features: Floats, predictions: Labels) -> Array:
+        """Confidence of each row."""
+        h = np.asarray(features, dtype=np.float64)
+        chosen = np.asarray(predictions) if self.kind == "class_pred" else None
+        name = 'kpca_error(kind="class_pred")'
+        if self.map == "exact":
+            return -over_classes(self._exact_error, unit(h), np.diff(self.offsets) > 0, chosen, name)
+        phi, spaces = self._phi(h), Spaces(self.means, self.bases, self.offsets)
+
+        def error(rows: Array, c: int) -> Array:
+            return outside(rows - spaces.means[c], spaces.basis(c))
+
+        result = over_classes(error, phi, spaces.known, chosen, name)
+        return -(result**2) / np.maximum(np.linalg.norm(phi, axis=1), TINY) if self.normalised else -result
+
+    def _phi(self, rows: Array) -> Array:
+        """The explicit map of features."""
+        h = unit(rows)
+        if self.map == "cosine":
+            return h
+        if self.map == "fourier":
+            return np.sqrt(2.0 / len(self.points)) * np.cos(h @ self.points.T + self.mixing)
+        return self._kernel(h, self.points) @ self.mixing
+
+    def _kernel(self, a: Array, b: Array) -> Array:
+        return np.exp(-self.gamma * squared_distances(a, b))
+
+    def _draw(self, features: int) -> Self:
+        """Frequencies and phases of the random Fourier features."""
+        rng = np.random.default_rng(_checks.whole(self.seed, "seed", 0))
+        width = _checks.whole(self.width, "width", 2)
+        points = rng.normal(scale=np.sqrt(2.0 * self.gamma), size=(width, features))
+        return replace(self, points=points, mixing=rng.uniform(0.0, 2.0 * np.pi, size=width))
+
+    def _choose(self, features: Floats, logits: Floats) -> Self:
+        """The least certain training rows as landmarks, and the inverse root of their kernel matrix."""
+        count = _checks.whole(self.landmarks, "landmarks", 2)
+        energy = np.concatenate([logsumexp(z) for (z,) in blocks(logits)])
+        rows = np.sort(np.argsort(energy, kind="stable")[:count])
+        points = unit(np.asarray(features[rows], dtype=np.float64))
+        values, vectors = np.linalg.eigh(self._kernel(points, points))
+        scaled = vectors / np.sqrt(np.maximum(values, 1e-8 * values[-1]))
+        return replace(self, points=points, mixing=scaled @ vectors.T)
+
+    def _fit_exact(self, features: Floats, labels: Labels, classes: int, share: float) -> Self:
+        """Centred kernel PCA of each class: the kernel against its own rows is all that scoring needs."""
+        if len(features) > EXACT_ROWS:
+            raise InvalidInput(
+                f'map="exact" takes at most {EXACT_ROWS} training rows, got {len(features)}; '
+                'use map="nystroem" or map="fourier", or fit on fewer rows'
+            )
+        found, counts = [], np.zeros(classes, np.int64)
+        for c, rows in groups(labels, classes):
+            points = unit(np.asarray(features[rows], dtype=np.float64))
+            kernel = self._kernel(points, points)
+            level = kernel.mean(axis=1)
+            values, vectors = np.linalg.eigh(kernel - level[:, None] - level + level.mean())
+            kept = dimension(values[::-1], TINY * len(rows), share)
+            # a unit direction of the feature space is the sum of centred rows by these weights
+            weights = vectors[:, ::-1][:, :kept] / np.sqrt(values[::-1][:kept])
+            found.append((points, level, weights))
+            counts[c] = len(rows)
+        most = max(weights.shape[1] for _, _, weights in found)
+        bases = np.concatenate([np.pad(w, ((0, 0), (0, most - w.shape[1]))) for _, _, w in found])
+        return replace(
+            self,
+            points=np.concatenate([points for points, _, _ in found]),
+            mixing=np.concatenate([level for _, level, _ in found]),
+            bases=bases,
+            offsets=offsets_of(counts),
+        )
+
+    def _exact_error(self, rows: Array, c: int) -> Array:
+        """The squared length of the centred feature less its squared coordinates; its root, or over its length."""
+        mine = slice(self.offsets[c], self.offsets[c + 1])
+        level = self.mixing[mine]
+        kernel = self._kernel(rows, self.points[mine])
+        near = kernel.mean(axis=1)
+        square = np.maximum(1.0 - 2.0 * near + level.mean(), 0.0)
+        coordinates = (kernel - near[:, None] - level + level.mean()) @ self.bases[mine]
+        left = np.maximum(square - (coordinates**2).sum(axis=1), 0.0)
+        return left / np.maximum(np.sqrt(square), TINY) if self.normalised else np.sqrt(left)
+
+
+@register_score("neco", paper="Ammar et al., ICLR 2024, arXiv:2310.06823", cost="Dd + C", project=())
+@dataclass(frozen=True, eq=False)
+class Neco:
+    r"""Share of a feature that lies in the leading principal components, times the maximum logit.
+
+    .. math:: s = \frac{\lVert P^T \tilde h \rVert}{\lVert \tilde h \rVert} \max_k z_k, \quad
+              \tilde h_j = \frac{h_j - \mu_j}{\sigma_j}
+
+    with P the ``dim`` leading principal directions of the standardised training features, by default one fewer than
+    classes, and always fewer than units that vary; units that do not vary in train are left out. A maximum logit that
+    is not positive is the score itself, so that a larger share never ranks lower. ``scale_by_logit=False`` leaves the
+    share alone (the authors do so for ResNets); ``standardise=False`` takes :math:`\tilde h = h` and the principal
+    directions of the plain features, as some print it; ``denominator="raw"`` divides by
+    :math:`\lVert h \rVert` (the authors do so for DeiT and Swin). The mean feature itself has share 0. Raw features of
+    a cosine head are read from ``layers["penultimate/raw"]`` where present.
+
+    >>> h = np.array([[2.0, 0.0], [-2.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    >>> fitted = Neco(standardise=False).fit(h, np.zeros((4, 2)))
+    >>> fitted.score(np.array([[3.0, 4.0]]), np.array([[2.0, 1.0]])).round(6)
+    array([1.2])
+    """
+
+    dim: int | None = None
+    standardise: bool = True
+    scale_by_logit: bool = True
+    denominator: Literal["standardised", "raw"] = "standardised"
+    mean: Array = state()  # (D,)
+    scale: Array = state()  # (D,) 1 / standard deviation, 0 for units that do not vary
+    basis: Array = state()  # (dim, D)
+    raw: Array = state()  # (), whether raw features were fitted
+
+    def fit(self, features: Floats, logits: Floats, layers: Mapping[str, Floats] | None = None) -> Self:
+        """Means, deviations and principal directions; the logits tell how many classes there are."""
+        _checks.choice(self.denominator, "denominator", ("standardised", "raw"))
+        chosen, raw = _with_norms(features, layers)
+        known = moments(chosen)
+        covariance = known.covariance
+        deviation = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+        live = deviation > 1e-10 * np.abs(known.mean)
+        units = int(live.sum())
+        if units < 2:
+            raise InvalidInput(f"neco needs at least 2 features that vary over train, got {units}")
+        usual = max(1, min(np.shape(logits)[1] - 1, units - 1))
+        dim = usual if self.dim is None else _checks.whole(self.dim, "dim", 1)
+        if dim >= units:
+            raise InvalidInput(f"dim must be at most {units - 1} for {units} features that vary over train, got {dim}")
+        if not self.standardise:
+            basis = global_space(chosen, 1.0, dim)[1]
+            width = len(deviation)
+            return replace(self, mean=np.zeros(width), scale=np.ones(width), basis=basis, raw=np.array(raw))
+        scale = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=live)
+        values, vectors = np.linalg.eigh(covariance * np.outer(scale, scale))
+        basis = np.ascontiguousarray(vectors[:, ::-1][:, : dimension(values[::-1], 0.0, 1.0, dim)].T)
+        return replace(self, mean=known.mean, scale=scale, basis=basis, raw=np.array(raw))
+
+    def score(self, features: Floats, logits: Floats, layers: Mapping[str, Floats] | None = None) -> Array:
+        """Confidence of each row."""
+        h = _as_fitted(features, layers, self.raw, "neco")
+        standard = (h - self.mean) * self.scale
+        whole = np.linalg.norm(h if self.denominator == "raw" else standard, axis=1)
+        share = np.linalg.norm(standard @ self.basis.T, axis=1) / np.maximum(whole, TINY)
+        if not self.scale_by_logit:
+            return np.asarray(share)
+        top = np.asarray(logits, dtype=np.float64).max(axis=1)
+        return np.where(top > 0, share * top, top)

@@ -1,0 +1,374 @@
+"""Choosing: the settings of a score, and the pair of scores that separates both kinds of failure best.
+
+Everything is computed from outputs that are there already; the network never runs again. What was chosen on what
+travels with the result: ``label`` of a chain is ``untuned``, ``ID-tuned`` or ``OOD-tuned``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Literal
+
+import numpy as np
+
+from twofold import _checks, metrics, steps
+from twofold._checks import Array, Mask
+from twofold.errors import InvalidInput, TwofoldWarning, UndefinedMetric
+from twofold.metrics import MetricInfo
+from twofold.outputs import FIELDS, Outputs
+from twofold.stats import Interval, bootstrap, holm
+from twofold.steps import Chain, Step, fit_all, score_all, scorer
+from twofold.store import Run
+
+Done = Callable[[str], Any]
+Grid = Mapping[str, Iterable[Any]]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One choice of settings and what it reached; NaN with the reason where it could not be tried."""
+
+    spec: str
+    value: float
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The best chain, fitted, and every trial, best first."""
+
+    chain: Chain
+    value: float
+    metric: str
+    trials: tuple[Trial, ...]
+
+    @property
+    def label(self) -> Literal["untuned", "ID-tuned", "OOD-tuned"]:
+        """On what the settings were chosen."""
+        return self.chain.label
+
+
+def tune(
+    chain: str | Chain,
+    train: Outputs,
+    val: Outputs,
+    ood_val: Outputs | None = None,
+    metric: str = "augrc",
+    *,
+    grid: Grid | None = None,
+    done: Done = lambda _: None,
+) -> Tuned:
+    """Try the settings that the steps of a chain declare, and keep the best by a metric on validation outputs.
+
+    Settings that the chain states stay as stated. ``grid`` replaces the declared values: ``{"react.percentile": (85,
+    95)}``. Without ``ood_val`` right answers are told from wrong ones (ID-tuned); with it, everything in ``ood_val`` is
+    a failure too, and metrics of detection tell known from unknown inputs (OOD-tuned: such numbers are optimistic for
+    unknown inputs of that kind). Settings that do not fit the data are passed over and listed. Among equals the first
+    in the grid wins, the defaults before all others. ``done`` is told each finished trial.
+
+    >>> train = Outputs([[2.0, 1.0], [0.0, 1.0], [1.0, 0.5], [0.0, 3.0]], labels=[0, 1, 1, 1])
+    >>> found = tune("maxlogit_pnorm", train, train)
+    >>> found.chain.spec, found.label, len(found.trials)
+    ('maxlogit_pnorm(p=0)', 'ID-tuned', 10)
+    """
+    record = metrics.info(metric)
+    base = scorer(chain)
+    candidates = [base, *_candidates(base, grid)]
+    train, val = steps.known(train), steps.known(val)
+    fitted, problems = _fitted(candidates, train, val, ood_val)
+    if not fitted:
+        raise InvalidInput(
+            f"none of the settings of {base.spec} fit these outputs; the first problem: {problems[0].problem}"
+        )
+    sets = [val] if ood_val is None else [val, ood_val]
+    scores = [np.concatenate(parts) for parts in zip(*(score_all(fitted, o) for o in sets), strict=True)]
+    judged = [o.averaged() if base.judges == "passes" else o for o in sets]
+    right = np.concatenate([judged[0].correct, *(np.zeros(len(o), bool) for o in judged[1:])])
+    inside = None if ood_val is None else np.arange(len(right)) < len(val)
+    trials = []
+    for one, conf in zip(fitted, scores, strict=True):
+        trials.append(_trial(record, one.spec, right, conf, inside))
+        done(one.spec)
+    sign = 1.0 if record.better == "lower" else -1.0
+    order = sorted(range(len(trials)), key=lambda i: (math.isnan(trials[i].value), sign * trials[i].value))
+    best = trials[order[0]]
+    if math.isnan(best.value):
+        raise UndefinedMetric(f"{metric} has no value for any setting of {base.spec}: {best.problem}")
+    found = dataclasses.replace(fitted[order[0]], searched="val" if ood_val is None else "ood_val")
+    return Tuned(found, best.value, metric, (*(trials[i] for i in order), *problems))
+
+
+def _candidates(base: Chain, grid: Grid | None) -> list[Chain]:
+    """One chain for each combination of the settings that the chain leaves open."""
+    open_settings: dict[tuple[int, str], tuple[Any, ...]] = {}
+    for i, step in enumerate(base.steps):
+        for name, values in step.info.grid.items():
+            if name not in step.settings:
+                open_settings[i, name] = values
+    if grid is not None:
+        open_settings = {}
+        for key, wanted in grid.items():
+            step_name, _, name = key.rpartition(".")
+            places = [i for i, step in enumerate(base.steps) if step.info.name == step_name]
+            if not places:
+                known = ", ".join(f"{step.info.name}.SETTING" for step in base.steps)
+                raise InvalidInput(f"grid: {key!r} names no step of {base.spec}; write {known}")
+            Step.make(base.steps[places[0]].info, {name: None})  # an unknown setting is explained
+            open_settings[places[0], name] = tuple(wanted)
+    if not open_settings:
+        raise InvalidInput(
+            f"{base.spec} declares nothing to tune; pass grid={{'step.setting': values}}, or use it as it is"
+        )
+    chains = []
+    for values in product(*open_settings.values()):
+        settings: list[dict[str, Any]] = [dict(step.settings) for step in base.steps]
+        for (i, name), value in zip(open_settings, values, strict=True):
+            settings[i][name] = value
+        made = [Step.make(step.info, chosen) for step, chosen in zip(base.steps, settings, strict=True)]
+        chains.append(Chain(tuple(made)))
+    return chains
+
+
+def _fitted(
+    chains: Sequence[Chain], train: Outputs, val: Outputs | None, ood_val: Outputs | None
+) -> tuple[list[Chain], list[Trial]]:
+    """The chains that could be fitted, and why the others could not."""
+    fitted, problems = [], []
+    for chain in chains:
+        try:
+            scorer(chain.spec)  # whether the steps may stand together
+            fitted += fit_all([chain], train, val=val, ood_val=ood_val)
+        except InvalidInput as error:
+            problems.append(Trial(chain.spec, math.nan, str(error)))
+    return fitted, problems
+
+
+def _trial(record: MetricInfo, spec: str, right: Mask, conf: Array, inside: Mask | None) -> Trial:
+    arrays = {"correct": right, "conf": conf, "conf_id": conf, "conf_ood": conf}
+    arrays["truth"] = right if inside is None else inside
+    if inside is not None:
+        arrays["is_id"] = inside
+    missing = [name for name in record.arrays if name not in (*arrays, "loss", "is_id")]
+    if missing or ("is_id" in record.arrays and inside is None and record.task == "joint"):
+        needed = missing[0] if missing else "ood_val"
+        raise InvalidInput(f"{record.name} cannot choose settings here: it needs {needed}; use aurc, augrc or auroc")
+    given = {name: array for name, array in arrays.items() if name in record.arrays}
+    try:
+        return Trial(spec, record.value(**given))
+    except UndefinedMetric as error:
+        return Trial(spec, math.nan, str(error))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One pair of scores: its value, its difference from the best pair, and whether the two can be told apart."""
+
+    id_score: str
+    ood_score: str
+    value: Interval
+    behind: Interval | None  # value of the best less this one's; None for the best itself
+    p: float  # of that difference, adjusted for the number of pairs shown
+    top: bool  # in the clique of the best: not told apart from it
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """Pairs of scores by a joint metric on validation outputs, best first."""
+
+    metric: str
+    pairs: tuple[Pair, ...]
+    tried: int
+    chains: Mapping[str, Chain]  # fitted, those of the pairs
+    skipped: Mapping[str, str]  # scores that could not be tried, and why
+    cautions: tuple[str, ...]
+
+    @property
+    def best(self) -> Pair:
+        """The first."""
+        return self.pairs[0]
+
+    @property
+    def clique(self) -> tuple[Pair, ...]:
+        """The best pair and those that the data do not tell apart from it."""
+        return tuple(pair for pair in self.pairs if pair.top)
+
+    def __str__(self) -> str:
+        wide = max(len(f"{p.id_score} + {p.ood_score}") for p in self.pairs)
+        lines = [f"{self.metric} of the best {len(self.pairs)} of {self.tried} pairs (id score + ood score)"]
+        for pair in self.pairs:
+            mark = "*" if pair.top else " "
+            lines.append(f"{mark} {f'{pair.id_score} + {pair.ood_score}':<{wide}}  {pair.value}")
+        lines.append("* not told apart from the best")
+        return "\n".join([*lines, *(f"Caution: {text}" for text in self.cautions)])
+
+
+def recommend(
+    run: Run,
+    *,
+    metric: str = "ds_f1",
+    id_scores: Iterable[str] | None = None,
+    ood_scores: Iterable[str] | None = None,
+    ood: str | None = None,
+    show: int = 10,
+    n: int = 1000,
+    level: float = 0.95,
+    alpha: float = 0.05,
+    seed: int = 0,
+    done: Done = lambda _: None,
+) -> Recommendation:
+    """The best pairs (id score, ood score) of a run by a joint metric on its validation outputs.
+
+    Fits every score that the run's outputs allow (or those given) on the set with role ``train``, and judges all pairs
+    on ``val`` together with ``ood_val``, or with the set named by ``ood``. The best ``show`` pairs get bootstrap
+    intervals, resampled within known and unknown inputs; the top clique is the best pair and all shown pairs whose
+    paired bootstrap difference from it is not significant at ``alpha`` after Holm's correction. Both metrics treat the
+    two scores alike, so a pair is tried one way round; its id score is the one with the lower AURC on ``val``. Scores
+    that rank the validation samples exactly as an earlier one are passed over. ``cautions`` says in plain words what
+    the numbers do not promise.
+    """
+    record = metrics.info(metric)
+    if not {"conf_id", "conf_ood"} <= set(record.arrays):
+        raise InvalidInput(f"recommend chooses by a metric of two scores, ds_f1 or ds_aurc, got {metric!r}")
+    train, val, unknown = _sets(run, ood)
+    firsts = _scores(id_scores, (train, val, unknown))
+    seconds = _scores(ood_scores, (train, val, unknown))
+    chains, skipped = {}, {}
+    for spec in dict.fromkeys([*firsts, *seconds]):
+        fitted, problems = _fitted([scorer(spec)], train, val, None)
+        if problems:
+            skipped[spec] = problems[0].problem
+        else:
+            chains[spec] = fitted[0]
+        done(f"fitting {spec}")
+    scores = _distinct(chains, val, unknown, skipped)
+    right = {"logits": val.correct, "passes": val.averaged().correct if val.passes is not None else val.correct}
+    nothing = np.zeros(len(unknown), bool)
+    truth = {judged: np.concatenate([correct, nothing]) for judged, correct in right.items()}
+    inside = np.arange(len(val) + len(unknown)) < len(val)
+    sign = 1.0 if record.better == "higher" else -1.0
+    doubt = {spec: metrics.aurc(right[chains[spec].judges], conf[: len(val)]) for spec, conf in scores.items()}
+    table = []
+    for first, second, free in _pairs(firsts, seconds, scores, chains):
+        value = record.value(truth[chains[first].judges], scores[first], scores[second], is_id=inside)
+        turned = free and doubt[second] < doubt[first]
+        table.append((sign * value, *((second, first) if turned else (first, second))))
+        if second == seconds[-1]:
+            done(f"pairs of {first}")
+    if not table:
+        reasons = "; ".join(f"{spec}: {why}" for spec, why in list(skipped.items())[:3])
+        raise InvalidInput(f"no pair of scores could be tried ({reasons})")
+    ranked = sorted(table, key=lambda row: -row[0])[: _checks.whole(show, "show", 1)]
+
+    def interval(first: str, second: str, versus: tuple[str, str] | None = None) -> Interval:
+        def arrays(one: str, other: str) -> tuple[Array, ...]:
+            return truth[chains[one].judges], scores[one], scores[other]
+
+        against = None if versus is None else arrays(first, second)
+        given = arrays(first, second) if versus is None else arrays(*versus)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TwofoldWarning)  # undefined resamples are counted in the interval
+            return bootstrap(
+                record.function, *given, versus=against, is_id=inside, stratify=inside, n=n, level=level, seed=seed
+            )
+
+    best = ranked[0][1:]
+    values, behind = [], []
+    for _, first, second in ranked:
+        values.append(interval(first, second))
+        behind.append(None if (first, second) == best else interval(first, second, versus=best))
+        done(f"interval of {first} + {second}")
+    p = np.ones(len(ranked))
+    p[1:] = holm([gap.p for gap in behind if gap is not None])
+    pairs = tuple(
+        Pair(first, second, value, gap, float(adjusted), bool(adjusted >= alpha))
+        for (_, first, second), value, gap, adjusted in zip(ranked, values, behind, p, strict=True)
+    )
+    used = {spec for pair in pairs for spec in (pair.id_score, pair.ood_score)}
+    kept = {spec: dataclasses.replace(chains[spec], searched="ood_val") for spec in chains if spec in used}
+    return Recommendation(metric, pairs, len(table), kept, skipped, tuple(_cautions(run, ood, unknown)))
+
+
+def _sets(run: Run, ood: str | None) -> tuple[Outputs, Outputs, Outputs]:
+    """Training, validation and unknown validation outputs."""
+    found = []
+    for role in ("train", "val", "ood_val"):
+        named = [ood] if role == "ood_val" and ood is not None else run.names(role)
+        if not named:
+            hint = "; or name one with ood=" if role == "ood_val" else ""
+            raise InvalidInput(
+                f"recommend needs outputs with role {role}, and the run has none; add them with run.add{hint}"
+            )
+        found.append(run[named[0]] if len(named) == 1 else Outputs.concat([run[name] for name in named]))
+    train, val, unknown = found
+    return steps.known(train), steps.known(val), unknown
+
+
+def _scores(given: Iterable[str] | None, sets: Sequence[Outputs]) -> list[str]:
+    """The given scores, or all that need only what every set holds."""
+    if given is not None:
+        return [scorer(spec).spec for spec in given]
+    have = set.intersection(*({name for name in FIELDS if _held(one, name)} for one in sets))
+    return [name for name in steps.names("score", needs=have) if name not in ("sum", "product", "mc")]
+
+
+def _held(outputs: Outputs, name: str) -> bool:
+    value = getattr(outputs, name)
+    return value is not None and not (isinstance(value, Mapping) and not value)
+
+
+def _distinct(chains: Mapping[str, Chain], val: Outputs, unknown: Outputs, skipped: dict[str, str]) -> dict[str, Array]:
+    """Scores on both sets, without those that fail or rank as an earlier one."""
+    scores: dict[str, Array] = {}
+    rankings: dict[bytes, str] = {}
+    for spec, chain in chains.items():
+        try:
+            conf = np.concatenate([chain.score(val), chain.score(unknown)])
+        except InvalidInput as error:
+            skipped[spec] = str(error)
+            continue
+        ranking = np.unique(conf, return_inverse=True)[1].tobytes()
+        if ranking in rankings:
+            skipped[spec] = f"ranks the validation samples as {rankings[ranking]} does"
+        else:
+            rankings[ranking] = spec
+            scores[spec] = conf
+    return scores
+
+
+def _pairs(
+    firsts: Sequence[str], seconds: Sequence[str], scores: Mapping[str, Array], chains: Mapping[str, Chain]
+) -> Iterator[tuple[str, str, bool]]:
+    """Every pair once, and whether it may be turned round."""
+    seen = set()
+    for first in (s for s in firsts if s in scores):
+        for second in (s for s in seconds if s in scores):
+            free = first in seconds and second in firsts and chains[first].judges == chains[second].judges
+            key = frozenset((first, second)) if free else (first, second)
+            if key not in seen:
+                seen.add(key)
+                yield first, second, free
+
+
+def _cautions(run: Run, ood: str | None, unknown: Outputs) -> Iterable[str]:
+    """What the numbers do not promise, in plain words."""
+    tests = [name for name, role in run.roles.items() if role in ("near", "mid", "far")]
+    if ood is not None and ood in tests:
+        yield (
+            f"the pair was chosen on {ood}, which is a test set of this run: its numbers on {ood} are no test any "
+            "more. Choose on other unknown inputs, or report other sets."
+        )
+        tests.remove(ood)
+    seen = {row.tobytes() for row in np.asarray(unknown.logits)}
+    for name in tests:
+        shared = sum(row.tobytes() in seen for row in np.asarray(run[name].logits))
+        if shared:
+            yield (
+                f"{shared} of {len(run[name])} samples of the test set {name} are among the unknown inputs the pair "
+                "was chosen on: numbers on them are optimistic."
+            )
+    yield "chosen on unknown inputs of one kind (OOD-tuned): on other kinds another pair may be better."
