@@ -228,11 +228,11 @@ def test_mc_of_a_name_is_short_for_of():
 
 @pytest.mark.slow
 def test_a_training_set_larger_than_memory_allows_is_fitted_in_blocks(tmp_path):
-    """A memory-mapped run of 300 MB: fitting many scores holds far less than its features."""
+    """A memory-mapped run of 120 MB: fitting many scores holds far less than its features."""
     import tracemalloc
 
     rng = np.random.default_rng(0)
-    rows, width, classes = 300_000, 256, 20
+    rows, width, classes = 120_000, 256, 20
     weight = rng.normal(size=(classes, width)).astype(np.float32)
     head = Head(weight)
     run = twofold.Run.create(tmp_path / "run", model="a test")

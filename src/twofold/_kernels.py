@@ -420,22 +420,26 @@ def scan_envelope(starts, columns, kinds, counts, levels, weight, first, step, r
 def keep_largest(products, scale, shift, first, values, places):  # type: ignore[no-untyped-def]
     """Merge ``scale[c] * products[r, c] + shift[c]`` into the min-heap of each row; ``first`` is the place of column 0.
 
-    Columns are looked at in runs of 64: one that holds nothing above the least kept value is passed over.
+    Empty ``scale`` and ``shift`` mean 1 and 0. Columns are looked at in runs of 64: one that holds nothing above the
+    least kept value is passed over.
     """
-    rows, columns = products.shape
-    k = values.shape[1]
-    for r in range(rows):
-        heap, place = values[r], places[r]
+    columns, k, plain = products.shape[1], values.shape[1], scale.size == 0
+    for r in range(products.shape[0]):
+        heap, place, row = values[r], places[r], products[r]
         for start in range(0, columns, 64):
-            stop = min(start + 64, columns)
+            run = row[start : start + 64]
             least = heap[0]
             above = 0
-            for c in range(start, stop):
-                above += scale[c] * products[r, c] + shift[c] > least
+            if plain:
+                for c in range(np.uint32(run.size)):
+                    above += run[c] > least
+            else:
+                for c in range(np.uint32(run.size)):
+                    above += scale[start + c] * run[c] + shift[start + c] > least
             if above == 0:
                 continue
-            for c in range(start, stop):
-                value = scale[c] * products[r, c] + shift[c]
+            for c in range(run.size):
+                value = run[c] if plain else scale[start + c] * run[c] + shift[start + c]
                 if value <= heap[0]:
                     continue
                 i = 0
@@ -449,4 +453,4 @@ def keep_largest(products, scale, shift, first, values, places):  # type: ignore
                         break
                     heap[i], place[i] = heap[child], place[child]
                     i = child
-                heap[i], place[i] = value, first + c
+                heap[i], place[i] = value, first + start + c

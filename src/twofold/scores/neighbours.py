@@ -91,8 +91,10 @@ def _candidates(
     """Values and places of the k largest ``scale * (query . row) + shift`` of each query in float32, largest first."""
     from twofold._kernels import keep_largest
 
-    factor = np.ones(len(bank), np.float32) if scale is None else scale.astype(np.float32)
-    offset = np.zeros(len(bank), np.float32) if shift is None else shift.astype(np.float32)
+    factor, offset = np.empty(0, np.float32), np.empty(0, np.float32)  # empty: 1 and 0
+    if scale is not None or shift is not None:
+        factor = np.ones(len(bank), np.float32) if scale is None else scale.astype(np.float32)
+        offset = np.zeros(len(bank), np.float32) if shift is None else shift.astype(np.float32)
     values = np.full((len(queries), k), -np.inf, np.float32)
     places = np.zeros((len(queries), k), np.int64)
     asked = queries.astype(np.float32)
