@@ -13,7 +13,8 @@ from twofold.cli import main
 from twofold.outputs import Outputs
 from twofold.store import Run
 
-COMMANDS = sorted(main.commands)
+COMMANDS = sorted(name for name, command in main.commands.items() if not hasattr(command, "commands"))
+COMMANDS += [f"{name} {sub}" for name, group in main.commands.items() for sub in getattr(group, "commands", ())]
 
 
 def run(*args: str):
@@ -38,7 +39,7 @@ def scores(tmp_path):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_has_a_line_to_paste(name):
-    result = run(name, "--help")
+    result = run(*name.split(), "--help")
     assert result.exit_code == 0
     assert f"twofold {name}" in result.output
     assert "--json" in result.output

@@ -6,7 +6,7 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -169,12 +169,133 @@ def verify_command(run: Path, as_json: bool) -> None:
     click.echo(f"{run} is intact.", err=True)
 
 
+@main.command("extract")
+@click.argument("model")
+@click.option("--data", "specs", multiple=True, required=True, help="Data set, as sheet:test.webp; may be repeated.")
+@click.option("--role", "roles", multiple=True, required=True, help="Role of each: train, val, test, near, far, ...")
+@click.option("--name", "names", multiple=True, help="Name of each in the run; by default its role.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the run, new or existing.")
+@click.option("--checkpoint", "checkpoints", multiple=True, help="Weights; several are a deep ensemble.")
+@click.option("--classes", type=click.IntRange(min=1), help="Classes of a model that is built by name.")
+@click.option("--head", help="Name of the last linear layer, if it is not found by itself.")
+@click.option("--normalise", default="none", show_default=True, help="ID statistics: cifar10, imagenet, ...")
+@click.option("--batch", type=click.IntRange(min=1), default=256, show_default=True, help="Images at a time.")
+@click.option("--device", default="cpu", show_default=True, help="Where the network runs.")
+@click.option("--workers", type=click.IntRange(min=0), default=0, show_default=True, help="Processes that read ahead.")
+@click.option("--layers", help="Record layer statistics: names separated by commas, or 'all'.")
+@click.option("--passes", type=click.IntRange(min=0), default=0, show_default=True, help="MC-dropout passes.")
+@click.option("--keep-passes", is_flag=True, help="Keep the logits of every pass, not only their means.")
+@click.option("--odin", type=float, help="Record ODIN with this step, in pixels of [0, 1].")
+@click.option("--mahalanobis", type=float, help="Record mds_perturbed with this step; extract train first.")
+@click.option("--rankfeat", help="Record RankFeat of these layers, separated by commas.")
+@click.option("--half", is_flag=True, help="Store features in float16; logits stay in float32.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the passes.")
+@click.option("--replace", is_flag=True, help="Overwrite data sets that are there already.")
+@JSON
+def extract_command(
+    model: str,
+    specs: tuple[str, ...],
+    roles: tuple[str, ...],
+    names: tuple[str, ...],
+    out: Path,
+    checkpoints: tuple[str, ...],
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Run a network once over data sets and write a run.
+
+    MODEL is timm:NAME, torchvision:NAME, hf:FOLDER, file.py:function or a network of twofold.nn (see `twofold list
+    models`). Images are read where they are; nothing is downloaded. A killed extraction goes on when the same command
+    is given again; data sets that are complete are passed over. Under torchrun each process takes its share.
+
+    \b
+      twofold extract resnet20_cifar --checkpoint weights.npz --classes 10 --normalise imagenet \\
+        --data sheet:cifar10_test.webp?labels=image_labels.npz --role test --out run
+    """
+    extract_all = _from_torch("extraction").extract_all
+    names = names or roles
+    if not len(specs) == len(roles) == len(names):
+        given = f"{len(specs)} --data, {len(roles)} --role and {len(names)} --name"
+        raise click.UsageError(f"give one --role for each --data, and a --name for each or for none; got {given}")
+    with _progress(rate=True) as bar:
+        task = bar.add_task("loading", total=None)
+        run = extract_all(
+            model,
+            list(zip(specs, roles, names, strict=True)),
+            out,
+            checkpoints=checkpoints,
+            begin=lambda name, rows: bar.reset(task, total=rows, description=name),
+            done=lambda rows: bar.advance(task, rows),
+            command=" ".join(sys.argv[1:]),
+            **options,
+        )
+    rows = [{"name": name, "role": run.roles[name], "rows": len(run[name])} for name in names]
+    if as_json:
+        click.echo(json.dumps({"run": str(out), "data": rows}, indent=2))
+    else:
+        for row in rows:
+            click.echo(f"{row['name']}  ({row['role']})  {row['rows']} rows")
+
+
+@main.group("data")
+def data_group() -> None:
+    """Look at data sets and resize them; every subcommand takes --json.
+
+    \b
+      twofold data check cifar10:cifar-10-batches-bin?split=test
+    """
+
+
+@data_group.command("check")
+@click.argument("spec")
+@click.option("--against", help="ID data set to compare with.")
+@click.option("--sheet", type=click.Path(dir_okay=False, path_type=Path), help="Write a contact sheet PNG here.")
+@JSON
+def data_check_command(spec: str, against: str | None, sheet: Path | None, as_json: bool) -> None:
+    """Print counts, shapes and classes of a data set, and how smooth its images are.
+
+    Total variation well above that of the ID set tells of images resized without antialiasing.
+
+    \b
+      twofold data check folder:images?size=32 --against cifar10:cifar-10-batches-bin --sheet images.png
+    """
+    from twofold.nn import data
+
+    images = data.open(spec)
+    report = data.check(images, None if against is None else data.open(against))
+    if sheet is not None:
+        data.contact_sheet(images, sheet)
+    click.echo(json.dumps(report.as_dict(), indent=2, ensure_ascii=False) if as_json else str(report))
+
+
+@data_group.command("resize")
+@click.argument("spec")
+@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="npz file to write.")
+@click.option("--size", default=32, show_default=True, help="Side of the new images.")
+@click.option("--rule", type=click.Choice(["fix", "shorter"]), default="fix", show_default=True, help="How to resize.")
+@JSON
+def data_resize_command(spec: str, out: Path, size: int, rule: Literal["fix", "shorter"], as_json: bool) -> None:
+    """Resize a data set with antialiasing and write it to an npz file.
+
+    \b
+      twofold data resize folder:lsun --out lsun.npz
+    """
+    from twofold.nn import data
+
+    images = data.open(spec)
+    data.resize(images, out, size=size, rule=rule)
+    if as_json:
+        click.echo(json.dumps({"file": str(out), "images": len(images)}))
+    else:
+        click.echo(f"{out}  {len(images)} images")
+
+
 @main.command("list")
-@click.argument("what", type=click.Choice(["metrics", "scores", "transforms"]))
+@click.argument("what", type=click.Choice(["metrics", "scores", "transforms", "models"]))
 @click.option("--needs", help="Scores that these fields of outputs allow, separated by commas.")
 @JSON
 def list_command(what: str, needs: str | None, as_json: bool) -> None:
-    """List what is registered: every metric, score or transform with its meaning.
+    """List what there is: every metric, score or transform with its meaning, or the networks of twofold.nn.
 
     \b
       twofold list metrics
@@ -183,7 +304,10 @@ def list_command(what: str, needs: str | None, as_json: bool) -> None:
     from twofold import metrics, steps
 
     rows: list[dict[str, Any]]
-    if what == "metrics":
+    if what == "models":
+        rows = [{"name": name, "summary": ""} for name in _from_torch("models").names()]
+        shown = [""] * len(rows)
+    elif what == "metrics":
         rows = [_metric_row(metrics.info(name)) for name in metrics.names()]
         shown = [f"{'↑' if r['better'] == 'higher' else '↓'} {r['task']:<11}" for r in rows]
     else:
@@ -197,6 +321,20 @@ def list_command(what: str, needs: str | None, as_json: bool) -> None:
     width = max((len(r["name"]) for r in rows), default=0)
     for row, facts in zip(rows, shown, strict=True):
         click.echo(f"{row['name']:<{width}} {facts} {row['summary']}")
+
+
+def _from_torch(module: str) -> Any:
+    """A module of twofold.nn, or one line on how to install what it needs."""
+    from importlib import import_module
+
+    from twofold.errors import MissingExtra
+
+    try:
+        return import_module(f"twofold.nn.{module}")
+    except ImportError as error:
+        if error.name != "torch":
+            raise
+        raise MissingExtra('running networks needs torch: pip install "twofold[torch]"') from error
 
 
 def _metric_row(record: MetricInfo) -> dict[str, Any]:
@@ -251,11 +389,20 @@ def _arrays(file: Path) -> dict[str, Any]:
     return arrays
 
 
-def _progress() -> Progress:
+def _progress(*, rate: bool = False) -> Progress:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn()
+    columns = [BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn()]
+    if rate:
+        columns += [TaskProgressColumn("{task.speed:.0f} rows/s", show_speed=True), TimeRemainingColumn()]
     return Progress(*columns, TextColumn("{task.description}"), console=Console(stderr=True), transient=True)
 
 

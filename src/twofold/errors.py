@@ -75,3 +75,7 @@ class RejectedNaN(TwofoldWarning):
 
 class DoubtfulTable(TwofoldWarning):
     """A table of results whose shape makes a rank test unreliable."""
+
+
+class LowPrecision(TwofoldWarning):
+    """A model computes in half precision, which leaves few digits to rank by."""

@@ -1,0 +1,56 @@
+"""Images from local files to arrays: readers, views, checks. Needs NumPy and Pillow, not torch.
+
+``open("cifar100:PATH?split=test")`` gives :class:`Images`; ``images.read(rows)`` gives uint8 (B, H, W, 3).
+"""
+
+from __future__ import annotations
+
+from twofold.nn.data.check import Report, check, contact_sheet, resize, total_variation
+from twofold.nn.data.classes import class_list, superclasses
+from twofold.nn.data.readers import READERS, open  # noqa: A004  # the name of the contract
+from twofold.nn.data.source import Images
+from twofold.nn.data.views import (
+    STATISTICS,
+    Parts,
+    Statistics,
+    cifar40_60,
+    hold_out,
+    normalise,
+    open_set,
+    own_statistics,
+    shuffled,
+    split,
+    split_by_class,
+    statistics,
+    subclass_shift,
+    super_cifar100,
+    validation_split,
+)
+
+__all__ = [
+    "READERS",
+    "STATISTICS",
+    "Images",
+    "Parts",
+    "Report",
+    "Statistics",
+    "check",
+    "cifar40_60",
+    "class_list",
+    "contact_sheet",
+    "hold_out",
+    "normalise",
+    "open",
+    "open_set",
+    "own_statistics",
+    "resize",
+    "shuffled",
+    "split",
+    "split_by_class",
+    "statistics",
+    "subclass_shift",
+    "super_cifar100",
+    "superclasses",
+    "total_variation",
+    "validation_split",
+]

@@ -1,0 +1,345 @@
+"""From the files that image data sets are published in to arrays; every damage is one error that names the file."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import pickle
+import pickletools
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from twofold.errors import InvalidInput, UnknownName
+from twofold.nn.data.source import Pixels
+
+AnyArray = npt.NDArray[Any]
+DAMAGED = (EOFError, OSError, zlib.error, tarfile.TarError, gzip.BadGzipFile)
+
+
+def existing(path: Path, what: str, *, folder: bool | None = None) -> Path:
+    """The path, or an error that says what is missing there."""
+    if not path.exists():
+        raise InvalidInput(f"{path}: there is no such {what}")
+    if folder is True and not path.is_dir():
+        raise InvalidInput(f"{path} is a file; {what} must be a folder")
+    if folder is False and path.is_dir():
+        raise InvalidInput(f"{path} is a folder; {what} must be a file")
+    return path
+
+
+def unpacked(path: Path) -> bytes:
+    """All bytes of a file, through gzip where it is gzipped."""
+    data = existing(path, "file", folder=False).read_bytes()
+    if data[:2] != b"\x1f\x8b":
+        return data
+    try:
+        return gzip.decompress(data)
+    except DAMAGED as error:
+        raise InvalidInput(f"{path} is a damaged or truncated gzip file: {error}") from error
+
+
+# --- arrays ---------------------------------------------------------------------------------------------------------
+
+
+def npz(path: Path) -> dict[str, Callable[[], AnyArray]]:
+    """Arrays of an .npz file by name, each read when called."""
+    existing(path, ".npz file", folder=False)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [n.removesuffix(".npy") for n in archive.namelist() if n.endswith(".npy")]
+    except (zipfile.BadZipFile, OSError) as error:
+        raise InvalidInput(f"{path} is no .npz file, or a truncated one: {error}") from error
+
+    def reader(name: str) -> Callable[[], AnyArray]:
+        def read() -> AnyArray:
+            try:
+                with np.load(path, allow_pickle=False) as file:
+                    return np.asarray(file[name])
+            except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+                raise InvalidInput(f"{path}: array {name!r} cannot be read: {error}") from error
+
+        return read
+
+    return {name: reader(name) for name in names}
+
+
+def member(arrays: Mapping[str, Callable[[], AnyArray]], name: str, path: Path) -> AnyArray:
+    """One array of an .npz file, or an error with the nearest names."""
+    if name not in arrays:
+        raise UnknownName.of(f"array in {path}", name, arrays)
+    return arrays[name]()
+
+
+def npy(path: Path) -> AnyArray:
+    """A memory-mapped .npy file."""
+    existing(path, ".npy file", folder=False)
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise InvalidInput(f"{path} is no .npy array, or a truncated one: {error}") from error
+
+
+# --- IDX, the format of MNIST ---------------------------------------------------------------------------------------
+
+
+def idx(path: Path, *, ndim: int) -> Pixels:
+    """Bytes of an IDX file of ``ndim`` dimensions, gzipped or not."""
+    data = unpacked(path)
+    head = 4 + 4 * ndim
+    want = bytes((0, 0, 8, ndim))
+    if data[:4] != want:
+        what = {3: "images", 1: "labels"}[ndim]
+        raise InvalidInput(f"{path} is no IDX file of {what}: it begins with {data[:4].hex()}, not {want.hex()}")
+    if len(data) < head:
+        raise InvalidInput(f"{path} is truncated: {len(data)} bytes, the header alone has {head}")
+    shape = struct.unpack(f">{ndim}I", data[4:head])
+    size = int(np.prod([int(s) for s in shape], dtype=object))
+    if len(data) - head != size:
+        raise InvalidInput(f"{path} must hold {size} bytes after its header (shape {shape}), got {len(data) - head}")
+    return np.frombuffer(data, dtype=np.uint8, offset=head).reshape(shape)
+
+
+# --- SVHN -----------------------------------------------------------------------------------------------------------
+
+
+def svhn(path: Path) -> tuple[Pixels, AnyArray]:
+    """Images (N, 32, 32, 3) and labels of an SVHN .mat file, in which the digit 0 is written 10."""
+    from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
+
+    existing(path, ".mat file", folder=False)
+    try:
+        content = loadmat(path, variable_names=["X", "y"])
+    except (ValueError, TypeError, KeyError, IndexError, NotImplementedError, MatReadError, *DAMAGED) as error:
+        raise InvalidInput(f"{path} is no readable .mat file (version 5), or a truncated one: {error}") from error
+    for name in ("X", "y"):
+        if name not in content:
+            raise InvalidInput(f"{path} has no array {name!r}; an SVHN file has X and y")
+    x, y = np.asarray(content["X"]), np.asarray(content["y"]).ravel()
+    if x.ndim != 4 or x.shape[2] != 3 or x.dtype != np.uint8:
+        raise InvalidInput(f"{path}: X must be uint8 of shape (H, W, 3, N), got {x.dtype} of {x.shape}")
+    if len(y) != x.shape[3]:
+        raise InvalidInput(f"{path}: y has {len(y)} labels but X has {x.shape[3]} images")
+    odd = ~np.isin(y, np.arange(11))
+    if odd.any():
+        row = int(odd.argmax())
+        raise InvalidInput(f"{path}: labels must be 1 to 10 (10 is the digit 0), got {y[row]} in row {row}")
+    return np.ascontiguousarray(x.transpose(3, 0, 1, 2)), np.where(y == 10, 0, y)
+
+
+# --- CIFAR ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CifarLayout:
+    """File names and label fields of CIFAR-10 or CIFAR-100 in one of their two layouts."""
+
+    folder: str
+    train: tuple[str, ...]
+    test: tuple[str, ...]
+    labels: tuple[str, ...]  # binary: the label bytes before each image; python: the keys of the lists
+    binary: bool
+
+
+LAYOUTS = {
+    "cifar10": (
+        CifarLayout(
+            "cifar-10-batches-bin",
+            tuple(f"data_batch_{i}.bin" for i in range(1, 6)),
+            ("test_batch.bin",),
+            ("fine",),
+            binary=True,
+        ),
+        CifarLayout(
+            "cifar-10-batches-py",
+            tuple(f"data_batch_{i}" for i in range(1, 6)),
+            ("test_batch",),
+            ("labels",),
+            binary=False,
+        ),
+    ),
+    "cifar100": (
+        CifarLayout("cifar-100-binary", ("train.bin",), ("test.bin",), ("coarse", "fine"), binary=True),
+        CifarLayout("cifar-100-python", ("train",), ("test",), ("coarse_labels", "fine_labels"), binary=False),
+    ),
+}
+CLASSES = {("cifar10", "fine"): 10, ("cifar100", "fine"): 100, ("cifar100", "coarse"): 20}
+
+
+def cifar(
+    path: Path, kind: Literal["cifar10", "cifar100"], split: Literal["train", "test"], labels: Literal["fine", "coarse"]
+) -> tuple[Pixels, AnyArray]:
+    """Images (N, 3, 32, 32) and labels, from a folder or a .tar.gz, binary or python layout."""
+    layout, files = _cifar_files(existing(path, "CIFAR folder or archive"), kind, split)
+    parts = []
+    for name, data in files.items():
+        part = _binary_batch(name, data, layout) if layout.binary else _python_batch(name, data, layout)
+        parts.append(part)
+    sizes = {len(pixels) for pixels, _ in parts}
+    if len(sizes) > 1:
+        counts = ", ".join(f"{Path(n).name}: {len(p)}" for n, (p, _) in zip(files, parts, strict=True))
+        raise InvalidInput(f"{path}: the training batches must have equally many images, got {counts}")
+    key = next(k for k in layout.labels if k in (labels, "labels", f"{labels}_labels"))
+    truth = np.concatenate([fields[key] for _, fields in parts])
+    top = CLASSES[kind, labels]
+    bad = (truth < 0) | (truth >= top)
+    if bad.any():
+        row = int(bad.argmax())
+        raise InvalidInput(f"{path}: {labels} labels must be in 0..{top - 1}, got {truth[row]} in row {row} of {split}")
+    return np.concatenate([pixels for pixels, _ in parts]), truth
+
+
+def _cifar_files(path: Path, kind: str, split: str) -> tuple[CifarLayout, dict[str, bytes]]:
+    """The layout found at a path and the bytes of its batches, by name."""
+    if path.is_file():
+        return _cifar_members(path, kind, split)
+    for layout in LAYOUTS[kind]:
+        wanted = layout.train if split == "train" else layout.test
+        for folder in (path, path / layout.folder):
+            there = [folder / name for name in wanted]
+            found = [file.is_file() for file in there]
+            if all(found):
+                return layout, {str(file): file.read_bytes() for file in there}
+            if any(found):
+                raise InvalidInput(f"{there[found.index(False)]}: this batch is missing, others are there")
+    either = " or ".join(" ".join((x.train if split == "train" else x.test)[:1]) for x in LAYOUTS[kind])
+    raise InvalidInput(f"{path}: no {kind} {split} files here (looked for {either})")
+
+
+def _cifar_members(path: Path, kind: str, split: str) -> tuple[CifarLayout, dict[str, bytes]]:
+    data = io.BytesIO(unpacked(path))  # gzip's own checksum covers the whole archive
+    try:
+        with tarfile.open(fileobj=data) as archive:
+            members = {Path(m.name).name: m for m in archive.getmembers() if m.isfile()}
+            for layout in LAYOUTS[kind]:
+                wanted = layout.train if split == "train" else layout.test
+                if all(name in members for name in wanted):
+                    files = {}
+                    for name in wanted:
+                        stream = archive.extractfile(members[name])
+                        assert stream is not None  # a regular file
+                        files[f"{path}/{name}"] = stream.read()
+                    return layout, files
+    except DAMAGED as error:
+        raise InvalidInput(f"{path} is a damaged or truncated archive: {error}") from error
+    raise InvalidInput(f"{path}: this archive has no {kind} {split} batches")
+
+
+def _binary_batch(name: str, data: bytes, layout: CifarLayout) -> tuple[Pixels, dict[str, AnyArray]]:
+    """Records of label bytes and 3 x 32 x 32 pixels."""
+    extra = len(layout.labels)
+    if not data or len(data) % (extra + 3072):
+        raise InvalidInput(f"{name} is truncated or no such batch: {len(data)} bytes, not a multiple of {extra + 3072}")
+    rows = np.frombuffer(data, dtype=np.uint8).reshape(-1, extra + 3072)
+    fields = {key: rows[:, i].astype(np.int64) for i, key in enumerate(layout.labels)}
+    return rows[:, extra:].reshape(-1, 3, 32, 32), fields
+
+
+def _python_batch(name: str, data: bytes, layout: CifarLayout) -> tuple[Pixels, dict[str, AnyArray]]:
+    """A pickled dictionary of data (N, 3072) and lists of labels."""
+    content = plain_pickle(data, name)
+    batch = {_text(k): v for k, v in content.items()} if isinstance(content, dict) else {}
+    pixels = batch.get("data")
+    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim != 2 or pixels.shape[1] != 3072:
+        came = f"{pixels.dtype} of {pixels.shape}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
+        raise InvalidInput(f"{name}: 'data' must be uint8 of shape (N, 3072), got {came}")
+    fields = {}
+    for key in layout.labels:
+        values = batch.get(key)
+        if not isinstance(values, list | np.ndarray) or len(values) != len(pixels):
+            raise InvalidInput(f"{name}: {key!r} must list {len(pixels)} labels")
+        if not all(isinstance(v, int | np.integer) for v in values):
+            raise InvalidInput(f"{name}: {key!r} must hold integers")
+        fields[key] = np.array([int(v) for v in values], dtype=np.int64)
+    return pixels.reshape(-1, 3, 32, 32), fields
+
+
+def _text(key: Any) -> Any:
+    return key.decode("latin-1") if isinstance(key, bytes) else key
+
+
+def _encode(text: str, encoding: str = "latin1") -> bytes:
+    """How Python 3 writes bytes in old pickle protocols; no other codec is offered."""
+    if encoding.lower() not in ("latin1", "latin-1"):
+        raise InvalidInput(f"a pickle asks for the codec {encoding!r}; only latin1 is admitted")
+    return text.encode("latin-1")
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Admits NumPy array reconstruction and built-in containers; every other global is refused."""
+
+    def __init__(self, data: bytes, name: str) -> None:
+        super().__init__(io.BytesIO(data), encoding="bytes")
+        self._name = name
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Give one of the admitted globals."""
+        whole = f"{module}.{name}"
+        numpy_core = ("numpy.core.multiarray", "numpy._core.multiarray")
+        if module in numpy_core and name == "_reconstruct":
+            return _reconstruct
+        if whole in ("numpy.core.numeric._frombuffer", "numpy._core.numeric._frombuffer"):
+            return _frombuffer
+        if whole in ("numpy.ndarray", "numpy.dtype"):
+            return {"ndarray": _Ndarray, "dtype": _dtype}[name]
+        if whole == "_codecs.encode":
+            return _encode
+        if module in ("builtins", "__builtin__") and name in ("set", "frozenset"):
+            return {"set": set, "frozenset": frozenset}[name]
+        raise InvalidInput(
+            f"{self._name}: this pickle asks for the global {whole}, which is refused; "
+            "only NumPy arrays and built-in containers are read, since a pickle can run any code"
+        )
+
+
+class _Ndarray:
+    """Stands for ``numpy.ndarray`` inside a pickle, where it is an argument and never called."""
+
+    def __new__(cls, *_: Any) -> Self:
+        raise InvalidInput("a pickle calls numpy.ndarray itself, which is refused")
+
+
+def _dtype(code: Any, align: bool = False, copy: bool = True) -> np.dtype[Any]:
+    """A type of plain numbers, as a new object, since the pickle sets its state next."""
+    result = np.dtype(_text(code), bool(align), True)
+    if result.kind not in "biuf":
+        raise InvalidInput(f"a pickle asks for an array of {result}; only numbers are admitted")
+    return result
+
+
+def _reconstruct(kind: Any, shape: Any, code: Any) -> AnyArray:
+    """An empty array, whose state the pickle sets next."""
+    if kind is not _Ndarray:
+        raise InvalidInput(f"a pickle asks for an array of type {kind!r}; only numpy.ndarray is admitted")
+    return np.empty(0, dtype=np.int8)
+
+
+def _frombuffer(buffer: Any, dtype: Any, shape: Any, order: Any) -> AnyArray:
+    """An array over bytes, as NumPy writes it in protocol 5."""
+    return np.frombuffer(buffer, dtype=dtype).reshape(shape, order=order)
+
+
+def plain_pickle(data: bytes, name: str) -> Any:
+    """Unpickle arrays and built-in containers; nothing in the pickle is imported or called beyond those.
+
+    >>> plain_pickle(pickle.dumps({"labels": [1, 2]}), "batch")
+    {'labels': [1, 2]}
+    """
+    try:
+        for op, argument, _ in pickletools.genops(data):  # also finds a truncated end before anything is built
+            if op.name in ("PUT", "LONG_BINPUT") and int(argument or 0) > len(data):
+                raise InvalidInput(f"{name} is a damaged pickle: it numbers an object {argument}")
+        return _PlainUnpickler(data, name).load()
+    except InvalidInput:
+        raise
+    except Exception as error:  # damaged pickles raise almost anything
+        raise InvalidInput(f"{name} is a damaged or truncated pickle: {type(error).__name__}: {error}") from error

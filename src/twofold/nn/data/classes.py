@@ -1,0 +1,60 @@
+"""Class names and class lists of the benchmarks, kept as JSON beside this module."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from twofold.errors import UnknownName
+
+CIFAR40_SPLITS = 5
+_HOME = {"cifar10": "cifar", "cifar100": "cifar"}
+_IMAGENET = ("tiny_imagenet158", "imagenet200", "imagenet_near", "imagenet_external")
+
+
+@cache
+def _file(name: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(
+        files("twofold.nn.data").joinpath("lists", f"{name}.json").read_text(encoding="utf-8")
+    )
+    return content
+
+
+def list_names() -> tuple[str, ...]:
+    """Names of the class lists."""
+    cifar = [f"{kind}/{i}" for kind in ("cifar40", "cifar60") for i in range(CIFAR40_SPLITS)]
+    return (*_HOME, *cifar, *_IMAGENET)
+
+
+def class_list(name: str) -> tuple[str, ...]:
+    """A class list by name: names for CIFAR, wnids for ImageNet.
+
+    ``cifar40/K`` and ``cifar60/K`` (K from 0 to 4) are substitutes for the split of the unknown-detection benchmark,
+    which is published as cell colours only; ``tiny_imagenet158``, ``imagenet_near`` and ``imagenet_external`` are
+    reconstructions by its WordNet rule.
+
+    >>> class_list("cifar10")[:3]
+    ('airplane', 'automobile', 'bird')
+    """
+    if name not in list_names():
+        raise UnknownName.of("class list", name, list_names())
+    if name in _HOME:
+        return tuple(_file(_HOME[name])[name])
+    kind, _, split = name.partition("/")
+    if kind == "cifar40":
+        return tuple(_file("cifar40")[split])
+    if kind == "cifar60":
+        inside = set(_file("cifar40")[split])
+        return tuple(c for c in class_list("cifar100") if c not in inside)
+    return tuple(_file("imagenet")[name])
+
+
+def superclasses() -> dict[str, tuple[str, ...]]:
+    """The 20 super-classes of CIFAR-100 in the order of the coarse labels, each with its five classes.
+
+    >>> list(superclasses())[0], superclasses()["people"]
+    ('aquatic mammals', ('baby', 'boy', 'girl', 'man', 'woman'))
+    """
+    return {name: tuple(members) for name, members in sorted(_file("cifar")["superclasses"].items())}

@@ -1,0 +1,276 @@
+"""Parts of data sets: class hold-outs, seeded splits, the validation rule of each protocol, and normalisation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from twofold._checks import choice, number, whole
+from twofold.errors import InvalidInput, UnknownName
+from twofold.nn.data.archives import existing
+from twofold.nn.data.classes import class_list, superclasses
+from twofold.nn.data.readers import drawn, read_list
+from twofold.nn.data.source import Images, Pixels
+
+Channels: TypeAlias = tuple[float, float, float]
+
+
+class Statistics(NamedTuple):
+    """Mean and standard deviation of the channels, of values in [0, 1]."""
+
+    mean: Channels
+    std: Channels
+
+
+STATISTICS = {
+    "cifar10": Statistics((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
+    "cifar100": Statistics((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
+    "imagenet": Statistics((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "unknown_detection_cifar": Statistics((0.507, 0.487, 0.441), (0.267, 0.256, 0.276)),
+    # FD-Shifts normalises TinyImageNet and 384-pixel Camelyon17 with .384 where ImageNet has .224: a search-and-replace
+    # slip in its code, kept to reproduce its numbers
+    "fd_shifts_384": Statistics((0.485, 0.456, 0.406), (0.229, 0.384, 0.225)),
+    "half": Statistics((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+}
+
+
+def statistics(name: str) -> Statistics:
+    """Normalisation constants by name.
+
+    >>> statistics("imagenet").std
+    (0.229, 0.224, 0.225)
+    """
+    if name not in STATISTICS:
+        raise UnknownName.of("normalisation", name, STATISTICS)
+    return STATISTICS[name]
+
+
+def own_statistics(images: Images) -> Statistics:
+    """Mean and standard deviation of a set's own pixels (FD-Shifts normalises each external set with these)."""
+    total, squares, count = np.zeros(3), np.zeros(3), 0
+    for batch in images.blocks():
+        block = batch.reshape(-1, 3).astype(np.uint32)
+        total += block.sum(axis=0, dtype=np.uint64)  # exact: integers below 2^53
+        squares += (block * block).sum(axis=0, dtype=np.uint64)
+        count += len(block)
+    mean = total / count
+    std = np.sqrt(np.maximum(squares / count - mean**2, 0))
+    return Statistics(_channels(mean / 255), _channels(std / 255))
+
+
+def _channels(values: npt.NDArray[np.float64]) -> Channels:
+    red, green, blue = (float(v) for v in values)
+    return red, green, blue
+
+
+def normalise(batch: Pixels, mean: Sequence[float], std: Sequence[float]) -> npt.NDArray[np.float32]:
+    """From uint8 images (B, H, W, 3) to float32 (B, 3, H, W): (x / 255 - mean) / std by channel.
+
+    >>> normalise(np.full((1, 1, 1, 3), 255, np.uint8), (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)).ravel()
+    array([1., 1., 1.], dtype=float32)
+    """
+    if batch.ndim != 4 or batch.shape[3] != 3 or batch.dtype != np.uint8:
+        raise InvalidInput(f"batch must be uint8 of shape (B, H, W, 3), got {batch.dtype} of {batch.shape}")
+    m, s = np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64)
+    if m.shape != (3,) or s.shape != (3,) or not (s > 0).all():
+        raise InvalidInput(f"mean and std must be three numbers each, std above 0, got {mean} and {std}")
+    # one table of 256 values a channel, computed in float64, so that the division is rounded once
+    table = ((np.arange(256)[:, None] / 255 - m) / s).astype(np.float32)
+    result = np.empty((len(batch), 3, *batch.shape[1:3]), dtype=np.float32)
+    for c in range(3):
+        np.take(table[:, c], batch[..., c], out=result[:, c], mode="clip")  # no byte is out of range; clip is faster
+    return result
+
+
+# --- classes held out -----------------------------------------------------------------------------------------------
+
+
+class Parts(NamedTuple):
+    """Two parts of a data set: the one kept (or drawn), and the rest."""
+
+    first: Images
+    rest: Images
+
+
+def hold_out(images: Images, classes: Any, *, keep_labels: bool = False) -> Parts:
+    """Rows of the other classes, renumbered, and the rows of these classes, labelled -1.
+
+    ``keep_labels`` leaves the numbers of the kept classes as they are.
+    """
+    out = set(images.class_numbers(classes))
+    kept = [k for k in range(_class_count(images)) if k not in out]
+    if not kept:
+        raise InvalidInput(f"{images.name}: all classes are held out; leave at least one")
+    inside = images.subset(kept, keep_labels=keep_labels)
+    outside = images.subset(sorted(out)).relabel(-1, inside.class_names)
+    return Parts(inside, outside)
+
+
+def open_set_classes(count: int, *, share: float = 0.4, seed: int = 0) -> list[int]:
+    """Numbers of the classes that an open-set study holds out: a seeded draw of a share of them.
+
+    It depends on the number of classes and the seed only, so train and test sets agree.
+
+    >>> len(open_set_classes(10)), len(open_set_classes(100, seed=3))
+    (4, 40)
+    """
+    number(share, "share", 0, 1, open_low=True, open_high=True)
+    held = min(max(round(share * whole(count, "count", 2)), 1), count - 1)
+    return sorted(np.random.default_rng(seed).choice(count, held, replace=False).tolist())
+
+
+def open_set(images: Images, *, share: float = 0.4, seed: int = 0, keep_labels: bool = False) -> Parts:
+    """The known classes, and the held-out ones labelled -1 (FD-Shifts holds out 40 %, a new draw for each run)."""
+    return hold_out(images, open_set_classes(_class_count(images), share=share, seed=seed), keep_labels=keep_labels)
+
+
+def cifar40_60(images: Images, *, split: int = 0) -> Parts:
+    """CIFAR-100 as CIFAR-40 (renumbered) and CIFAR-60 (labelled -1), by one of five substitute splits.
+
+    The published split is not recoverable, so numbers are not comparable with its tables cell by cell; use several
+    splits and report the spread.
+    """
+    _need_cifar100(images)
+    return hold_out(images, class_list(f"cifar60/{split}"))
+
+
+# one class of each super-class of CIFAR-100 is shifted in FD-Shifts; its super-class "vehicles 2" (tractor) is dropped
+SUPER_CIFAR_HELD_OUT = (
+    *("seal", "flatfish", "tulip", "bowl", "pear", "lamp", "couch", "beetle", "lion", "skyscraper", "sea", "cattle"),
+    *("raccoon", "lobster", "girl", "lizard", "hamster", "oak_tree", "motorcycle", "tractor"),
+)
+
+
+def subclass_shift(images: Images, groups: Mapping[str, Sequence[str]], held_out: Sequence[str]) -> Parts:
+    """Labels become the groups; rows of the held-out classes are the shifted part, with the same labels.
+
+    Classes of no group are dropped.
+    """
+    members = {images.class_numbers(c)[0]: k for k, group in enumerate(groups.values()) for c in group}
+    out = set(images.class_numbers(held_out)) & set(members)
+    if not out or out == set(members):
+        raise InvalidInput("held_out must name some, but not all, classes of the groups")
+
+    def part(classes: set[int]) -> Images:
+        rows = images[np.flatnonzero(np.isin(images.labels, sorted(classes)))]
+        if len(rows) == 0:
+            raise InvalidInput(f"{images.name}: no row has one of the classes {sorted(classes)[:5]}")
+        return rows.relabel({c: members[c] for c in classes}, tuple(groups))
+
+    return Parts(part(set(members) - out), part(out))
+
+
+def super_cifar100(images: Images) -> Parts:
+    """Sub-class shift of FD-Shifts on fine-labelled CIFAR-100: 19 super-classes, one class of each shifted."""
+    _need_cifar100(images)
+    groups = {name: members for name, members in superclasses().items() if name != "vehicles 2"}
+    kept = {c for members in groups.values() for c in members}
+    return subclass_shift(images, groups, [c for c in SUPER_CIFAR_HELD_OUT if c in kept])
+
+
+def _need_cifar100(images: Images) -> None:
+    if images.class_names != class_list("cifar100"):
+        raise InvalidInput(f"{images.name} must have the 100 fine classes of CIFAR-100; open it with labels=fine")
+
+
+def _class_count(images: Images) -> int:
+    if images.class_names is not None:
+        return len(images.class_names)
+    count = int(images.labels.max(initial=-1)) + 1
+    if count == 0:
+        raise InvalidInput(f"{images.name} has no labels, so no classes can be held out")
+    return count
+
+
+# --- splits ---------------------------------------------------------------------------------------------------------
+
+
+FD_SHIFTS_SEED = 12345
+
+
+def shuffled(images: Images, *, seed: int = FD_SHIFTS_SEED) -> Images:
+    """All rows in a seeded random order; the default is the draw that FD-Shifts makes on Camelyon17 and BREEDS."""
+    return images[np.random.default_rng(seed).permutation(len(images))]
+
+
+def split(images: Images, n: int, *, seed: int) -> Parts:
+    """A seeded draw of ``n`` rows, and the rest, both in stored order."""
+    if whole(n, "n", 1) >= len(images):
+        raise InvalidInput(f"n must be less than the {len(images)} rows of {images.name}, got {n}")
+    return _parts(images, drawn(len(images), n, seed=seed))
+
+
+def split_by_class(images: Images, n: int, *, seed: int) -> Parts:
+    """A seeded draw of ``n`` rows of every class, and the rest, both in stored order."""
+    whole(n, "n", 1)
+    rng = np.random.default_rng(seed)
+    picked = []
+    for k in range(_class_count(images)):
+        rows = np.flatnonzero(images.labels == k)
+        if len(rows) <= n:
+            raise InvalidInput(f"{images.name}: class {k} has {len(rows)} rows, so {n} of them leave no rest")
+        picked.append(rng.choice(rows, n, replace=False))
+    return _parts(images, np.sort(np.concatenate(picked)))
+
+
+def _parts(images: Images, rows: npt.NDArray[np.int64]) -> Parts:
+    away = np.ones(len(images), dtype=bool)
+    away[rows] = False
+    return Parts(images[rows], images[np.flatnonzero(away)])
+
+
+RULES = ("fd_shifts", "unknown_detection", "openood")
+
+
+def validation_split(
+    images: Images,
+    rule: Literal["fd_shifts", "unknown_detection", "openood"],
+    *,
+    seed: int = 0,
+    val: str | Path | None = None,
+    test: str | Path | None = None,
+) -> Parts:
+    """Validation part and rest, by the rule of a protocol.
+
+    ``fd_shifts``: the first 1,000 rows of the i.i.d. test set in stored order. ``unknown_detection``: 50 rows of each
+    class of the training set, drawn with ``seed`` (the published draw is unknown). ``openood``: the image lists ``val``
+    and ``test``, matched to the ids; they must not share an image. For Camelyon17 (id_val) and BREEDS (source)
+    FD-Shifts shuffles first: give :func:`shuffled` rows, of BREEDS the first 10,000 (the others are for training).
+    """
+    choice(rule, "rule", RULES)
+    if rule != "openood" and (val is not None or test is not None):
+        raise InvalidInput(f"val and test are image lists of the rule 'openood', not of {rule!r}")
+    if rule == "fd_shifts":
+        if len(images) <= 1000:
+            raise InvalidInput(f"{images.name} has {len(images)} rows; the fd_shifts rule takes the first 1000 of more")
+        return Parts(images[:1000], images[1000:])
+    if rule == "unknown_detection":
+        return split_by_class(images, 50, seed=seed)
+    if val is None or test is None:
+        raise InvalidInput("the rule 'openood' needs val=FILE and test=FILE, its image lists")
+    return _listed(images, Path(val), Path(test))
+
+
+def _listed(images: Images, val: Path, test: Path) -> Parts:
+    """Rows named by two image lists, in the order of the lists."""
+    place = {str(name): row for row, name in enumerate(images.ids.tolist())}
+    if len(place) != len(images):
+        raise InvalidInput(f"{images.name}: ids are not unique, so lists cannot be matched to rows")
+    rows = []
+    for file in (val, test):
+        names, _ = read_list(existing(file, "image list", folder=False))
+        lost = next((n for n in names if n not in place), None)
+        if lost is not None:
+            raise InvalidInput(f"{file}: {lost!r} is no id of {images.name}, whose first is {images.ids[0]!r}")
+        rows.append([place[n] for n in names])
+    shared = set(rows[0]) & set(rows[1])
+    if shared:
+        raise InvalidInput(
+            f"{val} and {test} share {len(shared)} images, the first is {images.ids[min(shared)]!r}; "
+            "tuning on test images makes every number too good"
+        )
+    return Parts(images[rows[0]], images[rows[1]])

@@ -1,0 +1,133 @@
+"""Trained parameters from a file into a network: all of them fit, or none is changed.
+
+Formats: ``.safetensors``, ``.npz`` with one array per parameter, and torch files read with ``weights_only=True``, so
+no file can run code.
+"""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from twofold.errors import InvalidInput
+from twofold.nn.models.parts import Options
+from twofold.nn.models.zoo import ZOO
+
+NESTS = ("state_dict", "model_state_dict", "model", "net")  # keys under which training code keeps the parameters
+PREFIXES = ("module.", "_orig_mod.")  # of DataParallel and of torch.compile
+COUNTER = "num_batches_tracked"  # of batch norm; plays no part in evaluation and may be missing
+STEMS = ("conv1.weight", "block1.0.weight")  # first convolutions of the zoo
+SHOWN = 3  # keys of each kind an error lists
+
+
+def read_parameters(path: Path | str) -> dict[str, Tensor]:
+    """The parameters in a checkpoint by name, without nesting and without wrappers' prefixes."""
+    path = Path(path)
+    if not path.is_file():
+        raise InvalidInput(f"checkpoint {path} is {'a folder' if path.is_dir() else 'missing'}; give one file")
+    readers: dict[str, Callable[[Path], Mapping[str, Any]]] = {".safetensors": _safetensors, ".npz": _npz}
+    found = dict(readers.get(path.suffix.lower(), _torch)(path))
+    if not found or not all(isinstance(value, Tensor) for value in found.values()):
+        odd = next((f"{k!r} ({type(v).__name__})" for k, v in found.items() if not isinstance(v, Tensor)), "nothing")
+        raise InvalidInput(
+            f"checkpoint {path} must hold parameters by name, plainly or under {', '.join(NESTS)}; it holds {odd}"
+        )
+    for prefix in PREFIXES * 2:  # either may be the outer one
+        if all(key.startswith(prefix) for key in found):
+            found = {key.removeprefix(prefix): value for key, value in found.items()}
+    return found
+
+
+def _safetensors(path: Path) -> Mapping[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise InvalidInput(f"checkpoint {path} is damaged or no safetensors file: {error}") from error
+
+
+def _npz(path: Path) -> Mapping[str, Tensor]:
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return {key: torch.from_numpy(np.array(arrays[key])) for key in arrays.files}
+    except (BadZipFile, ValueError, EOFError, OSError, TypeError, AttributeError) as error:
+        raise InvalidInput(f"checkpoint {path} is damaged or no npz of numeric arrays: {error}") from error
+
+
+def _torch(path: Path) -> Mapping[str, Any]:
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of unusual pickles; what cannot be read is an error below
+            found = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise InvalidInput(
+            f"checkpoint {path} is damaged, or holds objects other than tensors, which twofold never unpickles; "
+            "save model.state_dict() alone, or a safetensors file"
+        ) from error
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError, IndexError) as error:
+        raise InvalidInput(f"checkpoint {path} is damaged or no torch file: {error}") from error
+    for nest in NESTS:
+        if isinstance(found, Mapping) and isinstance(found.get(nest), Mapping):
+            found = found[nest]
+    if not isinstance(found, Mapping):
+        raise InvalidInput(f"checkpoint {path} must hold a state_dict, and holds a {type(found).__name__}")
+    return found
+
+
+def load_parameters(model: nn.Module, parameters: Mapping[str, Tensor], *, source: str, expected: str) -> None:
+    """Copy parameters into a model whose names and shapes they must have; ``source`` and ``expected`` name the two."""
+    own = model.state_dict()
+    missing = [key for key in own if key not in parameters and not key.endswith(COUNTER)]
+    unexpected = [key for key in parameters if key not in own]
+    other = [key for key in own if key in parameters and own[key].shape != parameters[key].shape]
+    if not (missing or unexpected or other):
+        model.load_state_dict(dict(parameters), strict=False)
+        return
+    shapes = [f"{k} {tuple(parameters[k].shape)} for {tuple(own[k].shape)}" for k in other]
+    parts = {"missing": missing, "unexpected": unexpected, "of another shape": shapes}
+    listed = "; ".join(f"{len(keys)} {kind}: {_some(keys)}" for kind, keys in parts.items() if keys)
+    fitting = fits(parameters)
+    advice = f"the file fits {' or '.join(fitting)}" if fitting else "choose the architecture it was saved from"
+    raise InvalidInput(f"checkpoint {source} does not fit {expected} (parameters {listed}); {advice}")
+
+
+def fits(parameters: Mapping[str, Tensor]) -> list[str]:
+    """The networks of the zoo whose parameters have just these names and shapes, as a spec with their classes."""
+    weight, stem = parameters.get("linear.weight"), next((parameters[k] for k in STEMS if k in parameters), None)
+    if weight is None or stem is None or weight.ndim != 2 or stem.ndim != 4 or len(weight) < 2:
+        return []
+    channels = "" if stem.shape[1] == 3 else f"&in_channels={stem.shape[1]}"
+    outline = _outline(parameters)
+    return [f"{name}?classes={len(weight)}{channels}" for name in ZOO if _outline_of(name) == outline]
+
+
+@cache
+def _outline_of(name: str) -> dict[str, tuple[int, ...]]:
+    with torch.device("meta"):
+        return _outline(ZOO[name](Options(2)).state_dict())
+
+
+def _outline(parameters: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    """Shapes by name, without the numbers of classes and of image channels."""
+    shapes = {key: tuple(value.shape) for key, value in parameters.items() if not key.endswith(COUNTER)}
+    for key, shape in shapes.items():
+        if key in STEMS:
+            shapes[key] = shape[:1] + shape[2:]
+        elif key.startswith("linear."):
+            shapes[key] = shape[1:]
+    return shapes
+
+
+def _some(keys: Iterable[str]) -> str:
+    keys = list(keys)
+    return ", ".join(keys[:SHOWN]) + (", ..." if len(keys) > SHOWN else "")

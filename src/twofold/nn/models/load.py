@@ -1,0 +1,269 @@
+"""A model from one string: timm, torchvision, Hugging Face, a Python file, or the zoo. Nothing is downloaded."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+from ast import literal_eval
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from urllib.parse import parse_qsl
+
+from torch import nn
+
+from twofold.errors import InvalidInput, MissingExtra, UnknownName
+from twofold.nn.models.checkpoint import load_parameters, read_parameters
+from twofold.nn.models.zoo import ZOO, build
+
+ZOO_OPTIONS = (
+    "classes",
+    "dropout",
+    "head",
+    "confidence",
+    "abstain",
+    "in_channels",
+    "scale",
+    "learn_scale",
+    "seed",
+)
+DOWNLOADS = ("pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path", "weights", "weights_backbone")
+FORMS = "timm:NAME, torchvision:NAME, hf:NAME_OR_FOLDER, file.py:function"
+
+
+def load(
+    spec: str, *, classes: int | None = None, checkpoint: str | Path | None = None, head: str | None = None
+) -> nn.Module:
+    """Build the model a string names, in evaluation mode, with the parameters of ``checkpoint`` if one is given.
+
+    ============================  ====================================================================================
+    ``timm:NAME``                 a timm architecture without weights; ``?`` options are its own (``?img_size=32``)
+    ``torchvision:NAME``          a torchvision classifier without weights, likewise
+    ``hf:NAME_OR_FOLDER``         an image or sequence classifier from a folder or the local cache, with its weights
+    ``file.py:function``          what the function returns when called without arguments
+    ``resnet18_32?classes=10``    a network of the zoo; options are those of :func:`build`
+    ============================  ====================================================================================
+
+    ``classes`` is the number of classes where the source lets one choose it; for the zoo it may be left to the
+    checkpoint. ``head`` (``linear`` or ``cosine``) is for the zoo. The checkpoint may be safetensors, an npz of
+    parameters, or a torch file with a state_dict; its parameters must all fit. Weights are never fetched: without a
+    checkpoint, timm, torchvision and zoo models have the values they were initialised with.
+    """
+    if not isinstance(spec, str) or not spec:
+        raise InvalidInput(f"spec must be a string such as {FORMS}, or a network of the zoo; got {spec!r}")
+    kind, colon, rest = spec.partition(":")
+    libraries = {"timm": _timm, "torchvision": _torchvision}
+    parameters = None if checkpoint is None else read_parameters(checkpoint)
+    if colon and kind not in (*libraries, "hf") and not Path(spec.rpartition(":")[0]).suffix == ".py":
+        raise InvalidInput(f"{spec!r}: no kind of model {kind!r}; known are {FORMS}, and the names of the zoo")
+    if head is not None and colon:
+        raise InvalidInput(f"head={head!r} chooses the last layer of a network of the zoo; {spec} has its own")
+    if not colon:
+        model: nn.Module = _zoo(spec, classes, head, parameters)
+    elif kind in libraries:
+        model = libraries[kind](rest, classes)
+    elif kind == "hf":
+        model = _hugging_face(rest, classes, weights=parameters is None)
+    else:
+        model = _from_file(spec, classes)
+    if parameters is not None:
+        load_parameters(model, parameters, source=str(checkpoint), expected=spec)
+    return model.eval()
+
+
+def _split(text: str, spec: str) -> tuple[str, dict[str, Any]]:
+    """``NAME?a=1&b=x`` as the name and its options; values are Python literals, or else text."""
+    name, _, query = text.partition("?")
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
+    except ValueError as error:
+        raise InvalidInput(f"{spec!r}: options are written name=value, joined by &, got {query!r}") from error
+    options = {key: _literal(value) for key, value in pairs}
+    if len(options) < len(pairs):
+        raise InvalidInput(f"{spec!r} gives an option twice")
+    return name, options
+
+
+def _literal(text: str) -> Any:
+    if text.lower() in ("true", "false", "none"):
+        return {"true": True, "false": False, "none": None}[text.lower()]
+    try:
+        return literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _once(options: dict[str, Any], name: str, value: Any, spec: str) -> None:
+    """Add an argument to the options of a spec, which must not contradict it."""
+    if value is None:
+        return
+    if options.setdefault(name, value) != value:
+        raise InvalidInput(f"{spec!r} has {name}={options[name]!r} and the argument {name} is {value!r}; give one")
+
+
+def _zoo(spec: str, classes: int | None, head: str | None, parameters: dict[str, Any] | None) -> nn.Module:
+    name, options = _split(spec, spec)
+    if name not in ZOO:
+        raise UnknownName.of("network", name, ZOO)
+    for key in options:
+        if key not in ZOO_OPTIONS:
+            raise UnknownName.of(f"option of {name}", key, ZOO_OPTIONS)
+    _once(options, "classes", classes, spec)
+    _once(options, "head", head, spec)
+    if "classes" not in options:
+        weight = None if parameters is None else parameters.get("linear.weight")
+        if weight is None:
+            raise InvalidInput(f"how many classes? write {name}?classes=10, or pass classes= or a checkpoint of it")
+        options["classes"] = len(weight) - bool(options.get("abstain"))
+    return build(name, **options)
+
+
+def _plain_options(text: str, kind: str, classes: int | None) -> tuple[str, dict[str, Any]]:
+    """Name and options of a timm or torchvision model; what would fetch weights is refused."""
+    name, options = _split(text, f"{kind}:{text}")
+    for key in options:
+        if key in DOWNLOADS:
+            raise InvalidInput(f"{kind}:{text}: {key} would fetch or unpickle weights; pass checkpoint= with a file")
+    if "classes" in options:
+        options["num_classes"] = options.pop("classes")
+    _once(options, "num_classes", classes, f"{kind}:{text}")
+    return name, options
+
+
+def _made(make: Any, kind: str, name: str, options: dict[str, Any]) -> nn.Module:
+    """Call a library's constructor; what it refuses is the caller's mistake."""
+    try:
+        model = make(name, **options)
+    except (TypeError, ValueError, KeyError, AssertionError, RuntimeError) as error:
+        raise InvalidInput(f"{kind} cannot build {name} with {options}: {error}") from error
+    return model
+
+
+def _timm(text: str, classes: int | None) -> nn.Module:
+    try:
+        import timm
+    except ImportError as error:
+        raise MissingExtra(f'timm:{text} needs timm: pip install "twofold[zoo]"') from error
+    name, options = _plain_options(text, "timm", classes)
+    if not timm.is_model(name):
+        raise UnknownName.of("timm model", name, timm.list_models())
+    return _made(timm.create_model, "timm", name, {"pretrained": False, **options})
+
+
+def _torchvision(text: str, classes: int | None) -> nn.Module:
+    try:
+        from torchvision import models
+    except ImportError as error:
+        raise MissingExtra(f'torchvision:{text} needs torchvision: pip install "twofold[zoo]"') from error
+    name, options = _plain_options(text, "torchvision", classes)
+    known = models.list_models(module=models)
+    if name not in known:
+        raise UnknownName.of("torchvision classifier", name, known)
+    return _made(models.get_model, "torchvision", name, {"weights": None, **options})
+
+
+def _hugging_face(name: str, classes: int | None, *, weights: bool) -> nn.Module:
+    """With its own weights, all of them, or without when a checkpoint will follow."""
+    try:
+        import transformers
+        from transformers.models.auto import modeling_auto
+    except ImportError as error:
+        raise MissingExtra(f'hf:{name} needs transformers: pip install "twofold[zoo]"') from error
+    given = {} if classes is None else {"num_labels": classes}
+    try:
+        config = transformers.AutoConfig.from_pretrained(name, local_files_only=True, **given)
+    except (OSError, ValueError, KeyError) as error:
+        raise InvalidInput(
+            f"hf:{name} is no folder with a config.json and not in the local cache, or its config is damaged; "
+            f"nothing is downloaded ({_first_line(error)})"
+        ) from error
+    kind: Any = None
+    if type(config) in modeling_auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING:
+        kind = transformers.AutoModelForImageClassification
+    elif type(config) in modeling_auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING:
+        kind = transformers.AutoModelForSequenceClassification
+    if kind is None:
+        raise InvalidInput(f"hf:{name} is a {config.model_type}, which is no image or sequence classifier")
+    with _quiet(transformers):
+        if not weights:
+            return kind.from_config(config)
+        try:
+            model, info = kind.from_pretrained(name, config=config, local_files_only=True, output_loading_info=True)
+        except Exception as error:  # transformers and safetensors raise many kinds for a missing or damaged file
+            raise InvalidInput(f"hf:{name} has no weights that can be read: {_first_line(error)}") from error
+    lacking = [*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])]
+    if lacking:
+        listed = ", ".join(sorted(lacking)[:3])
+        raise InvalidInput(f"hf:{name} has no trained values for {listed}; is it a classifier that was trained?")
+    return model
+
+
+@contextmanager
+def _quiet(transformers: ModuleType) -> Iterator[None]:
+    """No progress bars and no report of missing keys, which becomes an error here."""
+    logging = transformers.utils.logging
+    bar, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bar:
+            logging.enable_progress_bar()
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _from_file(spec: str, classes: int | None) -> nn.Module:
+    """What a function in a Python file returns."""
+    file, _, function = spec.rpartition(":")
+    if classes is not None:
+        raise InvalidInput(f"classes={classes} cannot be passed on to {spec}; the function takes no arguments")
+    path = Path(file).resolve()
+    if not path.is_file():
+        raise InvalidInput(f"{spec}: there is no file {file}")
+    with _beside(path.parent):
+        module = _imported(path)
+        make = getattr(module, function, None)
+        if not callable(make):
+            known = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
+            raise UnknownName.of(f"function in {file}", function, known)
+        try:
+            model = make()
+        except TypeError as error:
+            raise InvalidInput(f"{spec} could not be called without arguments: {error}") from error
+    if not isinstance(model, nn.Module):
+        raise InvalidInput(f"{spec} must return a torch.nn.Module, got {type(model).__name__}")
+    return model
+
+
+@contextmanager
+def _beside(folder: Path) -> Iterator[None]:
+    """The folder first on the import path, so that a file finds its neighbours."""
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+
+
+def _imported(path: Path) -> ModuleType:
+    """A Python file as a module of its own name, run anew each time."""
+    name = f"_twofold_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    place = importlib.util.spec_from_file_location(name, path)
+    assert place is not None
+    assert place.loader is not None
+    module = importlib.util.module_from_spec(place)
+    sys.modules[name] = module  # dataclasses look their module up there
+    try:
+        place.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise InvalidInput(f"{path.name} cannot be imported: {type(error).__name__}: {error}") from error
+    return module

@@ -1,0 +1,47 @@
+"""The small network FD-Shifts trains on SVHN.
+
+Three blocks of two 3x3 convolutions (reflected borders), each with ReLU and then batch norm, and pooling; one linear
+layer with ReLU makes the feature, 512 wide. Dropout (0.3 there) after each pooling and after the linear layer.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from twofold.errors import InvalidInput
+from twofold.nn.models.parts import Network, Options, dropout
+
+
+def block(inside: int, outside: int, rate: float) -> nn.Sequential:
+    """Two convolutions, pooling, dropout."""
+    layers: list[nn.Module] = []
+    for width in (inside, outside):
+        layers += [
+            nn.Conv2d(width, outside, 3, padding=1, padding_mode="reflect"),
+            nn.ReLU(),
+            nn.BatchNorm2d(outside),
+        ]
+    return nn.Sequential(*layers, nn.MaxPool2d(2), dropout(rate))
+
+
+class SmallNet(Network):
+    """Three blocks of 32, 64 and 128 channels on 32x32 images, then a linear layer from 2048 to 512."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__()
+        rate = options.dropout
+        self.block1 = block(options.in_channels, 32, rate)
+        self.block2 = block(32, 64, rate)
+        self.block3 = block(64, 128, rate)
+        self.fc = nn.Linear(2048, 512)
+        self.drop = dropout(rate)
+        self.finish(512, options)
+
+    def encode(self, x: Tensor) -> Tensor:
+        """The activated output of the first linear layer."""
+        y = self.block3(self.block2(self.block1(x))).flatten(1)
+        if y.shape[1] != self.fc.in_features:
+            height, width = x.shape[2:]
+            raise InvalidInput(f"svhn_small takes images of 32x32 pixels, got {height}x{width}; resize them")
+        return self.drop(functional.relu(self.fc(y)))

@@ -1,0 +1,1 @@
+"""The parts that training recipes are composed of."""

@@ -1,0 +1,67 @@
+"""PixMix: an image mixed, a few times over, with pictures of rich structure and with augmented copies of itself."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from twofold import _checks
+from twofold._checks import ArrayLike
+from twofold.errors import InvalidInput
+from twofold.nn.parts.augment import OPERATIONS, batch, operation_codes, sample_index, severity_of, uniforms
+from twofold.nn.parts.fractals import Mixers
+
+
+def pixmix(
+    images: ArrayLike,
+    mixers: Mixers,
+    index: ArrayLike,
+    *,
+    rounds: int = 4,
+    beta: float = 3.0,
+    severity: float = 3.0,
+    compat: Literal["paper", "published"] = "paper",
+    seed: int = 0,
+    epoch: int = 0,
+) -> npt.NDArray[np.float32]:
+    r"""Images (N, H, W, 3) of the same labels, float32 in [0, 1], from uint8 ones.
+
+    Start from the image or, with probability 1/2, an augmented copy of it. Then 0 to ``rounds`` times (uniform) mix it
+    with a partner y, cutting the result to [0, 1]: y is an augmented copy of the image or, with probability 1/2, a crop
+    of one picture of ``mixers``. With probability 1/2 each
+
+    .. math:: x \leftarrow \tfrac12 \left( a (2x - 1) + b (2y - 1) + 1 \right) \quad \text{or} \quad
+              x \leftarrow \tfrac12 (2x)^a \max(2y, 10^{-37})^b
+
+    and with probability 1/2 each :math:`a \sim B(\beta, 1), b \sim B(1, \beta)` or
+    :math:`a = 1 + B(1, \beta), b = -B(1, \beta)`. Copies are augmented by one of 13 operations at ``severity``.
+
+    ``compat="published"`` is the released code of SURE+: a partner is drawn 1 to ``rounds`` times, and the last one is
+    mixed in once.
+
+    Hendrycks et al., CVPR 2022, arXiv:2112.05135.
+    """
+    from twofold.nn.parts._image_kernels import pixmix_all
+
+    x = batch(images)
+    if not isinstance(mixers, Mixers):
+        raise InvalidInput(
+            f"mixers must be Mixers, got {type(mixers).__name__}; "
+            "use Mixers.fractals(size=...), Mixers.folder(path, size=...) or Mixers(array)"
+        )
+    (height, width), pictures = x.shape[1:3], mixers.images
+    if height > pictures.shape[1] or width > pictures.shape[2]:
+        raise InvalidInput(
+            f"mixers hold pictures of {pictures.shape[1]}x{pictures.shape[2]}, smaller than the images of "
+            f"{height}x{width}; make them with size={round(max(height, width) * 9 / 8)}"
+        )
+    most = _checks.whole(rounds, "rounds", 1)
+    power = _checks.number(beta, "beta", 0.0, np.inf, open_low=True, open_high=True)
+    published = _checks.choice(compat, "compat", ("paper", "published")) == "published"
+    strength = severity_of(severity)
+    draws = uniforms(sample_index(index, len(x)), 8 + 8 * most, name="pixmix", seed=seed, epoch=epoch)
+    result = np.empty(x.shape, dtype=np.float32)
+    pixmix_all(x, pictures, operation_codes(OPERATIONS), strength, most, power, published, draws, result)
+    return result

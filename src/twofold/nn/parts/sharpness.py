@@ -1,0 +1,263 @@
+r"""Sharpness-aware optimisers: wrappers around any torch optimiser whose step looks at the loss a little uphill.
+
+``step(closure)`` calls the closure twice. The closure runs forward and backward, over one batch or over several small
+ones whose gradients add up, and returns the loss; ``step`` clears the gradients before each call. Clip gradients at the
+end of the closure. Learning rates and schedules belong to the wrapped optimiser, which makes the update from the
+restored weights, so that weight decay acts there too.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any, Literal, TypeAlias, get_args
+
+import torch
+from torch import Tensor, nn
+
+from twofold import _checks
+from twofold.errors import InvalidInput
+
+Variant: TypeAlias = Literal["released", "original", "printed"]
+
+TINY = 1e-12
+
+
+@contextmanager
+def kept_buffers(model: nn.Module) -> Iterator[None]:
+    """Leave every buffer of a model as it was: a pass inside does not move running batch-norm statistics.
+
+    Holds for anything a layer stores while it computes, for batch norm without momentum too, and after an error. The
+    released SURE+ sets the momentum to 0 instead, which still counts the batch.
+    """
+    kept = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, before in kept:
+                buffer.copy_(before)
+
+
+class Draws:
+    """The state of torch's random numbers, on the CPU and on a model's device, to draw the same ones again.
+
+    Generators a caller made, and those of NumPy and Python, are the caller's to repeat.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.cuda = sorted({p.device.index for p in model.parameters() if p.device.type == "cuda"})
+        self.cpu_state = torch.get_rng_state()
+        self.cuda_states = [torch.cuda.get_rng_state(i) for i in self.cuda]
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """Draw inside from the saved state on; after it random numbers go on as if nothing had been drawn inside."""
+        with torch.random.fork_rng(devices=self.cuda):
+            torch.set_rng_state(self.cpu_state)
+            for i, state in zip(self.cuda, self.cuda_states, strict=True):
+                torch.cuda.set_rng_state(state, i)
+            yield
+
+
+class _Sharpness(ABC):
+    """Two passes and one update; subclasses say where uphill is."""
+
+    keep = 0.0  # share of the gradient at the weights themselves in the update
+
+    def __init__(self, optimizer: torch.optim.Optimizer, model: nn.Module, rho: float, repeat: bool) -> None:
+        if not isinstance(optimizer, torch.optim.Optimizer) or isinstance(optimizer, torch.optim.LBFGS):
+            raise InvalidInput(f"optimizer must be a torch optimiser that steps without closure, got {optimizer!r:.60}")
+        if not isinstance(model, nn.Module):
+            raise InvalidInput(f"model must be the module being trained, got {type(model).__name__}")
+        self.optimizer = optimizer
+        self.model = model
+        self.rho = _checks.number(rho, "rho", 0.0, math.inf, open_high=True)
+        self.repeat = repeat
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """Parameter groups of the wrapped optimiser."""
+        return self.optimizer.param_groups
+
+    def zero_grad(self) -> None:
+        """Forget all gradients."""
+        self.optimizer.zero_grad()
+
+    def _parameters(self) -> list[Tensor]:
+        return [p for group in self.optimizer.param_groups for p in group["params"]]
+
+    @abstractmethod
+    def _perturbation(self, parameters: list[Tensor]) -> list[Tensor | None]:
+        """What to add to each parameter, from its gradient; None where it has none."""
+
+    def step(self, closure: Callable[[], Tensor]) -> Tensor:
+        """Make one update; returns the loss of the first pass, the one at the weights themselves."""
+        parameters = self._parameters()
+        draws = Draws(self.model) if self.repeat else None
+        self.zero_grad()
+        with torch.enable_grad():
+            loss = closure()
+        if all(p.grad is None for p in parameters):
+            raise InvalidInput("the closure left no gradient; it must call backward() on the loss")
+        with torch.no_grad():
+            first = [None if p.grad is None or not self.keep else self.keep * p.grad for p in parameters]
+            moves = self._perturbation(parameters)
+            before = [None if move is None else p.clone() for p, move in zip(parameters, moves, strict=True)]
+            for p, move in zip(parameters, moves, strict=True):
+                if move is not None:
+                    p.add_(move)
+        del moves
+        self.zero_grad()
+        try:
+            with torch.enable_grad(), kept_buffers(self.model), draws.again() if draws else nullcontext():
+                closure()
+        finally:
+            with torch.no_grad():
+                for p, old in zip(parameters, before, strict=True):
+                    if old is not None:
+                        p.copy_(old)
+        with torch.no_grad():
+            for p, g in zip(parameters, first, strict=True):
+                if g is not None:
+                    p.grad = g if p.grad is None else g.add_(p.grad, alpha=1.0 - self.keep)
+        self.optimizer.step()
+        return loss
+
+    def state_dict(self) -> dict[str, Any]:
+        """State of the wrapped optimiser and of this wrapper."""
+        return {"optimizer": self.optimizer.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a saved state, to the last bit."""
+        if "optimizer" not in state:
+            raise InvalidInput(f"the saved state has no 'optimizer', only {sorted(state)}")
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
+def _norm(tensors: list[Tensor]) -> Tensor:
+    """Euclidean norm over all elements, in at least float32, on the first tensor's device."""
+    each = [torch.linalg.vector_norm(t, dtype=torch.promote_types(t.dtype, torch.float32)) for t in tensors]
+    return torch.linalg.vector_norm(torch.stack([n.to(each[0].device) for n in each]))
+
+
+class SAM(_Sharpness):
+    r"""Sharpness-aware minimisation (Foret et al., ICLR 2021, arXiv:2010.01412).
+
+    .. math:: \epsilon = \rho \frac{g}{\lVert g \rVert_2 + 10^{-12}}, \qquad g = \nabla L(\theta), \qquad
+              \theta \leftarrow \mathrm{optimizer}(\theta, \nabla L(\theta + \epsilon))
+
+    with one norm over all parameters. ``adaptive`` scales by the weights (ASAM, Kwon et al., ICML 2021,
+    arXiv:2102.11600): :math:`\epsilon = \rho\,T^2 g / \lVert T g \rVert_2` with :math:`T = |\theta|`; its rho is about
+    ten times larger. The authors of ASAM add 0.01 to T and leave biases alone; common code, and this, does neither.
+
+    rho is 0.05 in the paper and in SURE; the released SURE+ fixes 0.2, and its flag does not reach the optimiser.
+    ``model`` is the network trained: its batch-norm statistics are moved by the first pass only. ``repeat`` draws
+    torch's random numbers of the first pass again in the second; the released SURE+ mixes anew there.
+    """
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        model: nn.Module,
+        *,
+        rho: float = 0.05,
+        adaptive: bool = False,
+        repeat: bool = True,
+    ) -> None:
+        super().__init__(optimizer, model, rho, repeat)
+        self.adaptive = adaptive
+
+    def _perturbation(self, parameters: list[Tensor]) -> list[Tensor | None]:
+        if not self.adaptive:
+            return _scaled([p.grad for p in parameters], self.rho)
+        length = _norm([p.abs() * p.grad for p in parameters if p.grad is not None])
+        scale = self.rho / (length + TINY)
+        return [None if p.grad is None else p.square() * p.grad * scale.to(p) for p in parameters]
+
+
+def _scaled(direction: list[Tensor | None], rho: float) -> list[Tensor | None]:
+    """The direction at length rho, over all parameters together."""
+    scale = rho / (_norm([d for d in direction if d is not None]) + TINY)
+    return [None if d is None else d * scale.to(d) for d in direction]
+
+
+class FSAM(_Sharpness):
+    r"""Friendly SAM: uphill along what is special to the batch (Li et al., CVPR 2024, arXiv:2403.12350).
+
+    .. math:: d_t = g_t - \sigma\,m, \qquad \epsilon_t = \rho \frac{d_t}{\lVert d_t \rVert_2 + 10^{-12}}, \qquad
+              m_t = \lambda\,m_{t-1} + (1 - \lambda)\,g_t
+
+    and the update of :class:`SAM`. The texts and codes that carry this name differ:
+
+    - ``variant="released"`` (default), the code of F-SAM and of SURE+: m is the mean of earlier gradients,
+      :math:`m_{t-1}`; the first step has :math:`d_0 = g_0`, and :math:`m_0 = g_0`.
+    - ``"original"``, the paper's text: m is :math:`m_t`, the present gradient included, and starts from zero. With
+      sigma = 1, :math:`d_t = \lambda (g_t - m_{t-1})`, so that only the start differs from the code.
+    - ``"printed"``, the text of SURE+: no mean at all, :math:`d_t = g_t`, and the update follows
+      :math:`\gamma \nabla L(\theta) + (1 - \gamma) \nabla L(\theta + \epsilon)`. The text does not tell ``gamma``; 0.5
+      is our choice.
+
+    sigma = 1, lambda = 0.8 and rho = 0.2 are SURE+'s; the code of F-SAM has lambda = 0.9 and rho = 0.05 by default.
+    ``momentum`` is lambda. ``model`` and ``repeat`` as in :class:`SAM`.
+    """
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        model: nn.Module,
+        *,
+        rho: float = 0.2,
+        sigma: float = 1.0,
+        momentum: float = 0.8,
+        variant: Variant = "released",
+        gamma: float = 0.5,
+        repeat: bool = True,
+    ) -> None:
+        super().__init__(optimizer, model, rho, repeat)
+        self.variant = _checks.choice(variant, "variant", get_args(Variant))
+        self.sigma = _checks.number(sigma, "sigma", 0.0, math.inf, open_high=True)
+        self.momentum = _checks.number(momentum, "momentum", 0.0, 1.0, open_high=True)
+        self.keep = _checks.number(gamma, "gamma", 0.0, 1.0) if variant == "printed" else 0.0
+        self.means: dict[int, Tensor] = {}  # by position among the parameters
+
+    def _perturbation(self, parameters: list[Tensor]) -> list[Tensor | None]:
+        if self.variant == "printed":
+            return _scaled([p.grad for p in parameters], self.rho)
+        return _scaled([None if p.grad is None else self._part(i, p.grad) for i, p in enumerate(parameters)], self.rho)
+
+    def _part(self, i: int, gradient: Tensor) -> Tensor:
+        """The gradient of parameter i without its running mean, which takes the gradient in."""
+        mean = self.means.get(i)
+        if self.variant == "original":
+            mean = self.means[i] = gradient * (1.0 - self.momentum) if mean is None else self._blend(mean, gradient)
+            return gradient - self.sigma * mean
+        if mean is None:
+            self.means[i] = gradient.clone()
+            return gradient
+        part = gradient - self.sigma * mean
+        self._blend(mean, gradient)
+        return part
+
+    def _blend(self, mean: Tensor, gradient: Tensor) -> Tensor:
+        return mean.mul_(self.momentum).add_(gradient, alpha=1.0 - self.momentum)
+
+    def state_dict(self) -> dict[str, Any]:
+        """State of the wrapped optimiser, and the running means of the gradients."""
+        return {**super().state_dict(), "means": {i: mean.clone() for i, mean in self.means.items()}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a saved state, to the last bit."""
+        parameters = self._parameters()
+        means = state.get("means")
+        if not isinstance(means, Mapping):
+            raise InvalidInput("the saved state has no running means of gradients; it is not of F-SAM")
+        loaded = {}
+        for i, mean in means.items():
+            if int(i) >= len(parameters) or mean.shape != parameters[int(i)].shape:
+                raise InvalidInput(f"the saved mean {i} of shape {tuple(mean.shape)} fits no parameter of this model")
+            loaded[int(i)] = mean.detach().clone().to(parameters[int(i)])
+        super().load_state_dict(state)
+        self.means = loaded

@@ -1,0 +1,436 @@
+r"""Training recipes: each is one expression that puts small parts together.
+
+A recipe is loss terms (what is asked of the network on which view of a batch), an optimiser wrapper, an average of the
+weights, and options of the network. ``a | b`` puts parts together, ``recipe - Kind`` leaves a part out, so that the
+ablations of a paper are one expression each. Equations stand with the parts in :mod:`twofold.nn.parts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from twofold.errors import InvalidInput, UnknownName
+from twofold.nn.parts import losses
+from twofold.nn.parts.mixing import augmix, cutmix, mixup
+from twofold.nn.parts.pixmix import pixmix
+
+if TYPE_CHECKING:
+    from twofold.nn.training import Step
+
+
+@dataclass(frozen=True)
+class Part:
+    """One piece of a recipe."""
+
+    def __or__(self, other: Part | Recipe) -> Recipe:
+        return Recipe((self,)) | other
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Parts put together; a later part of one kind takes the place of an earlier one."""
+
+    parts: tuple[Part, ...]
+
+    def __or__(self, other: Part | Recipe) -> Recipe:
+        added = other.parts if isinstance(other, Recipe) else (other,)
+        kept = tuple(p for p in self.parts if not any(type(p) is type(a) for a in added))
+        return Recipe((*kept, *added))
+
+    def __sub__(self, kind: type[Part]) -> Recipe:
+        if self.get(kind) is None:
+            raise InvalidInput(f"this recipe has no {kind.__name__} to leave out")
+        return Recipe(tuple(p for p in self.parts if not isinstance(p, kind)))
+
+    def get(self, kind: type[Any]) -> Any:
+        """The part of a kind, or None."""
+        return next((p for p in self.parts if isinstance(p, kind)), None)
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The parts that make the loss."""
+        return tuple(p for p in self.parts if isinstance(p, Term))
+
+    @property
+    def passes(self) -> int:
+        """Forward and backward passes of one step."""
+        views = {view for term in self.terms for view in term.views}
+        return len(views) * (2 if self.get(Sharpness) is not None else 1)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the network must be built with."""
+        return {k: v for p in self.parts if isinstance(p, Option) for k, v in p.options.items()}
+
+    def __str__(self) -> str:
+        return " | ".join(map(repr, self.parts))
+
+
+# Loss terms
+
+
+@dataclass(frozen=True)
+class Term(Part):
+    """A share of the loss, on views of the batch."""
+
+    views: ClassVar[tuple[str, ...]] = ("clean",)
+
+    def loss(self, step: Step) -> Tensor:
+        """The loss of a step, weighted."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Clean(Term):
+    """Cross-entropy on the clean batch, with label smoothing."""
+
+    weight: float = 1.0
+    smoothing: float = 0.0
+
+    def loss(self, step: Step) -> Tensor:
+        """Weighted."""
+        return self.weight * losses.cross_entropy(step.logits, step.labels, self.smoothing)
+
+
+@dataclass(frozen=True)
+class MixUp(Term):
+    """Cross-entropy on images mixed in pairs; beside :class:`Clean` with alpha 10 it is RegMixup."""
+
+    alpha: float = 10.0
+    weight: float = 1.0
+    views: ClassVar[tuple[str, ...]] = ("mixup",)
+
+    def loss(self, step: Step) -> Tensor:
+        """Weighted."""
+        mixed = mixup(step.images, step.labels, self.alpha, seed=step.seed, epoch=step.epoch, step=step.number)
+        return self.weight * losses.mixed_cross_entropy(
+            step.network(mixed.images), step.labels, mixed.partners, mixed.share
+        )
+
+
+@dataclass(frozen=True)
+class CutMix(Term):
+    """Cross-entropy on images that hold a box of another."""
+
+    alpha: float = 1.0
+    weight: float = 1.0
+    views: ClassVar[tuple[str, ...]] = ("cutmix",)
+
+    def loss(self, step: Step) -> Tensor:
+        """Weighted."""
+        mixed = cutmix(step.images, step.labels, self.alpha, seed=step.seed, epoch=step.epoch, step=step.number)
+        return self.weight * losses.mixed_cross_entropy(
+            step.network(mixed.images), step.labels, mixed.partners, mixed.share
+        )
+
+
+@dataclass(frozen=True)
+class PixMix(Term):
+    """Cross-entropy on images mixed with fractals; beside :class:`Clean` it is RegPixMix."""
+
+    weight: float = 1.0
+    compat: Literal["paper", "published"] = "paper"
+    views: ClassVar[tuple[str, ...]] = ("pixmix",)
+
+    def loss(self, step: Step) -> Tensor:
+        """Weighted."""
+        pixels = step.once(
+            "pixmix",
+            lambda: pixmix(step.pixels, step.mixers, step.index, compat=self.compat, seed=step.seed, epoch=step.epoch),
+        )
+        return self.weight * losses.cross_entropy(step.network(step.prepared(pixels)), step.labels)
+
+
+@dataclass(frozen=True)
+class AugMix(Term):
+    """Agreement of the clean image and two augmented ones (``jsd`` > 0), or cross-entropy on one of them."""
+
+    jsd: float = 12.0
+    views: ClassVar[tuple[str, ...]] = ("clean", "augmix 0", "augmix 1")
+
+    def loss(self, step: Step) -> Tensor:
+        """Weighted."""
+
+        def logits(view: int) -> Tensor:
+            pixels = step.once(
+                f"augmix {view}",
+                lambda: augmix(step.pixels, step.index, seed=step.seed, epoch=step.epoch, view=view),
+            )
+            return step.network(step.prepared(pixels))
+
+        if self.jsd == 0:
+            return losses.cross_entropy(logits(0), step.labels)
+        return self.jsd * losses.jsd(step.logits, logits(0), logits(1))
+
+
+@dataclass(frozen=True)
+class CRL(Term):
+    """Correctness ranking: what was often answered rightly should be the more confident."""
+
+    weight: float = 1.0
+    equal: Literal["ignore", "pull"] = "ignore"
+
+    def loss(self, step: Step) -> Tensor:
+        """Weighted."""
+        record = step.kept("correctness", lambda: losses.Correctness(step.rows))
+        confidence = step.logits.softmax(dim=1).max(dim=1).values
+        index = torch.as_tensor(step.index)
+        if step.first:
+            right = step.logits.detach().argmax(dim=1) == step.labels
+            step.after(lambda: record.update(index, right))
+        return self.weight * losses.crl(confidence, record.targets(index, step.epoch + 1), self.equal)
+
+
+@dataclass(frozen=True)
+class LogitNorm(Term):
+    """Cross-entropy of logits of one length."""
+
+    temperature: float = 0.04
+
+    def loss(self, step: Step) -> Tensor:
+        """The loss."""
+        return losses.logit_norm(step.logits, step.labels, self.temperature)
+
+
+@dataclass(frozen=True)
+class Evidential(Term):
+    """The evidential loss; its weight of the prior is not told by the benchmark that used it, 0.01 is our choice."""
+
+    weight: float = 0.01
+
+    def loss(self, step: Step) -> Tensor:
+        """The loss."""
+        return losses.edl(step.logits, step.labels, weight=self.weight)
+
+
+@dataclass(frozen=True)
+class OutlierExposure(Term):
+    """Uniform answers on outliers, which share the pass of the clean batch."""
+
+    weight: float = 0.5
+    outliers: ClassVar[int] = 2  # for each training image
+
+    def loss(self, step: Step) -> Tensor:
+        """Weighted."""
+        return self.weight * losses.outlier_exposure(step.outlier_logits)
+
+
+@dataclass(frozen=True)
+class EnergyMargin(Term):
+    """Energy of known inputs below one margin, of outliers above another."""
+
+    weight: float = 0.1
+    m_in: float = -23.0
+    m_out: float = -5.0
+    outliers: ClassVar[int] = 2
+
+    def loss(self, step: Step) -> Tensor:
+        """Weighted."""
+        return self.weight * losses.energy_margin(step.logits, step.outlier_logits, self.m_in, self.m_out)
+
+
+@dataclass(frozen=True)
+class Gambler(Term):
+    """Deep Gamblers: plain cross-entropy for a share of the run, then a reservation that pays ``reward``."""
+
+    reward: float = 2.2
+    warm_up: float = 1 / 3
+
+    def loss(self, step: Step) -> Tensor:
+        """The loss."""
+        if step.progress < self.warm_up:
+            return losses.cross_entropy(step.logits[:, :-1], step.labels)
+        return losses.gambler(step.logits, step.labels, self.reward)
+
+
+@dataclass(frozen=True)
+class Hints(Term):
+    """DeVries and Taylor: the network may ask for hints, at a price that keeps to a budget."""
+
+    budget: float = 0.3
+
+    def loss(self, step: Step) -> Tensor:
+        """The loss."""
+        price = step.kept("budget", lambda: losses.Budget(self.budget))
+        confidence = step.confidence
+        hint = step.coins()
+        if step.first:
+            held = confidence.detach()
+            step.after(lambda: price.update(held))
+        return losses.devries(step.logits, confidence, step.labels, hint, price.weight)
+
+
+@dataclass(frozen=True)
+class TrueClass(Term):
+    """ConfidNet: the branch learns the probability of the true class; the classifier stays as it is."""
+
+    def loss(self, step: Step) -> Tensor:
+        """The loss."""
+        return losses.confidnet(step.confidence, step.logits, step.labels)
+
+
+@dataclass(frozen=True)
+class Ranked(Term):
+    """AURC of the batch as the loss."""
+
+    estimator: Literal["empirical", "log", "sele", "self_excluded"] = "empirical"
+
+    def loss(self, step: Step) -> Tensor:
+        """The loss."""
+        z = step.logits
+        each = torch.nn.functional.cross_entropy(z, step.labels, reduction="none")
+        top, chosen = z.max(dim=1)
+        others = z.scatter(1, chosen[:, None], float("-inf"))
+        return losses.aurc(each, top - others.logsumexp(dim=1), self.estimator)
+
+
+# Optimiser wrapper, averages, network
+
+
+@dataclass(frozen=True)
+class Sharpness(Part):
+    """Sharpness-aware steps: SAM, or F-SAM in one of its forms."""
+
+    kind: Literal["sam", "fsam"] = "sam"
+    rho: float = 0.2
+    variant: Literal["released", "original", "printed"] = "released"
+
+
+@dataclass(frozen=True)
+class Averaged(Part):
+    """The weights that are kept at the end: their moving average (``ema``) or plain average (``swa``).
+
+    ``start``: SWA begins after this share of the run, at the constant rate ``lr`` (a share of the first one).
+    ``rebn``: batch-norm statistics are estimated anew over the training set, once. ``released``: EMA blends
+    batch-norm statistics, as the released code of SURE+ does.
+    """
+
+    kind: Literal["ema", "swa"] = "ema"
+    rebn: bool = True
+    start: float = 0.6
+    lr: float = 1.0
+    released: bool = False
+
+
+@dataclass(frozen=True)
+class Option(Part):
+    """What the network is built with."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Keywords of :func:`twofold.nn.build`."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class CosineClassifier(Option):
+    """A cosine head (CSC)."""
+
+    scale: float = 8.0
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """A cosine head of this scale."""
+        return {"head": "cosine", "scale": self.scale}
+
+
+@dataclass(frozen=True)
+class Dropout(Option):
+    """Dropout at the sites of the network, for MC dropout."""
+
+    rate: float = 0.2
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The rate."""
+        return {"dropout": self.rate}
+
+
+@dataclass(frozen=True)
+class Abstention(Option):
+    """One more output: the reservation."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """C + 1 outputs."""
+        return {"abstain": True}
+
+
+@dataclass(frozen=True)
+class Branch(Option):
+    """A confidence branch."""
+
+    kind: Literal["devries", "confidnet"] = "devries"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The branch."""
+        return {"confidence": self.kind}
+
+
+@dataclass(frozen=True)
+class FineTune(Part):
+    """Start from a trained checkpoint, at a fraction of the learning rate; ``frozen``: only the branch learns."""
+
+    lr: float = 0.01
+    frozen: bool = False
+
+
+@dataclass(frozen=True)
+class Members(Part):
+    """Several networks that differ in their seed alone: a deep ensemble."""
+
+    count: int = 5
+
+
+SURE = Clean() | MixUp(10.0) | CRL() | CosineClassifier() | Sharpness("sam") | Averaged("swa")
+SURE_PLUS = Clean() | MixUp(10.0) | PixMix() | Sharpness("fsam") | Averaged("ema")
+
+RECIPES: Mapping[str, Recipe] = {
+    "basic": Recipe((Clean(),)),
+    "mixup": Recipe((MixUp(0.2),)),
+    "regmixup": Clean() | MixUp(10.0),
+    "cutmix": Recipe((CutMix(),)),
+    "augmix": Clean() | AugMix(),
+    "augmix_no_jsd": Recipe((AugMix(jsd=0.0),)),
+    "pixmix": Recipe((PixMix(),)),
+    "regpixmix": Clean() | PixMix(),
+    "label_smoothing": Recipe((Clean(smoothing=0.1),)),
+    "logitnorm": Recipe((LogitNorm(),)),
+    "crl": Clean() | CRL(),
+    "sam": Clean() | Sharpness("sam", rho=0.05),
+    "fsam": Clean() | Sharpness("fsam"),
+    "swa": Clean() | Averaged("swa"),
+    "ema": Clean() | Averaged("ema"),
+    "fmfp": Clean() | Sharpness("sam", rho=0.05) | Averaged("swa"),
+    "sure": SURE,
+    "sure_no_csc": SURE - CosineClassifier,
+    "sure_no_csc_crl": SURE - CosineClassifier - CRL,
+    "sure_ema": SURE - CosineClassifier - CRL | Averaged("ema", rebn=False),
+    "sure_ema_rebn": SURE - CosineClassifier - CRL | Averaged("ema"),
+    "sure_fsam": SURE - CosineClassifier - CRL | Sharpness("fsam") | Averaged("ema"),
+    "sure_plus": SURE_PLUS,
+    "sure_plus_released": SURE_PLUS | PixMix(compat="published") | Averaged("ema", rebn=False, released=True),
+    "sure_plus_printed": SURE_PLUS | Sharpness("fsam", variant="printed"),
+    "edl": Recipe((Evidential(),)),
+    "oe": Clean() | OutlierExposure(),
+    "energy_finetune": Clean() | EnergyMargin() | FineTune(0.02),
+    "mc_dropout": Clean() | Dropout(),
+    "deep_ensemble": Clean() | Members(),
+    "confidnet": TrueClass() | Branch("confidnet") | FineTune(0.01, frozen=True),
+    "devries": Hints() | Branch("devries"),
+    "gamblers": Gambler() | Abstention(),
+    "aurc_finetune": Ranked() | FineTune(0.02),
+}
+
+
+def recipe(name: str) -> Recipe:
+    """A recipe by name; an unknown name is an error with the nearest names."""
+    if name not in RECIPES:
+        raise UnknownName.of("recipe", name, RECIPES)
+    return RECIPES[name]

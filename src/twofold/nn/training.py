@@ -1,0 +1,565 @@
+"""The training loop: plain, seeded, and resumable to the last bit.
+
+One file, ``state.safetensors``, is written whole after every epoch: weights, optimiser, average and what the recipe
+remembers; random numbers of a step come from its number. Killed at any step, training goes on from the last epoch and
+ends with the weights of a run that was never interrupted on the same device. The kept weights are
+``weights.safetensors``, the history ``metrics.csv``.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from twofold import _checks, metrics
+from twofold._files import replacing
+from twofold.errors import InvalidInput, RunError, UndefinedMetric, UnknownName
+from twofold.nn.extraction import Prepare
+from twofold.nn.models.parts import Network
+from twofold.nn.parts import augment
+from twofold.nn.parts.averaging import EMA, SWA, rebn
+from twofold.nn.parts.fractals import Mixers
+from twofold.nn.parts.sharpness import FSAM, SAM
+from twofold.nn.recipes import Averaged, FineTune, Recipe, Sharpness
+
+T = TypeVar("T")
+AUGMENTATIONS: Mapping[str, Callable[..., Any]] = {
+    "padded_crop": augment.padded_crop,
+    "flip": augment.flip,
+    "cutout": augment.cutout,
+    "rotation": augment.rotation,
+    "resized_crop": augment.resized_crop,
+    "colour_jitter": augment.colour_jitter,
+}
+STATE, WEIGHTS, HISTORY = "state.safetensors", "weights.safetensors", "metrics.csv"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How long and how fast a network learns.
+
+    ``schedule``: ``cosine`` to zero by step, ``epochs`` the same by epoch, ``drops`` by 10 after 0.6 and 0.8 of the
+    run; ``warm_up`` steps rise linearly before it. ``keep``: the weights of the last epoch, or those of the epoch with
+    the best validation value.
+    """
+
+    epochs: int = 200
+    batch: int = 128
+    lr: float = 0.05
+    weight_decay: float = 5e-4
+    momentum: float = 0.9
+    nesterov: bool = False
+    optimiser: Literal["sgd", "adam", "adamw"] = "sgd"
+    schedule: Literal["cosine", "epochs", "drops", "constant"] = "cosine"
+    warm_up: int = 0
+    clip: float | None = None
+    augment: tuple[str, ...] = ("padded_crop", "flip")
+    keep: Literal["last", "accuracy", "aurc", "fail_ap"] = "last"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, low in (("epochs", 1), ("batch", 2), ("warm_up", 0), ("seed", 0)):
+            _checks.whole(getattr(self, name), name, low)
+        for name in ("lr", "weight_decay", "momentum"):
+            _checks.number(getattr(self, name), name, 0.0, math.inf, open_high=True)
+        _checks.choice(self.optimiser, "optimiser", ("sgd", "adam", "adamw"))
+        _checks.choice(self.schedule, "schedule", ("cosine", "epochs", "drops", "constant"))
+        _checks.choice(self.keep, "keep", ("last", "accuracy", "aurc", "fail_ap"))
+        for name in self.augment:
+            if name not in AUGMENTATIONS:
+                raise UnknownName.of("augmentation", name, AUGMENTATIONS)
+
+
+PRESETS: Mapping[str, Settings] = {
+    "cifar": Settings(),  # SURE+: learning rate 0.05, weight decay as in its code
+    "as_printed": Settings(weight_decay=5e-3),  # the weight decay of its text
+    "unknown_detection": Settings(lr=0.1, nesterov=True, schedule="drops"),
+    "fd_cifar": Settings(epochs=250, lr=0.1, clip=1.0, augment=("padded_crop", "flip", "cutout")),
+    "fd_svhn": Settings(epochs=100, lr=0.01, clip=1.0, augment=()),
+    "imagenet": Settings(epochs=90, batch=256, lr=0.1, weight_decay=1e-4, augment=("resized_crop", "flip")),
+    "dinov3": Settings(
+        epochs=20, batch=64, lr=1e-5, weight_decay=5e-6, optimiser="adamw", augment=("resized_crop", "flip")
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Where the weights are, the network that holds them, and what each epoch reached."""
+
+    path: Path
+    model: nn.Module
+    history: tuple[Mapping[str, float], ...]
+    window: float  # effective number of weights that were averaged
+
+
+class Step:
+    """One batch as the terms of a recipe see it; what is asked for twice in a pass is computed once."""
+
+    def __init__(self, training: Training, rows: npt.NDArray[np.int64], epoch: int, number: int) -> None:
+        self.training = training
+        self.index = rows
+        self.epoch, self.number, self.seed = epoch, number, training.settings.seed
+        self.rows = len(training.data)
+        self.progress = number / training.steps
+        self.labels = torch.as_tensor(np.asarray(training.data.labels[rows]), device=training.device)
+        self.pixels = training.data.read(rows)
+        for name in training.settings.augment:
+            self.pixels = AUGMENTATIONS[name](self.pixels, rows, seed=self.seed, epoch=epoch)
+        self.images = training.prepare(self.pixels).to(training.device)
+        self.first = True
+        self._held: dict[str, Any] = {}  # of the whole step
+        self._pass: dict[str, Any] = {}  # of one pass
+        self._after: list[Callable[[], None]] = []
+
+    def loss(self) -> Tensor:
+        """The loss of one pass; a second pass sees the same draws."""
+        self._pass = {}
+        total = torch.stack([term.loss(self) for term in self.training.recipe.terms]).sum()
+        self.first = False
+        return total
+
+    def finish(self) -> None:
+        """What was put off until the weights have moved."""
+        for act in self._after:
+            act()
+
+    @property
+    def mixers(self) -> Mixers:
+        """Pictures to mix in."""
+        return self.training.mixers
+
+    def network(self, images: Tensor) -> Tensor:
+        """Logits of a view."""
+        return self.training.model(images)
+
+    @property
+    def logits(self) -> Tensor:
+        """Logits of the clean images; outliers, where a term needs them, share the pass."""
+        return self._answer()[0]
+
+    @property
+    def outlier_logits(self) -> Tensor:
+        """Logits of the outliers of this step."""
+        return self._answer()[1]
+
+    def _answer(self) -> tuple[Tensor, Tensor]:
+        if "answer" not in self._pass:
+            outside = self.training.outlier_images(self)
+            both = self.images if outside is None else torch.cat([self.images, outside])
+            z = self._encoded(both)
+            self._pass["answer"] = z[: len(self.images)], z[len(self.images) :]
+        return self._pass["answer"]
+
+    def _encoded(self, images: Tensor) -> Tensor:
+        """Logits, and the feature where a confidence branch needs it."""
+        model = self.training.model
+        if not isinstance(model, Network) or model.confidence is None:
+            return self.network(images)
+        features = model.encode(images)
+        self._pass["confidence"] = model.confidence(features)
+        return model.linear(features)
+
+    @property
+    def confidence(self) -> Tensor:
+        """What the confidence branch says of the clean images."""
+        self._answer()
+        if "confidence" not in self._pass:
+            raise InvalidInput("this recipe needs a network with a confidence branch, built by twofold.nn.build")
+        return self._pass["confidence"][: len(self.images)]
+
+    def prepared(self, pixels: npt.NDArray[Any]) -> Tensor:
+        """Float pixels in [0, 1], normalised as the clean ones."""
+        prepare = self.training.prepare
+        x = torch.from_numpy(np.ascontiguousarray(pixels)).permute(0, 3, 1, 2)
+        mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in (prepare.mean, prepare.std))
+        return ((x - mean) / std).contiguous().to(self.training.device)
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """A value of this step, the same in both passes."""
+        if name not in self._held:
+            self._held[name] = make()
+        return self._held[name]
+
+    def kept(self, name: str, make: Callable[[], T]) -> T:
+        """Something that lives as long as the training, and is saved with it."""
+        return self.training.remembered(name, make)
+
+    def after(self, act: Callable[[], None]) -> None:
+        """Do this once the weights have moved."""
+        self._after.append(act)
+
+    def coins(self) -> Tensor:
+        """Heads or tails for each row, the same in both passes."""
+        rng = np.random.default_rng((self.seed, self.epoch, self.number))
+        return self.once("coins", lambda: torch.from_numpy(rng.random(len(self.index)) < 0.5).to(self.training.device))
+
+
+class Training:
+    """A recipe at work on a network and a data set; made by :func:`train`."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        model: nn.Module,
+        data: Any,
+        settings: Settings,
+        *,
+        prepare: Prepare | None = None,
+        mixers: Mixers | None = None,
+        outliers: Any = None,
+        device: str | torch.device = "cpu",
+    ) -> None:
+        self.recipe, self.data, self.settings = recipe, data, settings
+        self.prepare, self.device = prepare or Prepare(), torch.device(device)
+        self.model = model.to(self.device)
+        self._mixers, self.outliers = mixers, outliers
+        self.memory: dict[str, Any] = {}
+        self._saved_memory: dict[str, Any] = {}
+        if settings.batch > len(data):
+            raise InvalidInput(f"batch={settings.batch} is larger than the training set of {len(data)} rows")
+        if any(hasattr(term, "outliers") for term in recipe.terms) and outliers is None:
+            raise InvalidInput("this recipe needs outliers: images of classes that the network does not know")
+        self.per_epoch = len(data) // settings.batch
+        self.steps = self.per_epoch * settings.epochs
+        tuned: FineTune | None = recipe.get(FineTune)
+        self.lr = settings.lr * (1.0 if tuned is None else tuned.lr)
+        learning = model.confidence if tuned is not None and tuned.frozen else model
+        if not isinstance(learning, nn.Module):
+            raise InvalidInput("this recipe trains a confidence branch alone, and the network has none")
+        self.frozen = learning is not model
+        parameters = [p for p in learning.parameters() if p.requires_grad]
+        self.optimiser = _optimiser(settings, parameters, self.lr)
+        self.wrapper = _wrapped(recipe.get(Sharpness), self.optimiser, self.model)
+        averaged: Averaged | None = recipe.get(Averaged)
+        self.average: EMA | SWA | None = None
+        if averaged is not None:
+            ema = averaged.kind == "ema"
+            self.average = EMA.of_run(model, self.steps, released=averaged.released) if ema else SWA(model)
+
+    @property
+    def mixers(self) -> Mixers:
+        """Pictures to mix in: those given, or fractals."""
+        if self._mixers is None:
+            side = max(self.data.shape)
+            self._mixers = Mixers.fractals(size=round(side * 9 / 8), seed=self.settings.seed)
+        return self._mixers
+
+    def remembered(self, name: str, make: Callable[[], T]) -> T:
+        """What a term keeps from step to step."""
+        if name not in self.memory:
+            self.memory[name] = make()
+            if name in self._saved_memory:
+                self.memory[name].load_state_dict(self._saved_memory[name])
+        return self.memory[name]
+
+    def outlier_images(self, step: Step) -> Tensor | None:
+        """Outliers of a step, drawn by its number; None if no term needs them."""
+        per_image = max((getattr(term, "outliers", 0) for term in self.recipe.terms), default=0)
+        if not per_image:
+            return None
+        rng = np.random.default_rng((self.settings.seed, 1, step.number))
+        rows = rng.choice(len(self.outliers), per_image * len(step.index), replace=True)
+        return step.once("outliers", lambda: self.prepare(self.outliers.read(rows)).to(self.device))
+
+    def rate(self, number: int) -> float:
+        """Learning rate of a step."""
+        s = self.settings
+        averaged: Averaged | None = self.recipe.get(Averaged)
+        if number < s.warm_up:
+            return self.lr * (number + 1) / s.warm_up
+        begun = averaged is not None and averaged.kind == "swa" and number >= averaged.start * self.steps
+        at = int(averaged.start * self.steps) if begun and averaged is not None else number
+        done = at / self.steps if s.schedule != "epochs" else (at // self.per_epoch) / s.epochs
+        shape = {
+            "constant": 1.0,
+            "cosine": 0.5 * (1.0 + math.cos(math.pi * done)),
+            "epochs": 0.5 * (1.0 + math.cos(math.pi * done)),
+            "drops": 0.1 ** ((done >= 0.6) + (done >= 0.8)),
+        }
+        plain = self.lr * shape[s.schedule]
+        if not begun or averaged is None:
+            return plain
+        anneal = max(1, self.steps // 20)  # PyTorch's ten of 200 epochs, as a share of the run
+        part = min(1.0, (number - at) / anneal)
+        return plain + (self.lr * averaged.lr - plain) * 0.5 * (1.0 - math.cos(math.pi * part))
+
+    def epoch(self, epoch: int, done: Callable[[Mapping[str, float]], Any]) -> dict[str, float]:
+        """One pass over the training set; the mean loss and accuracy of its steps."""
+        self.model.train(not self.frozen)
+        order = np.random.default_rng((self.settings.seed, epoch)).permutation(len(self.data))
+        averaged: Averaged | None = self.recipe.get(Averaged)
+        total, right = 0.0, 0
+        for i in range(self.per_epoch):
+            number = epoch * self.per_epoch + i
+            for group in self.optimiser.param_groups:
+                group["lr"] = self.rate(number)
+            step = Step(self, order[i * self.settings.batch : (i + 1) * self.settings.batch], epoch, number)
+            with torch.random.fork_rng():
+                torch.manual_seed(_seed(self.settings.seed, number))  # of dropout, so that resuming changes nothing
+                loss, hits = self._move(step)
+            step.finish()
+            if isinstance(self.average, EMA):
+                self.average.update(self.model)
+            total, right = total + loss, right + hits
+            done({"loss": loss, "step": number + 1})
+        if isinstance(self.average, SWA) and averaged is not None and epoch + 1 > averaged.start * self.settings.epochs:
+            self.average.update(self.model)
+        return {"loss": total / self.per_epoch, "train_accuracy": right / (self.per_epoch * self.settings.batch)}
+
+    def _move(self, step: Step) -> tuple[float, int]:
+        """One update of the weights; the loss and right answers of its first pass."""
+        hits = 0
+
+        def closure() -> Tensor:
+            nonlocal hits
+            first = step.first
+            loss = step.loss()
+            if not torch.isfinite(loss):
+                raise RunError(
+                    f"the loss is {float(loss.detach())} at step {step.number + 1}; the last good state is that of the "
+                    "epoch before. Lower the learning rate, clip gradients, or look at the data"
+                )
+            loss.backward()  # type: ignore[no-untyped-call]
+            if self.settings.clip is not None:
+                nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+            if first and "answer" in step._pass:
+                answers = step._pass["answer"][0].detach()[:, : int(self.data.labels.max()) + 1]
+                hits = int((answers.argmax(dim=1) == step.labels).sum())
+            return loss
+
+        if self.wrapper is not None:
+            return float(self.wrapper.step(closure).detach()), hits
+        self.optimiser.zero_grad()
+        loss = closure()
+        self.optimiser.step()
+        return float(loss.detach()), hits
+
+    @property
+    def kept_model(self) -> nn.Module:
+        """The network that is kept: the average, where there is one with something in it."""
+        return self.model if self.average is None or self.average.updates == 0 else self.average.model
+
+    def renew_statistics(self) -> None:
+        """Estimate batch-norm statistics of the kept network over the training images, augmented as in training."""
+        rows = np.arange(len(self.data))
+
+        def batches() -> Any:
+            for a in range(0, len(rows), self.settings.batch):
+                some = rows[a : a + self.settings.batch]
+                if len(some) > 1:
+                    yield Step(self, some, self.settings.epochs, self.steps).images
+
+        rebn(self.kept_model, batches())
+
+    def state(self) -> dict[str, Any]:
+        """All that training goes on from."""
+        return {
+            "model": self.model.state_dict(),
+            "optimiser": (self.wrapper or self.optimiser).state_dict(),
+            "average": None if self.average is None else self.average.state_dict(),
+            "memory": {name: thing.state_dict() for name, thing in self.memory.items()},
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a saved state."""
+        self.model.load_state_dict(state["model"])
+        (self.wrapper or self.optimiser).load_state_dict(state["optimiser"])
+        if self.average is not None and state["average"] is not None:
+            self.average.load_state_dict(state["average"])
+        self._saved_memory = state["memory"]
+
+
+def _seed(*words: int) -> int:
+    return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0] >> 1)
+
+
+def _optimiser(s: Settings, parameters: list[nn.Parameter], lr: float) -> torch.optim.Optimizer:
+    if s.optimiser == "sgd":
+        return torch.optim.SGD(parameters, lr, s.momentum, weight_decay=s.weight_decay, nesterov=s.nesterov)
+    kind = torch.optim.Adam if s.optimiser == "adam" else torch.optim.AdamW
+    return kind(parameters, lr, weight_decay=s.weight_decay)
+
+
+def _wrapped(part: Sharpness | None, optimiser: torch.optim.Optimizer, model: nn.Module) -> SAM | FSAM | None:
+    if part is None:
+        return None
+    if part.kind == "sam":
+        return SAM(optimiser, model, rho=part.rho)
+    return FSAM(optimiser, model, rho=part.rho, variant=part.variant)
+
+
+def train(
+    recipe: Recipe,
+    model: nn.Module,
+    data: Any,
+    out: str | Path,
+    *,
+    val: Any = None,
+    settings: Settings | None = None,
+    prepare: Prepare | None = None,
+    mixers: Mixers | None = None,
+    outliers: Any = None,
+    device: str | torch.device = "cpu",
+    done: Callable[[Mapping[str, float]], Any] = lambda values: None,
+) -> Trained:
+    """Train a network by a recipe and keep weights, state and history in a folder; goes on where it stopped.
+
+    ``data`` and ``val`` are rows of :mod:`twofold.nn.data` with labels of the network's classes. ``done`` is told the
+    loss of every step and the values of every epoch.
+    """
+    chosen = settings or Settings()
+    folder = _folder(Path(out))
+    labels = np.asarray(data.labels)
+    if labels.min() < 0:
+        raise InvalidInput("every training row needs a label; rows labelled -1 are outliers, pass them as outliers=")
+    training = Training(recipe, model, data, chosen, prepare=prepare, mixers=mixers, outliers=outliers, device=device)
+    told = {"recipe": str(recipe), "settings": asdict(chosen), "rows": len(data)}
+    start, history, best = _resumed(folder, training, told)
+    for epoch in range(start, chosen.epochs):
+        values = training.epoch(epoch, done)
+        last = epoch + 1 == chosen.epochs
+        averaged: Averaged | None = recipe.get(Averaged)
+        if averaged is not None and averaged.rebn and (last or chosen.keep != "last"):
+            training.renew_statistics()
+        values |= {} if val is None else validate(training.kept_model, val, training.prepare, device)
+        history.append({"epoch": epoch + 1, "lr": training.rate((epoch + 1) * training.per_epoch - 1), **values})
+        value = _quality(values, chosen.keep)
+        if last if chosen.keep == "last" else value > best:
+            best = max(best, value)
+            _write_tensors(folder / WEIGHTS, training.kept_model.state_dict(), told)
+        _write_state(folder / STATE, training.state(), {**told, "epoch": epoch + 1, "history": history, "best": best})
+        _write_history(folder / HISTORY, history)
+        done(history[-1])
+    average = training.average
+    window = average.window(average.updates) if isinstance(average, EMA) else float(average.updates) if average else 1.0
+    _load_weights(model, folder / WEIGHTS)
+    return Trained(folder / WEIGHTS, model.eval(), tuple(history), window)
+
+
+def validate(model: nn.Module, val: Any, prepare: Prepare, device: str | torch.device = "cpu") -> dict[str, float]:
+    """Accuracy, AURC, AUGRC and average precision of failures of the maximum softmax probability on labelled images."""
+    was = model.training
+    model.eval()
+    parts = []
+    with torch.no_grad():
+        for a in range(0, len(val), 512):
+            rows = slice(a, min(a + 512, len(val)))
+            parts.append(model(prepare(val.read(rows)).to(device)).double().cpu().numpy())
+    model.train(was)
+    labels = np.asarray(val.labels)
+    z = np.concatenate(parts)[:, : int(labels.max()) + 1] if getattr(model, "abstain", False) else np.concatenate(parts)
+    from twofold._math import log_odds
+
+    right, conf = z.argmax(axis=1) == labels, log_odds(z)
+    values = {"accuracy": float(right.mean()), "aurc": metrics.aurc(right, conf), "augrc": metrics.augrc(right, conf)}
+    try:
+        values["fail_ap"] = metrics.average_precision(right, conf, positive=False)
+    except UndefinedMetric:
+        values["fail_ap"] = math.nan  # no failure to find
+    return values
+
+
+def _quality(values: Mapping[str, float], keep: str) -> float:
+    """The value by which an epoch is judged, larger is better."""
+    if keep == "last":
+        return 0.0
+    if keep not in values:
+        raise InvalidInput(f"keep={keep!r} needs validation data; pass val=")
+    return -values[keep] if keep == "aurc" else values[keep]
+
+
+# Files
+
+
+def _folder(path: Path) -> Path:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        (path / ".writable").touch()
+        (path / ".writable").unlink()
+    except OSError as error:
+        raise RunError(f"{path} cannot be written to ({error.strerror}); choose another folder") from error
+    return path
+
+
+def _flat(value: Any, tensors: dict[str, Tensor]) -> Any:
+    """A nested state as JSON, its tensors by number."""
+    if isinstance(value, Tensor):
+        tensors[str(len(tensors))] = value.detach().cpu().contiguous().clone()
+        return {"tensor": len(tensors) - 1}
+    if isinstance(value, Mapping):
+        return {"items": [[k, _flat(v, tensors)] for k, v in value.items()]}
+    if isinstance(value, list | tuple):
+        return {"list": [_flat(v, tensors) for v in value]}
+    return {"value": value}
+
+
+def _nested(value: Any, tensors: Mapping[str, Tensor]) -> Any:
+    if "tensor" in value:
+        return tensors[str(value["tensor"])]
+    if "items" in value:
+        return {k: _nested(v, tensors) for k, v in value["items"]}
+    return [_nested(v, tensors) for v in value["list"]] if "list" in value else value["value"]
+
+
+def _write_state(path: Path, state: Mapping[str, Any], told: Mapping[str, Any]) -> None:
+    tensors: dict[str, Tensor] = {}
+    skeleton = _flat(state, tensors)
+    _write_tensors(path, tensors, {**told, "state": skeleton})
+
+
+def _write_tensors(path: Path, tensors: Mapping[str, Tensor], told: Mapping[str, Any]) -> None:
+    from safetensors.torch import save
+
+    plain = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+    with replacing(path) as file:
+        file.write(save(plain, metadata={"twofold": json.dumps(told)}))
+
+
+def _read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            told = json.loads((file.metadata() or {})["twofold"])
+            return {name: file.get_tensor(name) for name in file.keys()}, told  # noqa: SIM118 - not a mapping
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise RunError(f"{path} is damaged or no state of training; delete it to start again") from error
+
+
+def _load_weights(model: nn.Module, path: Path) -> None:
+    tensors, _ = _read_tensors(path)
+    model.load_state_dict(tensors)
+
+
+def _resumed(folder: Path, training: Training, told: Mapping[str, Any]) -> tuple[int, list[dict[str, float]], float]:
+    """Epochs done, their history and the best value so far, from an earlier attempt in this folder."""
+    path = folder / STATE
+    if not path.exists():
+        return 0, [], -math.inf
+    tensors, saved = _read_tensors(path)
+    for key in ("recipe", "settings", "rows"):
+        if saved[key] != json.loads(json.dumps(told[key])):
+            raise RunError(f"{folder} holds another training ({key} differs); choose another folder, or delete it")
+    training.restore(_nested(saved["state"], tensors))
+    return int(saved["epoch"]), saved["history"], float(saved["best"])
+
+
+def _write_history(path: Path, history: list[dict[str, float]]) -> None:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(history[-1]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(history)
+    with replacing(path) as file:
+        file.write(text.getvalue().encode())

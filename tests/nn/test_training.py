@@ -1,0 +1,187 @@
+"""Training: every recipe learns, saves, resumes to the same bits, and says what is wrong."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from twofold.errors import InvalidInput, RunError, UnknownName  # noqa: E402
+from twofold.nn import build  # noqa: E402
+from twofold.nn.data import Images  # noqa: E402
+from twofold.nn.extraction import Prepare, extract  # noqa: E402
+from twofold.nn.parts.fractals import Mixers  # noqa: E402
+from twofold.nn.recipes import CRL, RECIPES, Clean, CosineClassifier, MixUp, PixMix, recipe  # noqa: E402
+from twofold.nn.training import Settings, Training, train, validate  # noqa: E402
+
+
+def pictures(n=64, seed=0, classes=4):
+    """Noise around one colour for each class: easy to learn."""
+    rng = np.random.default_rng(seed)
+    labels = np.arange(n) % classes
+    colours = np.random.default_rng(9).integers(30, 226, (classes, 1, 1, 3))
+    pixels = np.clip(colours[labels] + 20 * rng.normal(size=(n, 32, 32, 3)), 0, 255).astype(np.uint8)
+    return Images.of(pixels, labels, name="pictures")
+
+
+MIXERS = Mixers(np.random.default_rng(0).integers(0, 256, (8, 36, 36, 3), dtype=np.uint8))
+PREPARE = Prepare((0.5, 0.5, 0.5), (0.25, 0.25, 0.25))
+
+
+def network(name="basic"):
+    return build("resnet8_cifar", 4, **recipe(name).options)
+
+
+def run(name, out, model=None, epochs=2, **options):
+    settings = Settings(epochs=epochs, batch=32, lr=0.02, **options)
+    extra = {"outliers": pictures(40, seed=5)} if name in ("oe", "energy_finetune") else {}
+    return train(
+        recipe(name),
+        model or network(name),
+        pictures(),
+        out,
+        settings=settings,
+        prepare=PREPARE,
+        mixers=MIXERS,
+        **extra,
+    )
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_trains_saves_and_resumes(name, tmp_path):
+    whole = run(name, tmp_path / "whole")
+    assert len(whole.history) == 2
+    assert all(np.isfinite(values["loss"]) for values in whole.history)
+    assert (tmp_path / "whole" / "weights.safetensors").exists()
+    again = run(name, tmp_path / "whole")  # nothing is left to do
+    for a, b in zip(whole.model.state_dict().values(), again.model.state_dict().values(), strict=True):
+        assert torch.equal(a, b)
+    got = extract(whole.model, pictures(16, seed=3), tmp_path / "run", name="test", role="test", prepare=PREPARE)
+    assert len(got["test"]) == 16
+
+
+@pytest.mark.parametrize("name", ["basic", "sure", "sure_plus", "devries", "gamblers", "crl"])
+def test_the_loss_falls(name, tmp_path):
+    found = run(name, tmp_path / "run", epochs=6)
+    losses = [values["loss"] for values in found.history]
+    assert losses[-1] < losses[0]
+
+
+SCRIPT = """
+import os, sys
+sys.path.insert(0, {here!r})
+import torch
+torch.set_num_threads(1)
+import test_training as t
+seen = 0
+def done(values):
+    global seen
+    seen += 1
+    if seen == {die}:
+        os.kill(os.getpid(), 9)
+settings = t.Settings(epochs=4, batch=16, lr=0.02)
+t.train(t.recipe({name!r}), t.network({name!r}), t.pictures(), {out!r}, settings=settings, prepare=t.PREPARE,
+        mixers=t.MIXERS, done=done)
+"""
+
+
+def attempt(name, out, die=10**9):
+    here = os.path.dirname(__file__)
+    code = textwrap.dedent(SCRIPT).format(here=here, name=name, out=str(out), die=die)
+    return subprocess.run([sys.executable, "-c", code], check=False).returncode
+
+
+@pytest.mark.parametrize("name", ["sure", "sure_plus", "mc_dropout"])
+def test_killed_and_resumed_training_ends_with_the_same_bits(name, tmp_path):
+    assert attempt(name, tmp_path / "whole") == 0
+    assert attempt(name, tmp_path / "cut", die=12) == -9  # in the middle of the third epoch
+    assert attempt(name, tmp_path / "cut") == 0
+    assert (tmp_path / "cut" / "weights.safetensors").read_bytes() == (
+        tmp_path / "whole" / "weights.safetensors"
+    ).read_bytes()
+
+
+def test_sure_and_sure_plus_differ_as_the_ablation_says():
+    sure, plus = recipe("sure"), recipe("sure_plus")
+    assert sure.get(CosineClassifier)
+    assert sure.get(CRL)
+    assert not plus.get(CosineClassifier)
+    assert not plus.get(CRL)
+    assert plus.get(PixMix)
+    assert (recipe("basic").passes, sure.passes, plus.passes) == (1, 4, 6)
+    assert recipe("sure_no_csc").get(CosineClassifier) is None
+    with pytest.raises(InvalidInput, match="no CRL to leave out"):
+        recipe("basic") - CRL
+    with pytest.raises(UnknownName, match="did you mean 'sure_plus'"):
+        recipe("sure_pls")
+
+
+def test_parts_replace_their_own_kind():
+    made = Clean() | MixUp(10.0) | MixUp(0.2)
+    assert made.get(MixUp).alpha == 0.2
+    assert len(made.parts) == 2
+
+
+def test_the_learning_rate_follows_its_schedule():
+    def rates(**options):
+        training = Training(recipe("basic"), network(), pictures(), Settings(epochs=10, batch=32, lr=1.0, **options))
+        return [training.rate(i) for i in range(training.steps)]
+
+    cosine = rates()
+    assert cosine[0] == pytest.approx(1.0)
+    assert cosine == pytest.approx([0.5 * (1 + np.cos(np.pi * i / 20)) for i in range(20)])
+    assert rates(schedule="drops")[::2] == pytest.approx([1.0] * 6 + [0.1] * 2 + [0.01] * 2)
+    assert rates(warm_up=4)[:4] == pytest.approx([0.25, 0.5, 0.75, 1.0])
+    assert set(rates(schedule="constant")) == {1.0}
+
+
+def test_validation_keeps_the_best(tmp_path):
+    settings = Settings(epochs=3, batch=32, lr=0.02, keep="accuracy")
+    found = train(
+        recipe("basic"),
+        network(),
+        pictures(),
+        tmp_path / "run",
+        val=pictures(32, 7),
+        settings=settings,
+        prepare=PREPARE,
+    )
+    best = max(values["accuracy"] for values in found.history)
+    assert validate(found.model, pictures(32, 7), PREPARE)["accuracy"] == pytest.approx(best)
+    assert (tmp_path / "run" / "metrics.csv").read_text().splitlines()[0].startswith("epoch,lr,loss")
+
+
+def test_errors_are_clear_and_lose_nothing(tmp_path):
+    with pytest.raises(InvalidInput, match="needs outliers"):
+        train(recipe("oe"), network("oe"), pictures(), tmp_path / "a", settings=Settings(batch=8))
+    with pytest.raises(InvalidInput, match="larger than the training set"):
+        train(recipe("basic"), network(), pictures(), tmp_path / "a", settings=Settings(batch=65))
+    with pytest.raises(UnknownName, match="flip"):
+        Settings(augment=("flop",))
+    with pytest.raises(InvalidInput, match="needs validation data"):
+        run("basic", tmp_path / "b", keep="aurc")
+    run("basic", tmp_path / "c")
+    with pytest.raises(RunError, match="holds another training"):
+        run("mixup", tmp_path / "c")
+    (tmp_path / "c" / "state.safetensors").write_bytes(b"junk")
+    with pytest.raises(RunError, match="damaged"):
+        run("basic", tmp_path / "c")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="cannot be written"):
+        run("basic", tmp_path / "file")
+
+
+def test_a_loss_that_is_no_number_stops(tmp_path):
+    with pytest.raises(RunError, match=r"the loss is (nan|inf) at step"):
+        train(
+            recipe("basic"),
+            network(),
+            pictures(),
+            tmp_path / "run",
+            settings=Settings(epochs=30, batch=32, lr=1e18, schedule="constant"),
+            prepare=PREPARE,
+        )
