@@ -95,7 +95,10 @@ def attempt(name, out, die=10**9):
     return subprocess.run([sys.executable, "-c", code], check=False).returncode
 
 
-@pytest.mark.parametrize("name", ["sure", "sure_plus", "mc_dropout"])
+@pytest.mark.parametrize(
+    "name",
+    ["sure_plus", pytest.param("sure", marks=pytest.mark.slow), pytest.param("mc_dropout", marks=pytest.mark.slow)],
+)
 def test_killed_and_resumed_training_ends_with_the_same_bits(name, tmp_path):
     assert attempt(name, tmp_path / "whole") == 0
     assert attempt(name, tmp_path / "cut", die=12) == -9  # in the middle of the third epoch
