@@ -41,7 +41,7 @@ def test_twofold_commands_run(tmp_path, monkeypatch):
     commands = [line for line in shell.splitlines() if line.startswith("twofold ")]
     assert len(commands) >= 2
     for line in commands:
-        if line.startswith("twofold extract") and not prepared_photos():
+        if line.startswith(("twofold extract", "twofold train")) and not prepared_photos():
             continue  # torch is not installed
         result = CliRunner().invoke(main, shlex.split(line)[1:])
         assert result.exit_code == 0, (line, result.output)
@@ -60,8 +60,9 @@ def prepared_photos():
     for split in ("train", "test"):
         for digit in range(10):
             folder = Path("photos") / split / str(digit)
-            folder.mkdir(parents=True)
-            Image.fromarray(rng.integers(0, 256, (40, 48, 3), dtype=np.uint8)).save(folder / "one.png")
+            folder.mkdir(parents=True, exist_ok=True)
+            for i in range(13):
+                Image.fromarray(rng.integers(0, 256, (40, 48, 3), dtype=np.uint8)).save(folder / f"{i}.png")
     return True
 
 

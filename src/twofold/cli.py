@@ -237,6 +237,59 @@ def extract_command(
             click.echo(f"{row['name']}  ({row['role']})  {row['rows']} rows")
 
 
+@main.command("train")
+@click.option("--recipe", required=True, help="Name of a recipe; see `twofold list recipes`.")
+@click.option("--model", required=True, help="Network of twofold.nn; see `twofold list models`.")
+@click.option("--data", required=True, help="Training set, such as cifar100:PATH?split=train.")
+@click.option("--val", help="Validation set, judged after every epoch.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder for weights, state and history.")
+@click.option(
+    "--preset", default="cifar", show_default=True, help="Settings of a paper: cifar, fd_cifar, imagenet, ..."
+)
+@click.option("--epochs", type=click.IntRange(min=1), help="Other than the preset's.")
+@click.option("--batch", type=click.IntRange(min=2), help="Other than the preset's.")
+@click.option("--lr", type=float, help="Other than the preset's.")
+@click.option("--keep", type=click.Choice(["last", "accuracy", "aurc", "fail_ap"]), help="Whose weights are kept.")
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of weights, order and augmentation.")
+@click.option("--normalise", default="none", show_default=True, help="Statistics: cifar10, imagenet, ...")
+@click.option("--outliers", help="Images of no known class, for oe and energy_finetune.")
+@click.option("--mixers", type=click.Path(), help="Folder of pictures for PixMix; by default fractals are made.")
+@click.option("--checkpoint", type=click.Path(), help="Weights to start from.")
+@click.option("--device", default="cpu", show_default=True, help="Where the network runs.")
+@click.option("--dry-run", is_flag=True, help="Tell what would happen and how long it would take.")
+@JSON
+def train_command(out: Path, dry_run: bool, as_json: bool, **options: Any) -> None:
+    """Train a network by a recipe, from plain cross-entropy to SURE+.
+
+    Everything is in the folder --out after every epoch; the same command goes on where it stopped, and ends with the
+    weights of a run that was never interrupted.
+
+    \b
+      twofold train --recipe sure_plus --model resnet18_32 --data cifar100:PATH?split=train --out run --dry-run
+    """
+    plan = _from_torch("training").Plan.of(options.pop("recipe"), options.pop("model"), options.pop("data"), **options)
+    if dry_run:
+        told = plan.describe()
+        lines = [f"{key}: {value}" for key, value in told.items()]
+        click.echo(json.dumps(told, indent=2) if as_json else "\n".join(lines))
+        return
+    with _progress(rate=True) as bar:
+        total = plan.members * plan.settings.epochs * (len(plan.data) // plan.settings.batch)
+        task = bar.add_task("training", total=total)
+
+        def done(values: Any) -> None:
+            if "step" in values:
+                bar.update(task, advance=1, description=f"loss {values['loss']:.4f}")
+
+        found = plan.run(out, done)
+    rows = [{"weights": str(one.path), "averaged": one.window, **one.history[-1]} for one in found]
+    click.echo(json.dumps(rows, indent=2) if as_json else "\n".join(_as_line(row) for row in rows))
+
+
+def _as_line(row: dict[str, Any]) -> str:
+    return "  ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items())
+
+
 @main.group("data")
 def data_group() -> None:
     """Look at data sets and resize them; every subcommand takes --json.
@@ -291,11 +344,11 @@ def data_resize_command(spec: str, out: Path, size: int, rule: Literal["fix", "s
 
 
 @main.command("list")
-@click.argument("what", type=click.Choice(["metrics", "scores", "transforms", "models"]))
+@click.argument("what", type=click.Choice(["metrics", "scores", "transforms", "models", "recipes"]))
 @click.option("--needs", help="Scores that these fields of outputs allow, separated by commas.")
 @JSON
 def list_command(what: str, needs: str | None, as_json: bool) -> None:
-    """List what there is: every metric, score or transform with its meaning, or the networks of twofold.nn.
+    """List what there is: metrics, scores and transforms with their meaning, networks, training recipes.
 
     \b
       twofold list metrics
@@ -307,6 +360,10 @@ def list_command(what: str, needs: str | None, as_json: bool) -> None:
     if what == "models":
         rows = [{"name": name, "summary": ""} for name in _from_torch("models").names()]
         shown = [""] * len(rows)
+    elif what == "recipes":
+        recipes = _from_torch("recipes").RECIPES
+        rows = [{"name": name, "summary": str(made), "passes": made.passes} for name, made in recipes.items()]
+        shown = [f"{row['passes']}x" for row in rows]
     elif what == "metrics":
         rows = [_metric_row(metrics.info(name)) for name in metrics.names()]
         shown = [f"{'↑' if r['better'] == 'higher' else '↓'} {r['task']:<11}" for r in rows]
@@ -394,15 +451,22 @@ def _progress(*, rate: bool = False) -> Progress:
     from rich.progress import (
         BarColumn,
         Progress,
-        TaskProgressColumn,
+        ProgressColumn,
+        Task,
         TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
+    from rich.text import Text
 
-    columns = [BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn()]
-    if rate:
-        columns += [TaskProgressColumn("{task.speed:.0f} rows/s", show_speed=True), TimeRemainingColumn()]
+    class Rate(ProgressColumn):
+        """How many a second; nothing is known of it at first."""
+
+        def render(self, task: Task) -> Text:
+            return Text("" if task.speed is None else f"{task.speed:.3g}/s")
+
+    columns: list[ProgressColumn] = [BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn()]
+    columns += [Rate(), TimeRemainingColumn()] if rate else []
     return Progress(*columns, TextColumn("{task.description}"), console=Console(stderr=True), transient=True)
 
 

@@ -16,6 +16,8 @@ _HOME = {
     "build": "models",
     "extract": "extraction",
     "load": "models",
+    "recipe": "recipes",
+    "train": "training",
 }
 
 __all__ = list(_HOME)

@@ -12,8 +12,9 @@ import csv
 import io
 import json
 import math
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -26,12 +27,14 @@ from twofold import _checks, metrics
 from twofold._files import replacing
 from twofold.errors import InvalidInput, RunError, UndefinedMetric, UnknownName
 from twofold.nn.extraction import Prepare
+from twofold.nn.models.checkpoint import load_parameters, read_parameters
 from twofold.nn.models.parts import Network
+from twofold.nn.models.zoo import build
 from twofold.nn.parts import augment
 from twofold.nn.parts.averaging import EMA, SWA, rebn
 from twofold.nn.parts.fractals import Mixers
 from twofold.nn.parts.sharpness import FSAM, SAM
-from twofold.nn.recipes import Averaged, FineTune, Recipe, Sharpness
+from twofold.nn.recipes import Averaged, FineTune, Members, Recipe, Sharpness
 
 T = TypeVar("T")
 AUGMENTATIONS: Mapping[str, Callable[..., Any]] = {
@@ -446,6 +449,141 @@ def train(
     window = average.window(average.updates) if isinstance(average, EMA) else float(average.updates) if average else 1.0
     _load_weights(model, folder / WEIGHTS)
     return Trained(folder / WEIGHTS, model.eval(), tuple(history), window)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A training given as text, ready to begin: what ``twofold train`` does, or tells with ``--dry-run``."""
+
+    name: str
+    model: str
+    recipe: Recipe
+    settings: Settings
+    data: Any
+    val: Any
+    prepare: Prepare
+    mixers: Mixers | None
+    outliers: Any
+    checkpoint: str | None
+    device: str
+
+    @classmethod
+    def of(
+        cls,
+        recipe: str,
+        model: str,
+        data: str,
+        *,
+        val: str | None = None,
+        outliers: str | None = None,
+        mixers: str | None = None,
+        checkpoint: str | None = None,
+        normalise: str = "none",
+        preset: str = "cifar",
+        device: str = "cpu",
+        **changes: Any,
+    ) -> Plan:
+        """Open the data and check that everything fits together; ``changes`` are settings other than the preset's."""
+        from twofold.nn import data as sets
+        from twofold.nn.recipes import recipe as named
+
+        if preset not in PRESETS:
+            raise UnknownName.of("preset", preset, PRESETS)
+        if normalise not in ("none", *sets.STATISTICS):
+            raise UnknownName.of("statistics", normalise, ["none", *sets.STATISTICS])
+        chosen = named(recipe)
+        if chosen.get(FineTune) is not None and checkpoint is None:
+            raise InvalidInput(f"{recipe} starts from a trained network; pass its weights with --checkpoint")
+        opened = sets.open(data)
+        outside = None if outliers is None else sets.open(outliers)
+        shared = set(opened.class_names or ()) & set((outside and outside.class_names) or ())
+        if shared:
+            raise InvalidInput(
+                f"outliers must be of classes that the network does not know; {', '.join(sorted(shared)[:3])} are in "
+                "both sets"
+            )
+        pictures = None if mixers is None else Mixers.folder(mixers, size=round(max(opened.shape) * 9 / 8))
+        settings = replace(PRESETS[preset], **{k: v for k, v in changes.items() if v is not None})
+        prepare = Prepare() if normalise == "none" else Prepare(*sets.STATISTICS[normalise])
+        held = None if val is None else sets.open(val)
+        return cls(recipe, model, chosen, settings, opened, held, prepare, pictures, outside, checkpoint, device)
+
+    @property
+    def classes(self) -> int:
+        """Classes of the training set."""
+        names = self.data.class_names
+        return len(names) if names is not None else int(self.data.labels.max()) + 1
+
+    @property
+    def members(self) -> int:
+        """Networks to train: more than one for an ensemble."""
+        part = self.recipe.get(Members)
+        return 1 if part is None else int(part.count)
+
+    def network(self, member: int = 0) -> nn.Module:
+        """A network of the zoo with what the recipe asks of it, from the checkpoint if there is one."""
+        made = build(self.model, self.classes, seed=self.settings.seed + member, **self.recipe.options)
+        if self.checkpoint is not None:
+            known = read_parameters(self.checkpoint)
+            own = made.state_dict()
+            fresh = {k: v for k, v in own.items() if k.startswith("confidence.") and k not in known}
+            load_parameters(made, {**fresh, **known}, source=str(self.checkpoint), expected=self.model)
+        return made
+
+    def describe(self, steps: int = 3) -> dict[str, Any]:
+        """What would happen: the parts, the size, the passes of a step, and hours by a few measured steps."""
+        model = self.network()
+        training = Training(
+            self.recipe,
+            model,
+            self.data,
+            self.settings,
+            prepare=self.prepare,
+            mixers=self.mixers,
+            outliers=self.outliers,
+            device=self.device,
+        )
+        model.train()
+        times = []
+        for i in range(steps):
+            begin = time.perf_counter()
+            training._move(Step(training, np.arange(self.settings.batch), 0, i))
+            times.append(time.perf_counter() - begin)
+        return {
+            "recipe": self.name,
+            "parts": [repr(part) for part in self.recipe.parts],
+            "network": self.model,
+            "parameters": sum(p.numel() for p in model.parameters()),
+            "classes": self.classes,
+            "rows": len(self.data),
+            "steps": training.steps,
+            "passes_per_step": self.recipe.passes,
+            "seconds_per_step": min(times),
+            "hours": self.members * training.steps * min(times) / 3600,
+            "settings": asdict(self.settings),
+        }
+
+    def run(self, out: str | Path, done: Callable[[Mapping[str, float]], Any] = lambda values: None) -> list[Trained]:
+        """Train; the members of an ensemble go to folders of their own."""
+        found = []
+        for member in range(self.members):
+            folder = Path(out) if self.members == 1 else Path(out) / f"member-{member}"
+            found.append(
+                train(
+                    self.recipe,
+                    self.network(member),
+                    self.data,
+                    folder,
+                    val=self.val,
+                    settings=replace(self.settings, seed=self.settings.seed + member),
+                    prepare=self.prepare,
+                    mixers=self.mixers,
+                    outliers=self.outliers,
+                    device=self.device,
+                    done=done,
+                )
+            )
+        return found
 
 
 def validate(model: nn.Module, val: Any, prepare: Prepare, device: str | torch.device = "cpu") -> dict[str, float]:
