@@ -256,6 +256,9 @@ def extract_command(
 @click.option("--mixers", type=click.Path(), help="Folder of pictures for PixMix; by default fractals are made.")
 @click.option("--checkpoint", type=click.Path(), help="Weights to start from.")
 @click.option("--device", default="cpu", show_default=True, help="Where the network runs.")
+@click.option(
+    "--precision", type=click.Choice(["float32", "bf16"]), default="float32", show_default=True, help="Of passes."
+)
 @click.option("--dry-run", is_flag=True, help="Tell what would happen and how long it would take.")
 @JSON
 def train_command(out: Path, dry_run: bool, as_json: bool, **options: Any) -> None:

@@ -188,3 +188,61 @@ def test_a_loss_that_is_no_number_stops(tmp_path):
             settings=Settings(epochs=30, batch=32, lr=1e18, schedule="constant"),
             prepare=PREPARE,
         )
+
+
+TOGETHER = """
+import sys
+sys.path.insert(0, {here!r})
+import torch
+torch.set_num_threads(1)
+import test_training as t
+settings = t.Settings(epochs=3, batch=16, lr=0.05, augment=())
+t.train(t.recipe({name!r}), t.plain(), t.pictures(), {out!r}, settings=settings, prepare=t.PREPARE)
+"""
+
+
+def plain():
+    """A network without batch norm."""
+    torch.manual_seed(0)
+    convolution = torch.nn.Conv2d(3, 4, 5, stride=4)
+    return torch.nn.Sequential(convolution, torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(4 * 49, 4))
+
+
+@pytest.mark.parametrize("name", ["basic", "crl"])
+def test_two_processes_share_a_batch(name, tmp_path):
+    """Gradients are averaged, so that plain cross-entropy ends with the weights of one process."""
+    pytest.importorskip("accelerate", reason="accelerate is not installed")
+    for count in (1, 2):
+        script = tmp_path / f"script{count}.py"
+        code = TOGETHER.format(here=os.path.dirname(__file__), name=name, out=str(tmp_path / str(count)))
+        script.write_text(textwrap.dedent(code), encoding="utf-8")
+        launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={count}"] if count > 1 else []
+        here = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}  # processes of this machine alone
+        subprocess.run([sys.executable, *launch, str(script)], check=True, timeout=180, env=here)
+    one, two = _weights(tmp_path / "1"), _weights(tmp_path / "2")
+    if name == "basic":
+        for key, value in one.items():
+            assert torch.allclose(value, two[key], atol=1e-5), key
+    else:  # pairs are formed within each share: another loss, but all rows are counted
+        assert any(not torch.equal(value, two[key]) for key, value in one.items())
+
+
+def _weights(folder):
+    from safetensors.torch import load_file
+
+    return load_file(folder / "weights.safetensors")
+
+
+def test_half_precision_passes(tmp_path):
+    pytest.importorskip("accelerate", reason="accelerate is not installed")
+    found = train(
+        recipe("basic"),
+        network(),
+        pictures(),
+        tmp_path / "run",
+        settings=Settings(epochs=1, batch=32, lr=0.02),
+        prepare=PREPARE,
+        precision="bf16",
+    )
+    assert np.isfinite(found.history[0]["loss"])
+    assert next(found.model.parameters()).dtype == torch.float32

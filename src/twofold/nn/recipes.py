@@ -182,7 +182,7 @@ class CRL(Term):
         index = torch.as_tensor(step.index)
         if step.first:
             right = step.logits.detach().argmax(dim=1) == step.labels
-            step.after(lambda: record.update(index, right))
+            step.after(lambda: record.update(step.gathered(index.to(right.device)), step.gathered(right)))
         return self.weight * losses.crl(confidence, record.targets(index, step.epoch + 1), self.equal)
 
 
@@ -261,7 +261,7 @@ class Hints(Term):
         hint = step.coins()
         if step.first:
             held = confidence.detach()
-            step.after(lambda: price.update(held))
+            step.after(lambda: price.update(step.gathered(held)))
         return losses.devries(step.logits, confidence, step.labels, hint, price.weight)
 
 

@@ -12,8 +12,10 @@ import csv
 import io
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -25,7 +27,7 @@ from torch import Tensor, nn
 
 from twofold import _checks, metrics
 from twofold._files import replacing
-from twofold.errors import InvalidInput, RunError, UndefinedMetric, UnknownName
+from twofold.errors import InvalidInput, MissingExtra, RunError, UndefinedMetric, UnknownName
 from twofold.nn.extraction import Prepare
 from twofold.nn.models.checkpoint import load_parameters, read_parameters
 from twofold.nn.models.parts import Network
@@ -37,6 +39,7 @@ from twofold.nn.parts.sharpness import FSAM, SAM
 from twofold.nn.recipes import Averaged, FineTune, Members, Recipe, Sharpness
 
 T = TypeVar("T")
+Precision = Literal["float32", "bf16"]
 AUGMENTATIONS: Mapping[str, Callable[..., Any]] = {
     "padded_crop": augment.padded_crop,
     "flip": augment.flip,
@@ -199,6 +202,10 @@ class Step:
         """Something that lives as long as the training, and is saved with it."""
         return self.training.remembered(name, make)
 
+    def gathered(self, tensor: Tensor) -> Tensor:
+        """The rows of all processes."""
+        return self.training.gathered(tensor)
+
     def after(self, act: Callable[[], None]) -> None:
         """Do this once the weights have moved."""
         self._after.append(act)
@@ -223,9 +230,14 @@ class Training:
         mixers: Mixers | None = None,
         outliers: Any = None,
         device: str | torch.device = "cpu",
+        precision: Precision = "float32",
     ) -> None:
         self.recipe, self.data, self.settings = recipe, data, settings
-        self.prepare, self.device = prepare or Prepare(), torch.device(device)
+        self.fleet = _fleet(str(device), precision)
+        self.prepare = prepare or Prepare()
+        self.device = torch.device(device) if self.fleet is None else self.fleet.device
+        if settings.batch % self.processes:
+            raise InvalidInput(f"batch={settings.batch} cannot be shared equally by {self.processes} processes")
         self.model = model.to(self.device)
         self._mixers, self.outliers = mixers, outliers
         self.memory: dict[str, Any] = {}
@@ -250,6 +262,25 @@ class Training:
         if averaged is not None:
             ema = averaged.kind == "ema"
             self.average = EMA.of_run(model, self.steps, released=averaged.released) if ema else SWA(model)
+
+    @property
+    def processes(self) -> int:
+        """How many processes train together."""
+        return 1 if self.fleet is None else int(self.fleet.num_processes)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes the files."""
+        return self.fleet is None or bool(self.fleet.is_main_process)
+
+    def gathered(self, tensor: Tensor) -> Tensor:
+        """The rows of all processes, one process after the other."""
+        return tensor if self.processes == 1 else self.fleet.gather(tensor)
+
+    def wait(self) -> None:
+        """Until all processes are here."""
+        if self.processes > 1:
+            self.fleet.wait_for_everyone()
 
     @property
     def mixers(self) -> Mixers:
@@ -308,7 +339,10 @@ class Training:
             number = epoch * self.per_epoch + i
             for group in self.optimiser.param_groups:
                 group["lr"] = self.rate(number)
-            step = Step(self, order[i * self.settings.batch : (i + 1) * self.settings.batch], epoch, number)
+            rows = order[i * self.settings.batch : (i + 1) * self.settings.batch]
+            if self.processes > 1:
+                rows = rows[self.fleet.process_index :: self.processes]
+            step = Step(self, rows, epoch, number)
             with torch.random.fork_rng():
                 torch.manual_seed(_seed(self.settings.seed, number))  # of dropout, so that resuming changes nothing
                 loss, hits = self._move(step)
@@ -319,7 +353,10 @@ class Training:
             done({"loss": loss, "step": number + 1})
         if isinstance(self.average, SWA) and averaged is not None and epoch + 1 > averaged.start * self.settings.epochs:
             self.average.update(self.model)
-        return {"loss": total / self.per_epoch, "train_accuracy": right / (self.per_epoch * self.settings.batch)}
+        seen = self.per_epoch * self.settings.batch // self.processes
+        means = torch.tensor([[total / self.per_epoch, right / seen]], dtype=torch.float64, device=self.device)
+        loss, accuracy = self.gathered(means).mean(dim=0).tolist()
+        return {"loss": loss, "train_accuracy": accuracy}
 
     def _move(self, step: Step) -> tuple[float, int]:
         """One update of the weights; the loss and right answers of its first pass."""
@@ -328,13 +365,18 @@ class Training:
         def closure() -> Tensor:
             nonlocal hits
             first = step.first
-            loss = step.loss()
+            with nullcontext() if self.fleet is None else self.fleet.autocast():
+                loss = step.loss()
             if not torch.isfinite(loss):
                 raise RunError(
                     f"the loss is {float(loss.detach())} at step {step.number + 1}; the last good state is that of the "
                     "epoch before. Lower the learning rate, clip gradients, or look at the data"
                 )
             loss.backward()  # type: ignore[no-untyped-call]
+            if self.processes > 1:
+                for p in self.model.parameters():
+                    if p.grad is not None:
+                        p.grad = self.fleet.reduce(p.grad, "mean")
             if self.settings.clip is not None:
                 nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
             if first and "answer" in step._pass:
@@ -384,6 +426,18 @@ class Training:
         self._saved_memory = state["memory"]
 
 
+def _fleet(device: str, precision: Precision) -> Any:
+    """Hugging Face accelerate, where several processes train together or in half precision; None for one alone."""
+    _checks.choice(precision, "precision", ("float32", "bf16"))
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 and precision == "float32":
+        return None
+    try:
+        from accelerate import Accelerator
+    except ImportError as error:
+        raise MissingExtra('several processes and bf16 need accelerate: pip install "twofold[torch]"') from error
+    return Accelerator(cpu=device == "cpu", mixed_precision="no" if precision == "float32" else "bf16")
+
+
 def _seed(*words: int) -> int:
     return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0] >> 1)
 
@@ -415,12 +469,15 @@ def train(
     mixers: Mixers | None = None,
     outliers: Any = None,
     device: str | torch.device = "cpu",
+    precision: Precision = "float32",
     done: Callable[[Mapping[str, float]], Any] = lambda values: None,
 ) -> Trained:
     """Train a network by a recipe and keep weights, state and history in a folder; goes on where it stopped.
 
     ``data`` and ``val`` are rows of :mod:`twofold.nn.data` with labels of the network's classes. ``done`` is told the
-    loss of every step and the values of every epoch.
+    loss of every step and the values of every epoch. Under ``accelerate launch`` or torchrun each process takes its
+    share of every batch and gradients are averaged. Batch norm then uses the statistics of a process's own share (those
+    of the first are kept), and losses that couple samples (mixed pairs, CRL pairs, ranks) act within a share.
     """
     chosen = settings or Settings()
     folder = _folder(Path(out))
@@ -439,11 +496,15 @@ def train(
         values |= {} if val is None else validate(training.kept_model, val, training.prepare, device)
         history.append({"epoch": epoch + 1, "lr": training.rate((epoch + 1) * training.per_epoch - 1), **values})
         value = _quality(values, chosen.keep)
-        if last if chosen.keep == "last" else value > best:
-            best = max(best, value)
+        better = last if chosen.keep == "last" else value > best
+        best = max(best, value) if better else best
+        if better and training.leads:
             _write_tensors(folder / WEIGHTS, training.kept_model.state_dict(), told)
-        _write_state(folder / STATE, training.state(), {**told, "epoch": epoch + 1, "history": history, "best": best})
-        _write_history(folder / HISTORY, history)
+        if training.leads:
+            progress = {"epoch": epoch + 1, "history": history, "best": best}
+            _write_state(folder / STATE, training.state(), {**told, **progress})
+            _write_history(folder / HISTORY, history)
+        training.wait()
         done(history[-1])
     average = training.average
     window = average.window(average.updates) if isinstance(average, EMA) else float(average.updates) if average else 1.0
@@ -466,6 +527,7 @@ class Plan:
     outliers: Any
     checkpoint: str | None
     device: str
+    precision: Precision
 
     @classmethod
     def of(
@@ -481,6 +543,7 @@ class Plan:
         normalise: str = "none",
         preset: str = "cifar",
         device: str = "cpu",
+        precision: Precision = "float32",
         **changes: Any,
     ) -> Plan:
         """Open the data and check that everything fits together; ``changes`` are settings other than the preset's."""
@@ -506,7 +569,9 @@ class Plan:
         settings = replace(PRESETS[preset], **{k: v for k, v in changes.items() if v is not None})
         prepare = Prepare() if normalise == "none" else Prepare(*sets.STATISTICS[normalise])
         held = None if val is None else sets.open(val)
-        return cls(recipe, model, chosen, settings, opened, held, prepare, pictures, outside, checkpoint, device)
+        return cls(
+            recipe, model, chosen, settings, opened, held, prepare, pictures, outside, checkpoint, device, precision
+        )
 
     @property
     def classes(self) -> int:
@@ -580,6 +645,7 @@ class Plan:
                     mixers=self.mixers,
                     outliers=self.outliers,
                     device=self.device,
+                    precision=self.precision,
                     done=done,
                 )
             )
