@@ -10,13 +10,16 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+from PIL import Image  # noqa: E402
+
+from twofold import Run  # noqa: E402
 from twofold.errors import InvalidInput, RunError, UnknownName  # noqa: E402
 from twofold.nn import build  # noqa: E402
 from twofold.nn.data import Images  # noqa: E402
 from twofold.nn.extraction import Prepare, extract  # noqa: E402
 from twofold.nn.parts.fractals import Mixers  # noqa: E402
 from twofold.nn.recipes import CRL, RECIPES, Clean, CosineClassifier, MixUp, PixMix, recipe  # noqa: E402
-from twofold.nn.training import Settings, Training, train, validate  # noqa: E402
+from twofold.nn.training import Plan, Settings, Training, train, validate  # noqa: E402
 
 
 def pictures(n=64, seed=0, classes=4):
@@ -246,3 +249,42 @@ def test_half_precision_passes(tmp_path):
     )
     assert np.isfinite(found.history[0]["loss"])
     assert next(found.model.parameters()).dtype == torch.float32
+
+
+def test_a_plan_trains_other_libraries_networks_too(tmp_path):
+    pytest.importorskip("timm", reason="timm is not installed")
+    sheet = pictures(32)
+    np.savez(tmp_path / "p.npz", images=sheet.read(), labels=sheet.labels)
+    spec = f"npz:{tmp_path / 'p.npz'}?images=images&labels=labels"
+    tiny = "timm:vit_tiny_patch16_224?img_size=32&patch_size=8&depth=1&embed_dim=16&num_heads=2"
+    plan = Plan.of("regmixup", tiny, spec, val=spec, preset="dinov3", epochs=1, batch=16)
+    (found,) = plan.run(tmp_path / "out")
+    assert np.isfinite(found.history[0]["loss"])
+    assert Run.open(tmp_path / "out" / "run")["val"].features.shape == (32, 16)
+    with pytest.raises(InvalidInput, match="sure needs a network with head='cosine'"):
+        Plan.of("sure", tiny, spec).network()
+    with pytest.raises(InvalidInput, match="starts from a trained network"):
+        Plan.of("aurc_finetune", "resnet8_cifar", spec)
+    told = Plan.of("sure_plus", "resnet8_cifar", spec, epochs=3, batch=16, mixers=None).describe(steps=1)
+    assert (told["passes_per_step"], told["steps"], told["classes"]) == (6, 6, 4)
+
+
+def test_outliers_must_be_unknown(tmp_path):
+    for name, classes in (("in", ("cat", "dog")), ("out", ("dog", "fox"))):
+        for c in classes:
+            folder = tmp_path / name / c
+            folder.mkdir(parents=True)
+            for i in range(8):
+                pixels = np.random.default_rng(i).integers(0, 256, (32, 32, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(folder / f"{i}.png")
+    with pytest.raises(InvalidInput, match="dog are in both sets"):
+        Plan.of("oe", "resnet8_cifar", f"folder:{tmp_path / 'in'}", outliers=f"folder:{tmp_path / 'out'}")
+
+
+def test_memory_that_does_not_suffice(tmp_path, monkeypatch):
+    def full(self, step):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+
+    monkeypatch.setattr(Training, "_move", full)
+    with pytest.raises(RunError, match="a batch of 32 does not fit in memory"):
+        run("basic", tmp_path / "run")

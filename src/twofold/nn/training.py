@@ -14,8 +14,8 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -28,10 +28,11 @@ from torch import Tensor, nn
 from twofold import _checks, metrics
 from twofold._files import replacing
 from twofold.errors import InvalidInput, MissingExtra, RunError, UndefinedMetric, UnknownName
-from twofold.nn.extraction import Prepare
+from twofold.nn.extraction import Prepare, extract
 from twofold.nn.models.checkpoint import load_parameters, read_parameters
+from twofold.nn.models.load import load
 from twofold.nn.models.parts import Network
-from twofold.nn.models.zoo import build
+from twofold.nn.models.zoo import ZOO, build
 from twofold.nn.parts import augment
 from twofold.nn.parts.averaging import EMA, SWA, rebn
 from twofold.nn.parts.fractals import Mixers
@@ -122,19 +123,26 @@ class Step:
         self.labels = torch.as_tensor(np.asarray(training.data.labels[rows]), device=training.device)
         self.pixels = training.data.read(rows)
         for name in training.settings.augment:
-            self.pixels = AUGMENTATIONS[name](self.pixels, rows, seed=self.seed, epoch=epoch)
+            options = {"size": min(training.data.shape)} if name == "resized_crop" else {}
+            self.pixels = AUGMENTATIONS[name](self.pixels, rows, seed=self.seed, epoch=epoch, **options)
         self.images = training.prepare(self.pixels).to(training.device)
         self.first = True
         self._held: dict[str, Any] = {}  # of the whole step
         self._pass: dict[str, Any] = {}  # of one pass
         self._after: list[Callable[[], None]] = []
 
-    def loss(self) -> Tensor:
-        """The loss of one pass; a second pass sees the same draws."""
+    def losses(self) -> Iterator[Tensor]:
+        """The loss of one pass in parts that share no view, so that only one holds its activations at a time.
+
+        Their gradients add up to that of the sum. A second pass sees the same draws.
+        """
+        shared = [term for term in self.training.recipe.terms if "clean" in term.views]
+        others = [[term] for term in self.training.recipe.terms if "clean" not in term.views]
+        for group in [shared, *others] if shared else others:
+            self._pass = {}
+            yield torch.stack([term.loss(self) for term in group]).sum()
         self._pass = {}
-        total = torch.stack([term.loss(self) for term in self.training.recipe.terms]).sum()
         self.first = False
-        return total
 
     def finish(self) -> None:
         """What was put off until the weights have moved."""
@@ -343,7 +351,7 @@ class Training:
             if self.processes > 1:
                 rows = rows[self.fleet.process_index :: self.processes]
             step = Step(self, rows, epoch, number)
-            with torch.random.fork_rng():
+            with torch.random.fork_rng(), _enough_memory(self.settings.batch):
                 torch.manual_seed(_seed(self.settings.seed, number))  # of dropout, so that resuming changes nothing
                 loss, hits = self._move(step)
             step.finish()
@@ -364,32 +372,45 @@ class Training:
 
         def closure() -> Tensor:
             nonlocal hits
-            first = step.first
-            with nullcontext() if self.fleet is None else self.fleet.autocast():
-                loss = step.loss()
-            if not torch.isfinite(loss):
-                raise RunError(
-                    f"the loss is {float(loss.detach())} at step {step.number + 1}; the last good state is that of the "
-                    "epoch before. Lower the learning rate, clip gradients, or look at the data"
-                )
-            loss.backward()  # type: ignore[no-untyped-call]
+            first, total = step.first, torch.zeros((), device=self.device)
+            parts = step.losses()
+            while True:
+                with nullcontext() if self.fleet is None else self.fleet.autocast():
+                    loss = next(parts, None)
+                if loss is None:
+                    break
+                if first and "answer" in step._pass:
+                    answers = step._pass["answer"][0].detach()[:, : self.classes]
+                    hits = int((answers.argmax(dim=1) == step.labels).sum())
+                self._backward(loss, step.number)
+                total += loss.detach()
             if self.processes > 1:
                 for p in self.model.parameters():
                     if p.grad is not None:
                         p.grad = self.fleet.reduce(p.grad, "mean")
             if self.settings.clip is not None:
                 nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
-            if first and "answer" in step._pass:
-                answers = step._pass["answer"][0].detach()[:, : int(self.data.labels.max()) + 1]
-                hits = int((answers.argmax(dim=1) == step.labels).sum())
-            return loss
+            return total
 
         if self.wrapper is not None:
-            return float(self.wrapper.step(closure).detach()), hits
+            return float(self.wrapper.step(closure)), hits
         self.optimiser.zero_grad()
         loss = closure()
         self.optimiser.step()
-        return float(loss.detach()), hits
+        return float(loss), hits
+
+    def _backward(self, loss: Tensor, number: int) -> None:
+        if not torch.isfinite(loss):
+            raise RunError(
+                f"the loss is {float(loss.detach())} at step {number + 1}; the last good state is that of the epoch "
+                "before. Lower the learning rate, clip gradients, or look at the data"
+            )
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    @property
+    def classes(self) -> int:
+        """Classes of the training set."""
+        return int(self.data.labels.max()) + 1
 
     @property
     def kept_model(self) -> nn.Module:
@@ -436,6 +457,19 @@ def _fleet(device: str, precision: Precision) -> Any:
     except ImportError as error:
         raise MissingExtra('several processes and bf16 need accelerate: pip install "twofold[torch]"') from error
     return Accelerator(cpu=device == "cpu", mixed_precision="no" if precision == "float32" else "bf16")
+
+
+@contextmanager
+def _enough_memory(batch: int) -> Iterator[None]:
+    """One clear line where a batch does not fit."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if "memory" not in str(error).lower() and not isinstance(error, MemoryError):
+            raise
+        raise RunError(
+            f"a batch of {batch} does not fit in memory; choose a smaller one, the last epoch is kept"
+        ) from error
 
 
 def _seed(*words: int) -> int:
@@ -586,7 +620,12 @@ class Plan:
         return 1 if part is None else int(part.count)
 
     def network(self, member: int = 0) -> nn.Module:
-        """A network of the zoo with what the recipe asks of it, from the checkpoint if there is one."""
+        """The network with what the recipe asks of it, from the checkpoint if there is one."""
+        if self.model not in ZOO:
+            if self.recipe.options:
+                asked = ", ".join(f"{k}={v!r}" for k, v in self.recipe.options.items())
+                raise InvalidInput(f"{self.name} needs a network with {asked}, which only those of the zoo can have")
+            return load(self.model, classes=self.classes, checkpoint=self.checkpoint)
         made = build(self.model, self.classes, seed=self.settings.seed + member, **self.recipe.options)
         if self.checkpoint is not None:
             known = read_parameters(self.checkpoint)
@@ -629,7 +668,10 @@ class Plan:
         }
 
     def run(self, out: str | Path, done: Callable[[Mapping[str, float]], Any] = lambda values: None) -> list[Trained]:
-        """Train; the members of an ensemble go to folders of their own."""
+        """Train; the members of an ensemble go to folders of their own.
+
+        With validation data, what the trained network says of them is in the folder ``run``, ready to be judged.
+        """
         found = []
         for member in range(self.members):
             folder = Path(out) if self.members == 1 else Path(out) / f"member-{member}"
@@ -648,6 +690,13 @@ class Plan:
                     precision=self.precision,
                     done=done,
                 )
+            )
+        if self.val is not None:
+            networks = [one.model for one in found]
+            model = networks if len(networks) > 1 else networks[0]
+            where = Path(out) / "run"
+            extract(
+                model, self.val, where, name="val", role="val", prepare=self.prepare, device=self.device, replace=True
             )
         return found
 

@@ -1,0 +1,46 @@
+"""Accuracy of the real checkpoints in twofold's own networks, on all 10,000 real test images.
+
+    TWOFOLD_DATA=... python benchmarks/real_weights.py [--save]        (a few minutes)
+
+The targets are what the provenance of the weights states or measured.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from timing import finish, row
+from twofold.nn import data as sets
+from twofold.nn import extract, load
+from twofold.nn.extraction import Prepare
+
+IMAGENET, CIFAR100 = sets.STATISTICS["imagenet"], sets.STATISTICS["unknown_detection_cifar"]
+CHECKPOINTS = {  # file: network, test set, statistics, accuracy in percent
+    "cifar10_resnet20": ("resnet20_cifar", "cifar10_test", IMAGENET, 91.73),
+    "cifar10_resnet56": ("resnet56_cifar", "cifar10_test", IMAGENET, 93.39),
+    "cifar100_kd_resnet8": ("resnet8_cifar_kd", "cifar100_test", CIFAR100, 64.11),
+    "cifar100_kd_resnet20": ("resnet20_cifar_kd", "cifar100_test", CIFAR100, 69.69),
+    "cifar100_kd_resnet32": ("resnet32_cifar_kd", "cifar100_test", CIFAR100, 71.70),
+}
+
+
+def main():
+    data = os.environ.get("TWOFOLD_DATA")
+    if data is None:
+        sys.exit("set TWOFOLD_DATA to the folder with the weights and image sheets")
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for file, (network, test, statistics, stated) in CHECKPOINTS.items():
+            model = load(network, checkpoint=f"{data}/weights_{file}.npz")
+            images = sets.open(f"sheet:{data}/{test}.webp?labels={data}/image_labels.npz")
+            prepare = Prepare(statistics.mean, statistics.std)
+            run = extract(model, images, Path(folder) / file, name="test", role="test", prepare=prepare)
+            rows.append(row(file, "accuracy, 10,000 images", 100 * run["test"].correct.mean(), "%", f"{stated:.2f}"))
+    finish("real_weights", rows)
+
+
+if __name__ == "__main__":
+    main()
