@@ -338,6 +338,13 @@ class Step:
         return tuple(dict.fromkeys((*self.info.needs, *inside)))
 
     @property
+    def wants(self) -> tuple[str, ...]:
+        """The fields that fitting and running the step read, all of them where it takes whole outputs."""
+        asked = _arrays(self.info.maker.fit, optional=True) if self.info.fitted else ()  # type: ignore[attr-defined]
+        fields = [_origin(name)[1] for name in asked]
+        return FIELDS if "outputs" in fields else (*self.needs, *fields)
+
+    @property
     def judges(self) -> Judged:
         """Whose prediction the step judges."""
         return "passes" if any(chain.judges == "passes" for chain in self.inner) else self.info.judges
@@ -515,7 +522,8 @@ class Chain:
             done = step.fit(sets)
             fitted.append(done)
             if any(later.info.fitted for later in self.steps[i + 1 :]):
-                sets = {name: None if o is None else o.derived(done.run(o)) for name, o in sets.items()}
+                wanted = {name for later in self.steps[i + 1 :] for name in later.wants}
+                sets = {name: None if o is None else o.derived(done.run(o, wanted)) for name, o in sets.items()}
         saw = {which for step in fitted for which in step.saw}
         label: Tuning = "nothing to fit"
         for name in SETS:

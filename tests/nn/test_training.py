@@ -19,7 +19,7 @@ from twofold.nn.data import Images  # noqa: E402
 from twofold.nn.extraction import Prepare, extract  # noqa: E402
 from twofold.nn.parts.fractals import Mixers  # noqa: E402
 from twofold.nn.recipes import CRL, RECIPES, Clean, CosineClassifier, MixUp, PixMix, recipe  # noqa: E402
-from twofold.nn.training import Plan, Settings, Training, train, validate  # noqa: E402
+from twofold.nn.training import Plan, Settings, Training, _nested, _read_tensors, train, validate  # noqa: E402
 
 
 def pictures(n=64, seed=0, classes=4):
@@ -119,6 +119,7 @@ def test_sure_and_sure_plus_differ_as_the_ablation_says():
     assert not plus.get(CRL)
     assert plus.get(PixMix)
     assert (recipe("basic").passes, sure.passes, plus.passes) == (1, 4, 6)
+    assert (recipe("augmix").passes, recipe("augmix_no_jsd").passes) == (3, 1)
     assert recipe("sure_no_csc").get(CosineClassifier) is None
     with pytest.raises(InvalidInput, match="no CRL to leave out"):
         recipe("basic") - CRL
@@ -226,8 +227,11 @@ def test_two_processes_share_a_batch(name, tmp_path):
     if name == "basic":
         for key, value in one.items():
             assert torch.allclose(value, two[key], atol=1e-5), key
-    else:  # pairs are formed within each share: another loss, but all rows are counted
-        assert any(not torch.equal(value, two[key]) for key, value in one.items())
+    else:  # pairs are formed within each share, but the record counts the right answers of both
+        tensors, told = _read_tensors(tmp_path / "2" / "state.safetensors")
+        counts = _nested(told["state"], tensors)["memory"]["correctness"]["counts"]
+        assert int(counts.sum()) == round(sum(64 * values["train_accuracy"] for values in told["history"]))
+        assert int(counts.sum()) > 0
 
 
 def _weights(folder):

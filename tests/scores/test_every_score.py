@@ -1,7 +1,6 @@
 """Laws that every registered score obeys, alone and behind every transform."""
 
 import inspect
-import re
 
 import numpy as np
 import pytest
@@ -185,8 +184,7 @@ def test_a_missing_need_is_explained(spec):
             continue
         fields = dict.fromkeys((need, *(["head"] if need == "features" else [])))
         without = test.replace(**fields)
-        first = re.escape(spec.split("|")[0].split("(")[0])
-        with pytest.raises(InvalidInput, match=rf"needs .*{need}|{first}"):
+        with pytest.raises(InvalidInput, match=f"needs .*{need}"):
             chain.score(without)
 
 

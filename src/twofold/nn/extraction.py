@@ -24,6 +24,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSam
 
 from twofold import _checks
 from twofold.errors import InvalidInput, LowPrecision, RunError, UnknownName
+from twofold.nn.data.views import normalise
 from twofold.nn.models import Captured, Classifier, load
 from twofold.nn.perturb import Mahalanobis, Odin, Perturbation, RankFeat
 from twofold.outputs import PASS_ARRAYS, Passes
@@ -49,9 +50,12 @@ class Prepare:
 
     def __call__(self, images: npt.NDArray[np.uint8]) -> Tensor:
         """Normalise a batch."""
-        x = torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2).to(torch.float32).div_(255.0)
+        return torch.from_numpy(normalise(images, self.mean, self.std))
+
+    def floats(self, pixels: npt.NDArray[np.float32]) -> Tensor:
+        """The same for pixels in [0, 1]."""
         mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in (self.mean, self.std))
-        return x.sub_(mean).div_(std).contiguous()
+        return ((torch.from_numpy(pixels).permute(0, 3, 1, 2) - mean) / std).contiguous()
 
 
 def extract(

@@ -7,7 +7,8 @@ ablations of a paper are one expression each. Equations stand with the parts in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from twofold.errors import InvalidInput, UnknownName
 from twofold.nn.parts import losses
-from twofold.nn.parts.mixing import augmix, cutmix, mixup
+from twofold.nn.parts.mixing import Mixed, augmix, cutmix, mixup
 from twofold.nn.parts.pixmix import pixmix
 
 if TYPE_CHECKING:
@@ -75,14 +76,14 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Term(Part):
+class Term(Part, ABC):
     """A share of the loss, on views of the batch."""
 
     views: ClassVar[tuple[str, ...]] = ("clean",)
 
+    @abstractmethod
     def loss(self, step: Step) -> Tensor:
         """The loss of a step, weighted."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -107,10 +108,7 @@ class MixUp(Term):
 
     def loss(self, step: Step) -> Tensor:
         """Weighted."""
-        mixed = mixup(step.images, step.labels, self.alpha, seed=step.seed, epoch=step.epoch, step=step.number)
-        return self.weight * losses.mixed_cross_entropy(
-            step.network(mixed.images), step.labels, mixed.partners, mixed.share
-        )
+        return self.weight * _of_pairs(mixup, self.alpha, step)
 
 
 @dataclass(frozen=True)
@@ -123,10 +121,13 @@ class CutMix(Term):
 
     def loss(self, step: Step) -> Tensor:
         """Weighted."""
-        mixed = cutmix(step.images, step.labels, self.alpha, seed=step.seed, epoch=step.epoch, step=step.number)
-        return self.weight * losses.mixed_cross_entropy(
-            step.network(mixed.images), step.labels, mixed.partners, mixed.share
-        )
+        return self.weight * _of_pairs(cutmix, self.alpha, step)
+
+
+def _of_pairs(mix: Callable[..., Mixed], alpha: float, step: Step) -> Tensor:
+    """Cross-entropy on a batch mixed in pairs."""
+    mixed = mix(step.images, step.labels, alpha, seed=step.seed, epoch=step.epoch, step=step.number)
+    return losses.mixed_cross_entropy(step.network(mixed.images), step.labels, mixed.partners, mixed.share)
 
 
 @dataclass(frozen=True)
@@ -148,24 +149,34 @@ class PixMix(Term):
 
 @dataclass(frozen=True)
 class AugMix(Term):
-    """Agreement of the clean image and two augmented ones (``jsd`` > 0), or cross-entropy on one of them."""
+    """Agreement of the clean image and two augmented ones."""
 
-    jsd: float = 12.0
+    weight: float = 12.0
     views: ClassVar[tuple[str, ...]] = ("clean", "augmix 0", "augmix 1")
 
     def loss(self, step: Step) -> Tensor:
         """Weighted."""
+        return self.weight * losses.jsd(step.logits, _augmented(step, 0), _augmented(step, 1))
 
-        def logits(view: int) -> Tensor:
-            pixels = step.once(
-                f"augmix {view}",
-                lambda: augmix(step.pixels, step.index, seed=step.seed, epoch=step.epoch, view=view),
-            )
-            return step.network(step.prepared(pixels))
 
-        if self.jsd == 0:
-            return losses.cross_entropy(logits(0), step.labels)
-        return self.jsd * losses.jsd(step.logits, logits(0), logits(1))
+@dataclass(frozen=True)
+class AugMixed(Term):
+    """Cross-entropy on an augmented image, without the agreement of :class:`AugMix`."""
+
+    views: ClassVar[tuple[str, ...]] = ("augmix 0",)
+
+    def loss(self, step: Step) -> Tensor:
+        """The loss."""
+        return losses.cross_entropy(_augmented(step, 0), step.labels)
+
+
+def _augmented(step: Step, view: int) -> Tensor:
+    """Logits of one augmented view."""
+
+    def make() -> Any:
+        return augmix(step.pixels, step.index, seed=step.seed, epoch=step.epoch, view=view)
+
+    return step.network(step.prepared(step.once(f"augmix {view}", make)))
 
 
 @dataclass(frozen=True)
@@ -222,11 +233,11 @@ class OutlierExposure(Term):
 
 @dataclass(frozen=True)
 class EnergyMargin(Term):
-    """Energy of known inputs below one margin, of outliers above another."""
+    """Energy of known inputs below one margin, of outliers above another; margins of the benchmark for CIFAR."""
 
     weight: float = 0.1
-    m_in: float = -23.0
-    m_out: float = -5.0
+    m_in: float = -27.0
+    m_out: float = -3.0
     outliers: ClassVar[int] = 2
 
     def loss(self, step: Step) -> Tensor:
@@ -318,13 +329,13 @@ class Averaged(Part):
 
 
 @dataclass(frozen=True)
-class Option(Part):
+class Option(Part, ABC):
     """What the network is built with."""
 
     @property
+    @abstractmethod
     def options(self) -> dict[str, Any]:
         """Keywords of :func:`twofold.nn.build`."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -397,7 +408,7 @@ RECIPES: Mapping[str, Recipe] = {
     "regmixup": Clean() | MixUp(10.0),
     "cutmix": Recipe((CutMix(),)),
     "augmix": Clean() | AugMix(),
-    "augmix_no_jsd": Recipe((AugMix(jsd=0.0),)),
+    "augmix_no_jsd": Recipe((AugMixed(),)),
     "pixmix": Recipe((PixMix(),)),
     "regpixmix": Clean() | PixMix(),
     "label_smoothing": Recipe((Clean(smoothing=0.1),)),

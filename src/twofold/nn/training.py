@@ -195,10 +195,7 @@ class Step:
 
     def prepared(self, pixels: npt.NDArray[Any]) -> Tensor:
         """Float pixels in [0, 1], normalised as the clean ones."""
-        prepare = self.training.prepare
-        x = torch.from_numpy(np.ascontiguousarray(pixels)).permute(0, 3, 1, 2)
-        mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in (prepare.mean, prepare.std))
-        return ((x - mean) / std).contiguous().to(self.training.device)
+        return self.training.prepare.floats(pixels).to(self.training.device)
 
     def once(self, name: str, make: Callable[[], T]) -> T:
         """A value of this step, the same in both passes."""

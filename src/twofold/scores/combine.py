@@ -18,9 +18,10 @@ from twofold._math import Floats, log_odds, sigmoid
 from twofold._statistics.moments import blocks
 from twofold.errors import InvalidInput
 from twofold.outputs import Head, Outputs, Passes
+from twofold.scores.distance import raw_features
 from twofold.scores.logits import entropy
 from twofold.scores.passes import means
-from twofold.scores.subspace import RAW, residual_norm, residual_space
+from twofold.scores.subspace import residual_norm, residual_space
 from twofold.steps import Chain, parts, register_score, scorer, state
 
 Second = Literal["norm", "residual"]
@@ -31,11 +32,6 @@ def _second(name: str, features: Floats, raw: Floats, origin: Array | None, basi
     if name == "norm" or origin is None or basis is None:
         return np.asarray(np.abs(np.asarray(raw, dtype=np.float64)).sum(axis=1))
     return -residual_norm(features, origin, basis)
-
-
-def _raw(features: Floats, layers: Mapping[str, Floats] | None) -> Floats:
-    """Features with their own length, where a cosine head took it away."""
-    return features if layers is None else layers.get(RAW, features)
 
 
 def _residual(wanted: bool, features: Floats, head: Head | None, name: str) -> tuple[Array, Array] | tuple[None, None]:
@@ -98,7 +94,7 @@ class Sirc:
             raise InvalidInput("sirc: s2 must name a second score, such as 'norm', got none")
         for name in self.seconds:
             _checks.choice(name, "s2", ("norm", "residual"))
-        published, raw = self.compat == "published", _raw(features, layers)
+        published, raw = self.compat == "published", raw_features(features, layers)
         origin, basis = _residual("residual" in self.seconds and not published, features, head, "sirc")
         table = []
         total = np.zeros(features.shape[1])
@@ -125,7 +121,7 @@ class Sirc:
             if self.mean is not None and name == "residual":
                 value = np.abs(np.asarray(features, dtype=np.float64) - self.mean).sum(axis=1)
             else:
-                value = _second(name, features, _raw(features, layers), self.origin, self.basis)
+                value = _second(name, features, raw_features(features, layers), self.origin, self.basis)
             result -= np.logaddexp(0.0, -slope * (value - low))
         return np.asarray(result)
 
@@ -181,7 +177,7 @@ class PluginBlackBox:
         fitted = replace(self, scale=np.array(1.0), origin=origin, basis=basis)
         if self.compat == "published":
             return fitted
-        raw = _raw(features, layers)
+        raw = raw_features(features, layers)
         total = sum(float((1.0 / fitted._inverse(h, r)).sum()) for h, r in blocks(features, raw))
         return replace(fitted, scale=np.array(total / len(features)))
 
@@ -194,7 +190,7 @@ class PluginBlackBox:
         self, logits: Floats, features: Floats, predictions: Labels, layers: Mapping[str, Floats] | None = None
     ) -> Array:
         """Confidence of each row."""
-        inverse = self._inverse(features, _raw(features, layers)) * self.scale
+        inverse = self._inverse(features, raw_features(features, layers)) * self.scale
         odds = log_odds(logits, predictions)
         if self.id_share is None:
             return sigmoid(odds) - self.c_fn / (1.0 - self.c_fn) * inverse

@@ -21,6 +21,7 @@ from twofold.outputs import Head
 from twofold.steps import PROJECTIONS, register_score, state
 
 TINY = 1e-12
+RAW = "penultimate/raw"  # features before a cosine head made them unit vectors
 
 
 @register_score(
@@ -289,5 +290,9 @@ class NeuralCollapse:
 
 def _length(features: Floats, layers: Mapping[str, Floats] | None) -> Array:
     """L1 norm of the features, or of those before a cosine head made them unit vectors."""
-    raw = (layers or {}).get("penultimate/raw", features)
-    return np.asarray(np.abs(np.asarray(raw, dtype=np.float64)).sum(axis=1))
+    return np.asarray(np.abs(np.asarray(raw_features(features, layers), dtype=np.float64)).sum(axis=1))
+
+
+def raw_features(features: Floats, layers: Mapping[str, Floats] | None) -> Floats:
+    """Features with their own length, where a cosine head took it away."""
+    return (layers or {}).get(RAW, features)

@@ -30,10 +30,10 @@ from twofold._statistics.spaces import (
 )
 from twofold.errors import InvalidInput
 from twofold.outputs import Head
+from twofold.scores.distance import RAW
 from twofold.steps import register_score, state
 
 TINY = 1e-12
-RAW = "penultimate/raw"  # features before a cosine head made them unit vectors
 EXACT_ROWS = 5000  # training rows up to which exact kernel PCA is allowed
 KINDS = ("global", "class", "class_pred")
 Kind = Literal["global", "class", "class_pred"]
