@@ -23,6 +23,8 @@ LEVELS = {
     "scores": 3,
     "transforms": 3,
     "tuning": 4,
+    "gate": 4,
+    "bench": 5,
     "report": 6,
     "nn": 7,
     "demo": 8,

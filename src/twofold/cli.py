@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -259,9 +260,11 @@ def extract_command(
 @click.option(
     "--precision", type=click.Choice(["float32", "bf16"]), default="float32", show_default=True, help="Of passes."
 )
+@click.option("--gather", is_flag=True, default=None, help="Pairs and ranks over the batch of all processes.")
+@click.option("--tensorboard", is_flag=True, help="Write the history for TensorBoard too, to a folder in --out.")
 @click.option("--dry-run", is_flag=True, help="Tell what would happen and how long it would take.")
 @JSON
-def train_command(out: Path, dry_run: bool, as_json: bool, **options: Any) -> None:
+def train_command(out: Path, tensorboard: bool, dry_run: bool, as_json: bool, **options: Any) -> None:
     """Train a network by a recipe, from plain cross-entropy to SURE+.
 
     Everything is in the folder --out after every epoch; the same command goes on where it stopped, and ends with the
@@ -270,22 +273,24 @@ def train_command(out: Path, dry_run: bool, as_json: bool, **options: Any) -> No
     \b
       twofold train --recipe sure_plus --model resnet18_32 --data cifar100:PATH?split=train --out run --dry-run
     """
-    plan = _from_torch("training").Plan.of(options.pop("recipe"), options.pop("model"), options.pop("data"), **options)
+    training = _from_torch("training")
+    plan = training.Plan.of(options.pop("recipe"), options.pop("model"), options.pop("data"), **options)
     if dry_run:
         told = plan.describe()
         lines = [f"{key}: {value}" for key, value in told.items()]
         click.echo(json.dumps(told, indent=2) if as_json else "\n".join(lines))
         return
-    with _progress(rate=True) as bar:
-        total = plan.members * plan.settings.epochs * (len(plan.data) // plan.settings.batch)
-        task = bar.add_task("training", total=total)
+    events = training.tensorboard(out / "tensorboard") if tensorboard else nullcontext(lambda values: None)
+    with _progress(rate=True) as bar, events as write:
+        task = bar.add_task("training", total=plan.steps)
 
         def done(values: Any) -> None:
+            write(values)
             if "step" in values:
                 bar.update(task, advance=1, description=f"loss {values['loss']:.4f}")
 
         found = plan.run(out, done)
-    rows = [{"weights": str(one.path), "averaged": one.window, **one.history[-1]} for one in found]
+    rows = [{"weights": str(one.path), "averaged": one.window, **(one.history or ({},))[-1]} for one in found]
     click.echo(json.dumps(rows, indent=2) if as_json else "\n".join(_as_line(row) for row in rows))
 
 

@@ -17,9 +17,32 @@ from twofold.errors import InvalidInput, RunError, UnknownName  # noqa: E402
 from twofold.nn import build  # noqa: E402
 from twofold.nn.data import Images  # noqa: E402
 from twofold.nn.extraction import Prepare, extract  # noqa: E402
+from twofold.nn.models.checkpoint import load_parameters  # noqa: E402
 from twofold.nn.parts.fractals import Mixers  # noqa: E402
-from twofold.nn.recipes import CRL, RECIPES, Clean, CosineClassifier, MixUp, PixMix, recipe  # noqa: E402
-from twofold.nn.training import Plan, Settings, Training, _nested, _read_tensors, train, validate  # noqa: E402
+from twofold.nn.recipes import (  # noqa: E402
+    CRL,
+    RECIPES,
+    Clean,
+    CosineClassifier,
+    Members,
+    MixUp,
+    PixMix,
+    Ranked,
+    Recipe,
+    Sharpness,
+    recipe,
+)
+from twofold.nn.training import (  # noqa: E402
+    Plan,
+    Settings,
+    Step,
+    Training,
+    _nested,
+    _read_tensors,
+    tensorboard,
+    train,
+    validate,
+)
 
 
 def pictures(n=64, seed=0, classes=4):
@@ -55,23 +78,25 @@ def run(name, out, model=None, epochs=2, **options):
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_every_recipe_trains_saves_and_resumes(name, tmp_path):
-    whole = run(name, tmp_path / "whole")
-    assert len(whole.history) == 2
-    assert all(np.isfinite(values["loss"]) for values in whole.history)
+def test_every_recipe_learns_saves_resumes_and_extracts(name, tmp_path):
+    whole = run(name, tmp_path / "whole", epochs=4, schedule="constant")
+    losses = [values["loss"] for values in whole.history]
+    if name == "rebn":  # nothing is learnt, only looked at
+        assert not losses
+    elif name == "confidnet":
+        classifier, branch, encoder = losses[:4], losses[4:7], losses[7:]
+        assert classifier[-1] < classifier[0]
+        assert branch[-1] < branch[0]
+        assert encoder[-1] <= branch[-1] * 1.05
+    else:
+        assert len(losses) == 4
+        assert losses[-1] < losses[0]
     assert (tmp_path / "whole" / "weights.safetensors").exists()
-    again = run(name, tmp_path / "whole")  # nothing is left to do
+    again = run(name, tmp_path / "whole", None if name != "rebn" else whole.model, epochs=4, schedule="constant")
     for a, b in zip(whole.model.state_dict().values(), again.model.state_dict().values(), strict=True):
         assert torch.equal(a, b)
     got = extract(whole.model, pictures(16, seed=3), tmp_path / "run", name="test", role="test", prepare=PREPARE)
     assert len(got["test"]) == 16
-
-
-@pytest.mark.parametrize("name", ["basic", "sure", "sure_plus", "devries", "gamblers", "crl"])
-def test_the_loss_falls(name, tmp_path):
-    found = run(name, tmp_path / "run", epochs=6)
-    losses = [values["loss"] for values in found.history]
-    assert losses[-1] < losses[0]
 
 
 SCRIPT = """
@@ -180,6 +205,17 @@ def test_errors_are_clear_and_lose_nothing(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="cannot be written"):
         run("basic", tmp_path / "file")
+    with pytest.raises(InvalidInput, match="labels must be"):
+        run("basic", tmp_path / "d", build("resnet8_cifar", 3))
+    (tmp_path / "empty").mkdir()
+    np.savez(tmp_path / "p.npz", images=pictures(8).read())
+    spec = f"npz:{tmp_path / 'p.npz'}?images=images"
+    with pytest.raises(InvalidInput, match="holds no image files"):
+        Plan.of("pixmix", "resnet8_cifar", spec, mixers=str(tmp_path / "empty"))
+    with pytest.raises(InvalidInput, match="no labels to learn"):
+        Plan.of("basic", "resnet8_cifar", spec).network()
+    with pytest.raises(InvalidInput, match="there is no such"):
+        Plan.of("basic", "resnet8_cifar", f"npz:{tmp_path / 'q.npz'}")
 
 
 def test_a_loss_that_is_no_number_stops(tmp_path):
@@ -194,14 +230,23 @@ def test_a_loss_that_is_no_number_stops(tmp_path):
         )
 
 
+COUPLED = {
+    "basic": recipe("basic"),
+    "mixup": recipe("mixup"),
+    "cutmix": recipe("cutmix"),
+    "crl": recipe("crl"),
+    "ranks": Recipe((Ranked("empirical"),)),
+}
 TOGETHER = """
 import sys
 sys.path.insert(0, {here!r})
 import torch
 torch.set_num_threads(1)
 import test_training as t
-settings = t.Settings(epochs=3, batch=16, lr=0.05, augment=())
-t.train(t.recipe({name!r}), t.plain(), t.pictures(), {out!r}, settings=settings, prepare=t.PREPARE)
+for name, made in t.COUPLED.items():
+    for gather in (False, True):
+        where = f"{out}/{{name}}-{{gather}}"
+        t.train(made, t.plain(), t.pictures(), where, settings=t.shared(gather), prepare=t.PREPARE)
 """
 
 
@@ -212,32 +257,148 @@ def plain():
     return torch.nn.Sequential(convolution, torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(4 * 49, 4))
 
 
-@pytest.mark.parametrize("name", ["basic", "crl"])
-def test_two_processes_share_a_batch(name, tmp_path):
-    """Gradients are averaged, so that plain cross-entropy ends with the weights of one process."""
+def shared(gather=False):
+    return Settings(epochs=3, batch=16, lr=0.05, augment=(), gather=gather)
+
+
+def by_shares(made):
+    """What two processes promise, in one: each half of a batch by itself, and the mean of their gradients."""
+    model = plain()
+    training = Training(made, model, pictures(), shared(), prepare=PREPARE)
+    for epoch in range(3):
+        order = np.random.default_rng((0, epoch)).permutation(64)
+        for i in range(4):
+            number = 4 * epoch + i
+            training.optimiser.param_groups[0]["lr"] = training.rate(number)
+            training.optimiser.zero_grad()
+            steps = [Step(training, order[16 * i : 16 * i + 16][k::2], epoch, number) for k in range(2)]
+            for step in steps:
+                for loss in step.losses():
+                    (loss / 2).backward()
+            training.optimiser.step()
+            for step in steps:
+                step.finish()
+    return model.state_dict()
+
+
+def test_two_processes_share_a_batch(tmp_path):
+    """Gathered, or where rows do not meet, they end with the weights of one process; else each share acts by itself."""
     pytest.importorskip("accelerate", reason="accelerate is not installed")
-    for count in (1, 2):
-        script = tmp_path / f"script{count}.py"
-        code = TOGETHER.format(here=os.path.dirname(__file__), name=name, out=str(tmp_path / str(count)))
-        script.write_text(textwrap.dedent(code), encoding="utf-8")
-        launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={count}"] if count > 1 else []
-        here = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}  # processes of this machine alone
-        subprocess.run([sys.executable, *launch, str(script)], check=True, timeout=180, env=here)
-    one, two = _weights(tmp_path / "1"), _weights(tmp_path / "2")
-    if name == "basic":
+    script = tmp_path / "script.py"
+    code = TOGETHER.format(here=os.path.dirname(__file__), out=str(tmp_path))
+    script.write_text(textwrap.dedent(code), encoding="utf-8")
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    here = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}  # processes of this machine alone
+    subprocess.run([sys.executable, *launch, str(script)], check=True, timeout=240, env=here)
+    for name, made in COUPLED.items():
+        alone = train(made, plain(), pictures(), tmp_path / name, settings=shared(), prepare=PREPARE)
+        one = alone.model.state_dict()
+        apart, together = (_weights(tmp_path / f"{name}-{gather}") for gather in (False, True))
+        halves = by_shares(made)
         for key, value in one.items():
-            assert torch.allclose(value, two[key], atol=1e-5), key
-    else:  # pairs are formed within each share, but the record counts the right answers of both
-        tensors, told = _read_tensors(tmp_path / "2" / "state.safetensors")
+            assert torch.allclose(value, together[key], atol=1e-5), (name, key)
+            assert torch.allclose(halves[key], apart[key], atol=1e-5), (name, key)
+        if name != "basic":
+            assert max(float((one[key] - apart[key]).abs().max()) for key in one) > 1e-3, name
+    for gather in (False, True):  # the record counts the right answers of both
+        tensors, told = _read_tensors(tmp_path / f"crl-{gather}" / "state.safetensors")
         counts = _nested(told["state"], tensors)["memory"]["correctness"]["counts"]
-        assert int(counts.sum()) == round(sum(64 * values["train_accuracy"] for values in told["history"]))
-        assert int(counts.sum()) > 0
+        assert int(counts.sum()) == round(sum(64 * values["train_accuracy"] for values in told["history"])) > 0
 
 
 def _weights(folder):
     from safetensors.torch import load_file
 
     return load_file(folder / "weights.safetensors")
+
+
+def test_confidnet_goes_through_its_stages(tmp_path):
+    model = network("confidnet")
+    found = run("confidnet", tmp_path / "run", model, epochs=5)
+    classifier, kept = _weights(tmp_path / "run" / "classifier"), _weights(tmp_path / "run")
+    assert len(found.history) == 5 + 4 + 1
+    for key, value in classifier.items():  # the classifier stays what the first stage made it
+        if not key.startswith("confidence."):
+            assert torch.equal(value, kept[key]), key
+    moved = [k for k in kept if k.startswith("confidence.encoder.") and k.endswith("weight")]
+    assert moved
+    assert any(not torch.equal(kept[k], kept[k.removeprefix("confidence.encoder.")]) for k in moved)
+    assert all(torch.equal(kept[k], kept[k.removeprefix("confidence.encoder.")]) for k in kept if "running_mean" in k)
+    images = pictures(16, seed=3)
+    got = extract(model, images, tmp_path / "got", name="test", role="test", prepare=PREPARE)["test"]
+    with torch.no_grad():
+        x = PREPARE(images.read(np.arange(16)))
+        expected = model.confidence.layers(model.confidence.encoder.encode(x)).sigmoid()[:, 0]
+    assert got.learned["confidnet"] == pytest.approx(expected.numpy(), abs=1e-6)
+    again = network("confidnet")
+    load_parameters(again, kept, source="kept", expected="resnet8_cifar")
+    for key, value in again.state_dict().items():
+        assert torch.equal(value, kept[key])
+    trained = network("confidnet")
+    later = train(
+        recipe("confidnet"),
+        trained,
+        pictures(),
+        tmp_path / "later",
+        settings=Settings(epochs=5, batch=32),
+        prepare=PREPARE,
+        trained=True,
+    )
+    assert len(later.history) == 4 + 1
+    assert not (tmp_path / "later" / "classifier").exists()
+
+
+def test_batch_norm_is_renewed_from_the_checkpoint_of_the_average(tmp_path):
+    """The row "+ ReBN" of the ablation re-uses the checkpoint of the row before it."""
+    before = run("sure_ema", tmp_path / "ema").model
+    whole = run("sure_ema_rebn", tmp_path / "rebn").model.state_dict()
+    renewed = run("rebn", tmp_path / "again", before).model.state_dict()
+    for key, value in whole.items():
+        assert torch.equal(value, renewed[key]), key
+
+
+def test_a_perturbation_from_the_clean_view_is_that_of_sam_on_it(tmp_path):
+    """With one view alone there is nothing to save; with three the first pass has one."""
+    made = Clean() | Sharpness("sam")
+    both = []
+    for ascent in ("all", "clean"):
+        found = train(
+            made | Sharpness("sam", ascent=ascent),
+            network(),
+            pictures(),
+            tmp_path / ascent,
+            settings=Settings(epochs=1, batch=32),
+            prepare=PREPARE,
+        )
+        both.append(found.model.state_dict())
+    assert all(torch.equal(both[0][key], both[1][key]) for key in both[0])
+    assert (recipe("sure_plus_fast").passes, recipe("sure_plus").passes) == (4, 6)
+
+
+def test_recipes_take_settings_of_their_parts():
+    assert recipe("aurc_finetune(estimator='sele')").get(Ranked).estimator == "sele"
+    assert recipe("deep_ensemble(count=3)").get(Members).count == 3
+    with pytest.raises(UnknownName, match="setting of gamblers"):
+        recipe("gamblers(rewrad=2)")
+    with pytest.raises(InvalidInput, match="must be a name"):
+        recipe("gamblers(2)")
+    with pytest.raises(InvalidInput, match="setting of Clean and MixUp"):
+        recipe("regmixup(weight=2)")
+
+
+def test_history_for_tensorboard(tmp_path):
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    with tensorboard(tmp_path / "events") as done:
+        settings = Settings(epochs=2, batch=32, lr=0.02)
+        made = train(
+            recipe("basic"), plain(), pictures(), tmp_path / "run", settings=settings, prepare=PREPARE, done=done
+        )
+    events = EventAccumulator(str(tmp_path / "events")).Reload()
+    assert [e.step for e in events.Scalars("step/loss")] == [1, 2, 3, 4]
+    told = [e.value for e in events.Scalars("epoch/loss")]
+    assert told == pytest.approx([values["loss"] for values in made.history], rel=1e-5)
 
 
 def test_half_precision_passes(tmp_path):

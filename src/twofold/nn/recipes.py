@@ -1,15 +1,17 @@
 r"""Training recipes: each is one expression that puts small parts together.
 
 A recipe is loss terms (what is asked of the network on which view of a batch), an optimiser wrapper, an average of the
-weights, and options of the network. ``a | b`` puts parts together, ``recipe - Kind`` leaves a part out, so that the
-ablations of a paper are one expression each. Equations stand with the parts in :mod:`twofold.nn.parts`.
+weights, options of the network, and stages that follow. ``a | b`` puts parts together, ``recipe - Kind`` leaves a part
+out, so that the ablations of a paper are one expression each. Equations stand with the parts in
+:mod:`twofold.nn.parts`.
 """
 
 from __future__ import annotations
 
+import ast
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
@@ -61,7 +63,10 @@ class Recipe:
     def passes(self) -> int:
         """Forward and backward passes of one step."""
         views = {view for term in self.terms for view in term.views}
-        return len(views) * (2 if self.get(Sharpness) is not None else 1)
+        sharpness: Sharpness | None = self.get(Sharpness)
+        if sharpness is None:
+            return len(views)
+        return len(views) + (1 if sharpness.ascent == "clean" else len(views))
 
     @property
     def options(self) -> dict[str, Any]:
@@ -126,8 +131,10 @@ class CutMix(Term):
 
 def _of_pairs(mix: Callable[..., Mixed], alpha: float, step: Step) -> Tensor:
     """Cross-entropy on a batch mixed in pairs."""
-    mixed = mix(step.images, step.labels, alpha, seed=step.seed, epoch=step.epoch, step=step.number)
-    return losses.mixed_cross_entropy(step.network(mixed.images), step.labels, mixed.partners, mixed.share)
+    images, labels = step.together(step.images), step.together(step.labels)
+    mixed = mix(images, labels, alpha, seed=step.seed, epoch=step.epoch, step=step.number)
+    images, partners = step.own(mixed.images), step.own(mixed.partners)
+    return losses.mixed_cross_entropy(step.network(images), step.labels, partners, mixed.share)
 
 
 @dataclass(frozen=True)
@@ -194,7 +201,8 @@ class CRL(Term):
         if step.first:
             right = step.logits.detach().argmax(dim=1) == step.labels
             step.after(lambda: record.update(step.gathered(index.to(right.device)), step.gathered(right)))
-        return self.weight * losses.crl(confidence, record.targets(index, step.epoch + 1), self.equal)
+        target = record.targets(index, step.epoch + 1).to(confidence.device)
+        return self.weight * step.shared(losses.crl(step.together(confidence), step.together(target), self.equal))
 
 
 @dataclass(frozen=True)
@@ -297,7 +305,8 @@ class Ranked(Term):
         each = torch.nn.functional.cross_entropy(z, step.labels, reduction="none")
         top, chosen = z.max(dim=1)
         others = z.scatter(1, chosen[:, None], float("-inf"))
-        return losses.aurc(each, top - others.logsumexp(dim=1), self.estimator)
+        sure = step.together(top - others.logsumexp(dim=1))
+        return step.shared(losses.aurc(step.together(each), sure, self.estimator))
 
 
 # Optimiser wrapper, averages, network
@@ -305,11 +314,16 @@ class Ranked(Term):
 
 @dataclass(frozen=True)
 class Sharpness(Part):
-    """Sharpness-aware steps: SAM, or F-SAM in one of its forms."""
+    """Sharpness-aware steps: SAM, or F-SAM in one of its forms.
+
+    ``ascent``: the perturbation comes from the gradient of all views, or from that of the clean view alone, which
+    saves the first pass over the others.
+    """
 
     kind: Literal["sam", "fsam"] = "sam"
     rho: float = 0.2
     variant: Literal["released", "original", "printed"] = "released"
+    ascent: Literal["all", "clean"] = "all"
 
 
 @dataclass(frozen=True)
@@ -374,9 +388,10 @@ class Abstention(Option):
 
 @dataclass(frozen=True)
 class Branch(Option):
-    """A confidence branch."""
+    """A confidence branch; ``encoder``: it learns a copy of the encoder too, and leaves the classifier its own."""
 
     kind: Literal["devries", "confidnet"] = "devries"
+    encoder: bool = False
 
     @property
     def options(self) -> dict[str, Any]:
@@ -386,10 +401,19 @@ class Branch(Option):
 
 @dataclass(frozen=True)
 class FineTune(Part):
-    """Start from a trained checkpoint, at a fraction of the learning rate; ``frozen``: only the branch learns."""
+    """Start from a trained checkpoint, at a fraction of the learning rate."""
 
     lr: float = 0.01
-    frozen: bool = False
+
+
+@dataclass(frozen=True)
+class Frozen(Part):
+    """The classifier stays as it is, dropout off and batch norm on its running statistics; only the branch learns."""
+
+
+@dataclass(frozen=True)
+class ReBN(Part):
+    """Batch-norm statistics of a checkpoint estimated anew over the training set, and nothing else."""
 
 
 @dataclass(frozen=True)
@@ -397,6 +421,35 @@ class Members(Part):
     """Several networks that differ in their seed alone: a deep ensemble."""
 
     count: int = 5
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A training that follows another: its recipe, its epochs as a share of the first one's, its Adam rate."""
+
+    name: str
+    recipe: Recipe
+    epochs: float
+    lr: float
+
+
+@dataclass(frozen=True)
+class Stages(Part):
+    """Trainings that follow the one of the recipe; a run that starts from a checkpoint begins with them."""
+
+    then: tuple[Stage, ...]
+
+
+def _confidnet() -> Recipe:
+    r"""The classifier, then the branch alone, then the branch with an encoder of its own.
+
+    250, 200 and 20 epochs on CIFAR, by Adam at 1e-4 and 1e-6 after the first (FD-Shifts).
+    """
+    learn = TrueClass() | Branch("confidnet") | Frozen()
+    own = learn | Branch("confidnet", encoder=True)
+    return (
+        Clean() | Branch("confidnet") | Stages((Stage("branch", learn, 0.8, 1e-4), Stage("encoder", own, 0.08, 1e-6)))
+    )
 
 
 SURE = Clean() | MixUp(10.0) | CRL() | CosineClassifier() | Sharpness("sam") | Averaged("swa")
@@ -428,12 +481,14 @@ RECIPES: Mapping[str, Recipe] = {
     "sure_plus": SURE_PLUS,
     "sure_plus_released": SURE_PLUS | PixMix(compat="published") | Averaged("ema", rebn=False, released=True),
     "sure_plus_printed": SURE_PLUS | Sharpness("fsam", variant="printed"),
+    "sure_plus_fast": SURE_PLUS | Sharpness("fsam", ascent="clean"),
+    "rebn": FineTune() | ReBN(),
     "edl": Recipe((Evidential(),)),
     "oe": Clean() | OutlierExposure(),
     "energy_finetune": Clean() | EnergyMargin() | FineTune(0.02),
     "mc_dropout": Clean() | Dropout(),
     "deep_ensemble": Clean() | Members(),
-    "confidnet": TrueClass() | Branch("confidnet") | FineTune(0.01, frozen=True),
+    "confidnet": _confidnet(),
     "devries": Hints() | Branch("devries"),
     "gamblers": Gambler() | Abstention(),
     "aurc_finetune": Ranked() | FineTune(0.02),
@@ -441,7 +496,28 @@ RECIPES: Mapping[str, Recipe] = {
 
 
 def recipe(name: str) -> Recipe:
-    """A recipe by name; an unknown name is an error with the nearest names."""
-    if name not in RECIPES:
-        raise UnknownName.of("recipe", name, RECIPES)
-    return RECIPES[name]
+    """A recipe by name, with settings of its parts where given: ``aurc_finetune(estimator='sele')``."""
+    head, bracket, _ = name.partition("(")
+    if head not in RECIPES:
+        raise UnknownName.of("recipe", head, RECIPES)
+    return _with_settings(RECIPES[head], name) if bracket else RECIPES[head]
+
+
+def _with_settings(plain: Recipe, text: str) -> Recipe:
+    try:
+        call = ast.parse(text, mode="eval").body
+        if not isinstance(call, ast.Call) or call.args:
+            raise ValueError("not a call")
+        given = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+    except (SyntaxError, ValueError) as error:
+        raise InvalidInput(f"recipe {text!r} must be a name, or name(setting=value, ...)") from error
+    for key, value in given.items():
+        holders = [part for part in plain.parts if key in {field.name for field in fields(part)}]
+        if len(holders) != 1:
+            known = sorted({field.name for part in plain.parts for field in fields(part)})
+            if holders:
+                kinds = " and ".join(type(part).__name__ for part in holders)
+                raise InvalidInput(f"{key} is a setting of {kinds} of this recipe; compose it in Python instead")
+            raise UnknownName.of(f"setting of {text.partition('(')[0]}", key, known)
+        plain |= replace(holders[0], **{key: value})
+    return plain

@@ -37,7 +37,7 @@ from twofold.nn.parts import augment
 from twofold.nn.parts.averaging import EMA, SWA, rebn
 from twofold.nn.parts.fractals import Mixers
 from twofold.nn.parts.sharpness import FSAM, SAM
-from twofold.nn.recipes import Averaged, FineTune, Members, Recipe, Sharpness
+from twofold.nn.recipes import Averaged, Branch, FineTune, Frozen, Members, ReBN, Recipe, Sharpness, Stages
 
 T = TypeVar("T")
 Precision = Literal["float32", "bf16"]
@@ -58,7 +58,8 @@ class Settings:
 
     ``schedule``: ``cosine`` to zero by step, ``epochs`` the same by epoch, ``drops`` by 10 after 0.6 and 0.8 of the
     run; ``warm_up`` steps rise linearly before it. ``keep``: the weights of the last epoch, or those of the epoch with
-    the best validation value.
+    the best validation value. ``gather``: with several processes, pairs and ranks are formed over the whole batch and
+    not within each process's share of it.
     """
 
     epochs: int = 200
@@ -73,6 +74,7 @@ class Settings:
     clip: float | None = None
     augment: tuple[str, ...] = ("padded_crop", "flip")
     keep: Literal["last", "accuracy", "aurc", "fail_ap"] = "last"
+    gather: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -92,9 +94,18 @@ PRESETS: Mapping[str, Settings] = {
     "cifar": Settings(),  # SURE+: learning rate 0.05, weight decay as in its code
     "as_printed": Settings(weight_decay=5e-3),  # the weight decay of its text
     "unknown_detection": Settings(lr=0.1, nesterov=True, schedule="drops"),
+    "imagenet": Settings(epochs=90, batch=256, lr=0.1, weight_decay=1e-4, augment=("resized_crop", "flip")),
     "fd_cifar": Settings(epochs=250, lr=0.1, clip=1.0, augment=("padded_crop", "flip", "cutout")),
     "fd_svhn": Settings(epochs=100, lr=0.01, clip=1.0, augment=()),
-    "imagenet": Settings(epochs=90, batch=256, lr=0.1, weight_decay=1e-4, augment=("resized_crop", "flip")),
+    "fd_camelyon": Settings(epochs=5, batch=32, lr=0.01, weight_decay=0.01, clip=1.0, augment=()),
+    "fd_iwildcam": Settings(epochs=12, batch=16, lr=1e-3, weight_decay=0.0, clip=1.0, augment=()),
+    "fd_breeds": Settings(
+        epochs=300, lr=0.1, weight_decay=1e-4, clip=1.0, augment=("resized_crop", "flip", "colour_jitter")
+    ),
+    "fd_vit": Settings(  # ViT-B/16 for 40,000 steps of 50,000 images
+        epochs=102, lr=0.01, weight_decay=0.0, warm_up=500, clip=1.0, augment=("flip",)
+    ),
+    "deit": Settings(epochs=50, lr=0.01, weight_decay=5e-5, augment=("resized_crop", "flip")),  # SURE on DeiT-B
     "dinov3": Settings(
         epochs=20, batch=64, lr=1e-5, weight_decay=5e-6, optimiser="adamw", augment=("resized_crop", "flip")
     ),
@@ -134,10 +145,14 @@ class Step:
     def losses(self) -> Iterator[Tensor]:
         """The loss of one pass in parts that share no view, so that only one holds its activations at a time.
 
-        Their gradients add up to that of the sum. A second pass sees the same draws.
+        Their gradients add up to that of the sum. A second pass sees the same draws. Where the perturbation comes from
+        the clean view, the first pass has no other.
         """
+        sharpness: Sharpness | None = self.training.recipe.get(Sharpness)
         shared = [term for term in self.training.recipe.terms if "clean" in term.views]
         others = [[term] for term in self.training.recipe.terms if "clean" not in term.views]
+        if self.first and sharpness is not None and sharpness.ascent == "clean":
+            others = []
         for group in [shared, *others] if shared else others:
             self._pass = {}
             yield torch.stack([term.loss(self) for term in group]).sum()
@@ -182,7 +197,7 @@ class Step:
         if not isinstance(model, Network) or model.confidence is None:
             return self.network(images)
         features = model.encode(images)
-        self._pass["confidence"] = model.confidence(features)
+        self._pass["confidence"] = model.confidence.of(images, features)
         return model.linear(features)
 
     @property
@@ -211,6 +226,31 @@ class Step:
         """The rows of all processes."""
         return self.training.gathered(tensor)
 
+    def together(self, tensor: Tensor) -> Tensor:
+        """Where pairs and ranks are formed over all processes: the rows of all, in the order of the batch.
+
+        Gradients flow to the own rows only; :meth:`shared` makes up for the averaging of gradients.
+        """
+        count = self.training.processes
+        if count == 1 or not self.training.settings.gather:
+            return tensor
+        every = self.gathered(tensor.detach().contiguous())
+        every = every.reshape(count, len(tensor), *tensor.shape[1:]).transpose(0, 1).flatten(0, 1).clone()
+        every[self.training.place :: count] = tensor
+        return every
+
+    def own(self, tensor: Tensor) -> Tensor:
+        """The rows of this process, of what :meth:`together` gave."""
+        if len(tensor) == len(self.index):
+            return tensor
+        return tensor[self.training.place :: self.training.processes]
+
+    def shared(self, loss: Tensor) -> Tensor:
+        """The loss of the whole batch, of which this process gives the gradient of its own rows."""
+        if self.training.processes == 1 or not self.training.settings.gather:
+            return loss
+        return loss + (self.training.processes - 1) * (loss - loss.detach())
+
     def after(self, act: Callable[[], None]) -> None:
         """Do this once the weights have moved."""
         self._after.append(act)
@@ -218,7 +258,8 @@ class Step:
     def coins(self) -> Tensor:
         """Heads or tails for each row, the same in both passes."""
         rng = np.random.default_rng((self.seed, self.epoch, self.number))
-        return self.once("coins", lambda: torch.from_numpy(rng.random(len(self.index)) < 0.5).to(self.training.device))
+        drawn = rng.random(len(self.index) * self.training.processes)[self.training.place :: self.training.processes]
+        return self.once("coins", lambda: torch.from_numpy(drawn < 0.5).to(self.training.device))
 
 
 class Training:
@@ -255,10 +296,15 @@ class Training:
         self.steps = self.per_epoch * settings.epochs
         tuned: FineTune | None = recipe.get(FineTune)
         self.lr = settings.lr * (1.0 if tuned is None else tuned.lr)
-        learning = model.confidence if tuned is not None and tuned.frozen else model
+        self.frozen = recipe.get(Frozen) is not None
+        branch: Branch | None = recipe.get(Branch)
+        learning = model.confidence if self.frozen else model
+        if branch is not None and branch.encoder and isinstance(model, Network) and model.confidence is not None:
+            if model.confidence.encoder is None:
+                model.confidence.adopt(model)
+            model.to(self.device)
         if not isinstance(learning, nn.Module):
             raise InvalidInput("this recipe trains a confidence branch alone, and the network has none")
-        self.frozen = learning is not model
         parameters = [p for p in learning.parameters() if p.requires_grad]
         self.optimiser = _optimiser(settings, parameters, self.lr)
         self.wrapper = _wrapped(recipe.get(Sharpness), self.optimiser, self.model)
@@ -272,6 +318,11 @@ class Training:
     def processes(self) -> int:
         """How many processes train together."""
         return 1 if self.fleet is None else int(self.fleet.num_processes)
+
+    @property
+    def place(self) -> int:
+        """Number of this process."""
+        return 0 if self.fleet is None else int(self.fleet.process_index)
 
     @property
     def leads(self) -> bool:
@@ -309,7 +360,8 @@ class Training:
         if not per_image:
             return None
         rng = np.random.default_rng((self.settings.seed, 1, step.number))
-        rows = rng.choice(len(self.outliers), per_image * len(step.index), replace=True)
+        rows = rng.choice(len(self.outliers), per_image * len(step.index) * self.processes, replace=True)
+        rows = rows[self.place :: self.processes]
         return step.once("outliers", lambda: self.prepare(self.outliers.read(rows)).to(self.device))
 
     def rate(self, number: int) -> float:
@@ -345,11 +397,12 @@ class Training:
             for group in self.optimiser.param_groups:
                 group["lr"] = self.rate(number)
             rows = order[i * self.settings.batch : (i + 1) * self.settings.batch]
-            if self.processes > 1:
-                rows = rows[self.fleet.process_index :: self.processes]
+            rows = rows[self.place :: self.processes]
             step = Step(self, rows, epoch, number)
             with torch.random.fork_rng(), _enough_memory(self.settings.batch):
-                torch.manual_seed(_seed(self.settings.seed, number))  # of dropout, so that resuming changes nothing
+                torch.manual_seed(
+                    _seed(self.settings.seed, number, self.place)
+                )  # of dropout, so that resuming changes nothing
                 loss, hits = self._move(step)
             step.finish()
             if isinstance(self.average, EMA):
@@ -501,22 +554,35 @@ def train(
     outliers: Any = None,
     device: str | torch.device = "cpu",
     precision: Precision = "float32",
+    trained: bool = False,
     done: Callable[[Mapping[str, float]], Any] = lambda values: None,
 ) -> Trained:
     """Train a network by a recipe and keep weights, state and history in a folder; goes on where it stopped.
 
     ``data`` and ``val`` are rows of :mod:`twofold.nn.data` with labels of the network's classes. ``done`` is told the
-    loss of every step and the values of every epoch. Under ``accelerate launch`` or torchrun each process takes its
-    share of every batch and gradients are averaged. Batch norm then uses the statistics of a process's own share (those
-    of the first are kept), and losses that couple samples (mixed pairs, CRL pairs, ranks) act within a share.
+    loss of every step and the values of every epoch. A recipe of several stages keeps each in a folder of its own;
+    ``trained``: the network has its weights already, and only the stages after the first are run. Under ``accelerate
+    launch`` or torchrun each process takes its share of every batch and gradients are averaged. Batch norm then uses
+    the statistics of a process's own share (those of the first are kept), and losses that couple samples (mixed pairs,
+    CRL pairs, ranks) act within a share, or over the whole batch with ``gather`` in the settings.
     """
     chosen = settings or Settings()
     folder = _folder(Path(out))
     labels = np.asarray(data.labels)
     if labels.min() < 0:
         raise InvalidInput("every training row needs a label; rows labelled -1 are outliers, pass them as outliers=")
-    training = Training(recipe, model, data, chosen, prepare=prepare, mixers=mixers, outliers=outliers, device=device)
     told = {"recipe": str(recipe), "settings": asdict(chosen), "rows": len(data)}
+    given: dict[str, Any] = {"prepare": prepare, "mixers": mixers, "outliers": outliers, "device": device}
+    given["precision"] = precision
+    if recipe.get(Stages) is not None:
+        found = list(_stages(recipe, model, data, folder, chosen, trained, val=val, done=done, **given))
+        _write_tensors(folder / WEIGHTS, model.state_dict(), told)
+        return Trained(folder / WEIGHTS, model, tuple(values for one in found for values in one.history), 1.0)
+    training = Training(recipe, model, data, chosen, **given)
+    if recipe.get(ReBN) is not None:
+        training.renew_statistics()
+        _write_tensors(folder / WEIGHTS, model.state_dict(), told)
+        return Trained(folder / WEIGHTS, model.eval(), (), 1.0)
     start, history, best = _resumed(folder, training, told)
     for epoch in range(start, chosen.epochs):
         values = training.epoch(epoch, done)
@@ -541,6 +607,19 @@ def train(
     window = average.window(average.updates) if isinstance(average, EMA) else float(average.updates) if average else 1.0
     _load_weights(model, folder / WEIGHTS)
     return Trained(folder / WEIGHTS, model.eval(), tuple(history), window)
+
+
+def _stages(
+    recipe: Recipe, model: nn.Module, data: Any, folder: Path, settings: Settings, trained: bool, **given: Any
+) -> Iterator[Trained]:
+    """One training after the other, each from the weights that the one before left in the network."""
+    stages: Stages = recipe.get(Stages)
+    if not trained:
+        yield train(recipe - Stages, model, data, folder / "classifier", settings=settings, **given)
+    for stage in stages.then:
+        epochs = max(1, round(stage.epochs * settings.epochs))
+        own = replace(settings, epochs=epochs, optimiser="adam", lr=stage.lr, weight_decay=0.0, warm_up=0, keep="last")
+        yield train(stage.recipe, model, data, folder / stage.name, settings=own, **given)
 
 
 @dataclass(frozen=True)
@@ -608,6 +687,8 @@ class Plan:
     def classes(self) -> int:
         """Classes of the training set."""
         names = self.data.class_names
+        if self.data.labels.min() < 0:
+            raise InvalidInput(f"{self.data.name} has no labels to learn; name them, as in ?labels=FILE")
         return len(names) if names is not None else int(self.data.labels.max()) + 1
 
     @property
@@ -615,6 +696,16 @@ class Plan:
         """Networks to train: more than one for an ensemble."""
         part = self.recipe.get(Members)
         return 1 if part is None else int(part.count)
+
+    @property
+    def steps(self) -> int:
+        """Updates of the weights in all, those of later stages and of all members included."""
+        per_epoch = len(self.data) // self.settings.batch
+        stages: Stages | None = self.recipe.get(Stages)
+        later = () if stages is None else stages.then
+        epochs = sum(max(1, round(stage.epochs * self.settings.epochs)) for stage in later)
+        skipped = stages is not None and self.checkpoint is not None
+        return self.members * per_epoch * (epochs + (0 if skipped else self.settings.epochs))
 
     def network(self, member: int = 0) -> nn.Module:
         """The network with what the recipe asks of it, from the checkpoint if there is one."""
@@ -627,7 +718,7 @@ class Plan:
         if self.checkpoint is not None:
             known = read_parameters(self.checkpoint)
             own = made.state_dict()
-            fresh = {k: v for k, v in own.items() if k.startswith("confidence.") and k not in known}
+            fresh = {k: v for k, v in own.items() if k.startswith("confidence.layers.") and k not in known}
             load_parameters(made, {**fresh, **known}, source=str(self.checkpoint), expected=self.model)
         return made
 
@@ -657,10 +748,10 @@ class Plan:
             "parameters": sum(p.numel() for p in model.parameters()),
             "classes": self.classes,
             "rows": len(self.data),
-            "steps": training.steps,
+            "steps": self.steps,
             "passes_per_step": self.recipe.passes,
             "seconds_per_step": min(times),
-            "hours": self.members * training.steps * min(times) / 3600,
+            "hours": self.steps * min(times) / 3600,
             "settings": asdict(self.settings),
         }
 
@@ -685,6 +776,7 @@ class Plan:
                     outliers=self.outliers,
                     device=self.device,
                     precision=self.precision,
+                    trained=self.checkpoint is not None,
                     done=done,
                 )
             )
@@ -696,6 +788,26 @@ class Plan:
                 model, self.val, where, name="val", role="val", prepare=self.prepare, device=self.device, replace=True
             )
         return found
+
+
+@contextmanager
+def tensorboard(folder: str | Path) -> Iterator[Callable[[Mapping[str, float]], None]]:
+    """A ``done`` for :func:`train` that writes every step's loss and every epoch's values for TensorBoard."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise MissingExtra('TensorBoard is not installed: pip install "twofold[tensorboard]"') from error
+    with SummaryWriter(str(folder)) as writer:
+
+        def done(values: Mapping[str, float]) -> None:
+            if "step" in values:
+                writer.add_scalar("step/loss", values["loss"], int(values["step"]))
+                return
+            for name, value in values.items():
+                if name != "epoch":
+                    writer.add_scalar(f"epoch/{name}", value, int(values["epoch"]))
+
+        yield done
 
 
 def validate(model: nn.Module, val: Any, prepare: Prepare, device: str | torch.device = "cpu") -> dict[str, float]:

@@ -11,6 +11,7 @@ from twofold.errors import UnknownName
 
 CIFAR40_SPLITS = 5
 _HOME = {"cifar10": "cifar", "cifar100": "cifar"}
+_OVERLAP = "tiny_imagenet_cifar10"
 _IMAGENET = ("tiny_imagenet158", "imagenet200", "imagenet_near", "imagenet_external")
 
 
@@ -25,7 +26,7 @@ def _file(name: str) -> dict[str, Any]:
 def list_names() -> tuple[str, ...]:
     """Names of the class lists."""
     cifar = [f"{kind}/{i}" for kind in ("cifar40", "cifar60") for i in range(CIFAR40_SPLITS)]
-    return (*_HOME, *cifar, *_IMAGENET)
+    return (*_HOME, *cifar, *_IMAGENET, _OVERLAP)
 
 
 def class_list(name: str) -> tuple[str, ...]:
@@ -33,7 +34,8 @@ def class_list(name: str) -> tuple[str, ...]:
 
     ``cifar40/K`` and ``cifar60/K`` (K from 0 to 4) are substitutes for the split of the unknown-detection benchmark,
     which is published as cell colours only; ``tiny_imagenet158``, ``imagenet_near`` and ``imagenet_external`` are
-    reconstructions by its WordNet rule.
+    reconstructions by its WordNet rule. ``tiny_imagenet_cifar10`` are the 24 classes of Tiny-ImageNet that are classes
+    of CIFAR-10 too, to be removed from a near set.
 
     >>> class_list("cifar10")[:3]
     ('airplane', 'automobile', 'bird')
@@ -48,6 +50,8 @@ def class_list(name: str) -> tuple[str, ...]:
     if kind == "cifar60":
         inside = set(_file("cifar40")[split])
         return tuple(c for c in class_list("cifar100") if c not in inside)
+    if name == _OVERLAP:
+        return tuple(_file(name)["removed"])
     return tuple(_file("imagenet")[name])
 
 

@@ -1,9 +1,12 @@
 """One string for every data set: ``kind:PATH?key=value&key=value``.
 
-Each kind is one function here; its keyword-only parameters are the keys it knows. Keys that all kinds share: ``pad``,
-``size``, ``crop`` (see :meth:`~twofold.nn.data.source.Images.fit`), ``classes`` (names or numbers with commas, or
-``@LIST`` for a list of :mod:`twofold.nn.data.classes`), ``keep_labels``, ``limit`` (the first rows), and ``sample``
-with ``seed`` (a draw without replacement, in stored order). All files are local; nothing is downloaded.
+Each kind is one function here; its keyword-only parameters are the keys it knows. Keys that all kinds share, in the
+order in which they act: ``pad``, ``size``, ``crop`` (see :meth:`~twofold.nn.data.source.Images.fit`); ``classes``
+(names or numbers with commas, or ``@LIST`` for a list of :mod:`twofold.nn.data.classes`) or ``without`` (the same,
+classes to remove), with ``keep_labels``; ``shuffle`` (a seed, the draw of :func:`~twofold.nn.data.views.shuffled`);
+``rows`` (``A:B``, a slice); ``limit`` (the first rows), or ``sample`` with ``seed`` (a draw without replacement, in the
+order so far); ``corrupt`` with ``level`` and ``seed`` (a corruption of :mod:`twofold.nn.corruptions`, or ``all`` for
+the 15 one after the other, computed when read). All files are local; nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -21,12 +24,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from twofold._checks import number, whole
+from twofold._checks import Labels, number, whole
 from twofold.errors import InvalidInput, MissingExtra, UnknownName
+from twofold.nn import corruptions
 from twofold.nn.data import archives, hierarchy
 from twofold.nn.data.archives import existing, member
 from twofold.nn.data.classes import class_list, superclasses
-from twofold.nn.data.source import ArraySource, FileSource, Images, NoiseSource, TableSource, decoded
+from twofold.nn.data.source import ArraySource, FileSource, Images, NoiseSource, Pixels, TableSource, decoded
 
 Read = Callable[..., Images]
 Split = Literal["train", "test"]
@@ -38,9 +42,14 @@ COMMON: dict[str, Any] = {
     "size": int,
     "crop": int,
     "classes": str,
+    "without": str,
     "keep_labels": bool,
+    "shuffle": int,
+    "rows": str,
     "limit": int,
     "sample": int,
+    "corrupt": str,
+    "level": int,
     "seed": int,
     "name": str,
 }
@@ -103,8 +112,15 @@ def open(spec: str, **options: Any) -> Images:  # noqa: A001  # the name of the 
         if key not in values:
             raise InvalidInput(f"{kind}: needs {key}=; write {kind}:PATH?{key}=VALUE")
     given = {key: _converted(value, known[key], key) for key, value in values.items()}
-    images = chosen.read(_home(path), **{k: v for k, v in given.items() if k in chosen.keys})
-    common = {k: v for k, v in given.items() if k not in chosen.keys or (k == "seed" and "sample" in given)}
+    if "corrupt" in given and "level" in chosen.keys:
+        raise InvalidInput(f"{kind}: holds corrupted images already; corrupt= is for clean ones")
+    sliced = ":" in str(given.get("rows", ""))  # npz has rows=ARRAY too
+    images = chosen.read(
+        _home(path), **{k: v for k, v in given.items() if k in chosen.keys and not (k == "rows" and sliced)}
+    )
+    shared = {"rows"} if sliced else set()
+    shared |= {"seed"} if "sample" in given or "corrupt" in given else set()  # noise has seed= of its own
+    common = {k: v for k, v in given.items() if k not in chosen.keys or k in shared}
     result = _narrowed(images, common)
     _ = result.shape  # one image is decoded, so that what cannot be read is said now
     return result
@@ -174,18 +190,31 @@ def _narrowed(images: Images, given: Mapping[str, Any]) -> Images:
     """What the shared keys leave of a data set."""
     if any(key in given for key in ("pad", "size", "crop")):
         images = images.fit(pad=given.get("pad"), size=given.get("size"), crop=given.get("crop"))
+    keep = given.get("keep_labels", False)
+    if "classes" in given and "without" in given:
+        raise InvalidInput("classes and without exclude one another; give one of them")
     if "classes" in given:
-        images = images.subset(_class_words(given["classes"]), keep_labels=given.get("keep_labels", False))
+        images = images.subset(_class_words(given["classes"]), keep_labels=keep)
+    elif "without" in given:
+        images = _without(images, _class_words(given["without"]), keep_labels=keep)
     elif "keep_labels" in given:
-        raise InvalidInput("keep_labels goes with classes=; without it labels are kept anyway")
+        raise InvalidInput("keep_labels goes with classes= or without=; else labels are kept anyway")
+    if "shuffle" in given:
+        images = images[np.random.default_rng(given["shuffle"]).permutation(len(images))]
+    if "rows" in given:
+        images = images[_slice(given["rows"], len(images))]
     if "limit" in given and "sample" in given:
         raise InvalidInput("limit and sample exclude one another; give one of them")
     if "limit" in given:
         images = images[: whole(given["limit"], "limit", 1)]
     if "sample" in given:
         images = images[drawn(len(images), given["sample"], seed=given.get("seed", 0))]
-    elif "seed" in given:
-        raise InvalidInput("seed goes with sample=")
+    elif "seed" in given and "corrupt" not in given:
+        raise InvalidInput("seed goes with sample= or corrupt=")
+    if "corrupt" in given:
+        images = _corrupt(images, given["corrupt"], given.get("level"), seed=given.get("seed", 0))
+    elif "level" in given:
+        raise InvalidInput("level goes with corrupt=NAME or corrupt=all")
     return replace(images, name=given["name"]) if "name" in given else images
 
 
@@ -194,6 +223,76 @@ def drawn(count: int, n: int, *, seed: int) -> Any:
     if whole(n, "sample", 1) > count:
         raise InvalidInput(f"sample={n} is more than the {count} rows there are")
     return np.sort(np.random.default_rng(seed).choice(count, n, replace=False))
+
+
+def _without(images: Images, classes: Any, *, keep_labels: bool) -> Images:
+    """Rows of all other classes, and those without a class; labels become 0, 1, ... or stay as they are."""
+    out = images.class_numbers(classes)
+    kept = images[np.flatnonzero(~np.isin(images.labels, out))]
+    if len(kept) == 0:
+        raise InvalidInput(f"{images.name}: without= leaves no rows")
+    if keep_labels:
+        return kept
+    top = int(images.labels.max(initial=-1)) + 1 if images.class_names is None else len(images.class_names)
+    left = [k for k in range(top) if k not in set(out)]
+    names = None if images.class_names is None else [images.class_names[k] for k in left]
+    return kept.relabel({old: new for new, old in enumerate(left)}, names)
+
+
+def _slice(text: str, count: int) -> slice:
+    """The rows A:B of ``count``; an end left out is the first or last row."""
+    first, colon, last = str(text).partition(":")
+    if not colon or not all(end == "" or (end.isascii() and end.isdecimal()) for end in (first, last)):
+        raise InvalidInput(f"rows must be A:B, A: or :B with whole numbers, got {text!r}")
+    start, stop = int(first or 0), int(last or count)
+    if stop > count:
+        raise InvalidInput(f"rows={text} goes beyond the {count} rows there are")
+    if start >= stop:
+        raise InvalidInput(f"rows={text} holds no row of the {count} there are")
+    return slice(start, stop)
+
+
+@dataclass(frozen=True, eq=False)
+class StackedSource:
+    """Views of equal length and size, one after the other."""
+
+    parts: tuple[Any, ...]  # each with read(rows), a name and the same length
+
+    def __len__(self) -> int:
+        return len(self.parts) * len(self.parts[0])
+
+    def raw(self, rows: Labels) -> Pixels:
+        """Read these rows part by part."""
+        which, inner = np.divmod(rows, len(self.parts[0]))
+        result = np.empty((0, 0, 0, 3), dtype=np.uint8)
+        for part in np.unique(which).tolist():
+            here = which == part
+            pixels = self.parts[part].read(inner[here])
+            if len(result) == 0:
+                result = np.empty((len(rows), *pixels.shape[1:]), dtype=np.uint8)
+            result[here] = pixels
+        return result
+
+    def where(self, row: int) -> str:
+        """The part and its row."""
+        part, inner = divmod(row, len(self.parts[0]))
+        return f"{self.parts[part].name}, image {inner}"
+
+
+def _corrupt(images: Images, name: str, level: int | None, *, seed: int) -> Images:
+    """Images corrupted as they are read; labels and ids repeat from corruption to corruption."""
+    if name != "all" and name not in corruptions.NAMES:
+        raise UnknownName.of("corruption", name, ("all", *corruptions.NAMES))
+    if level not in corruptions.LEVELS:
+        raise InvalidInput(f"corrupt={name} needs level=1, 2, 3, 4 or 5, got {'none' if level is None else level}")
+    names = corruptions.NAMES if name == "all" else (name,)
+    return Images.of(
+        StackedSource(tuple(corruptions.corrupted(images, n, level, seed=seed) for n in names)),
+        np.tile(images.labels, len(names)),
+        ids=np.tile(images.ids, len(names)),
+        class_names=images.class_names,
+        name=f"{images.name}-{name}-{level}",
+    )
 
 
 def _class_words(value: Any) -> Any:
@@ -215,16 +314,36 @@ def _cifar10(path: str, *, split: Split = "test") -> Images:
 
 
 @reader("cifar100")
-def _cifar100(path: str, *, split: Split = "test", labels: Literal["fine", "coarse"] = "fine") -> Images:
-    """CIFAR-100 with its fine or coarse labels, binary or python layout, from its folder or its .tar.gz."""
-    pixels, truth = archives.cifar(Path(path), "cifar100", split, labels)
+def _cifar100(
+    path: str,
+    *,
+    split: Literal["train", "test", "all"] = "test",
+    labels: Literal["fine", "coarse"] = "fine",
+    part: Literal["source", "shifted"] | None = None,
+) -> Images:
+    """CIFAR-100 with its fine or coarse labels, binary or python layout, from its folder or its .tar.gz.
+
+    ``part`` is one side of the sub-class shift of FD-Shifts, labelled by 19 super-classes; ``all`` is train, then test.
+    """
+    if part is not None and labels == "coarse":
+        raise InvalidInput("cifar100: part= makes super-classes of the fine labels; leave labels= out")
+    splits: tuple[Split, ...] = ("train", "test") if split == "all" else (split,)
+    pairs = [archives.cifar(Path(path), "cifar100", one, labels) for one in splits]
+    pixels = np.concatenate([p for p, _ in pairs]) if len(pairs) > 1 else pairs[0][0]
     names = class_list("cifar100") if labels == "fine" else tuple(superclasses())
-    return Images.of(pixels, truth, class_names=names, name=f"cifar100-{split}")
+    truth = np.concatenate([y for _, y in pairs])
+    images = Images.of(pixels, truth, class_names=names, name=f"cifar100-{split}")
+    if part is None:
+        return images
+    from twofold.nn.data.views import super_cifar100  # views build on readers
+
+    source, shifted = super_cifar100(images)
+    return replace(source if part == "source" else shifted, name=f"cifar100-{split}-{part}")
 
 
 @reader("cifar10c")
 def _cifar10c(path: str, *, type: str, level: int | None = None) -> Images:  # noqa: A002  # the key of the grammar
-    """CIFAR-10-C: TYPE.npy with five blocks by level, and labels.npy; without a level all five."""
+    """CIFAR-10-C: TYPE.npy with five blocks by level, and labels.npy; without a level all five; type=all: the 15."""
     return _corrupted(Path(path), type, level, "cifar10")
 
 
@@ -239,8 +358,28 @@ def _corrupted(folder: Path, kind: str, level: int | None, names: str) -> Images
     found = sorted(f.stem for f in folder.glob("*.npy") if f.stem != "labels")
     if not found:
         raise InvalidInput(f"{folder} holds no corruption arrays such as fog.npy")
-    if kind not in found:
-        raise UnknownName.of(f"corruption in {folder}", kind, found)
+    kinds = corruptions.NAMES if kind == "all" else (kind,)
+    for one in kinds:
+        if one not in found:
+            raise UnknownName.of(f"corruption in {folder}", one, found)
+    if level is not None and not 1 <= level <= 5:
+        raise InvalidInput(f"level must be 1 to 5, got {level}")
+    parts = [_one_corruption(folder, one, level, names) for one in kinds]
+    if len(parts) == 1:
+        return parts[0]
+    if len({len(p) for p in parts}) > 1:
+        counts = ", ".join(f"{one}: {len(p)}" for one, p in zip(kinds, parts, strict=True))
+        raise InvalidInput(f"{folder}: the corruption arrays must have equally many images, got {counts}")
+    return Images.of(
+        StackedSource(tuple(parts)),
+        np.concatenate([p.labels for p in parts]),
+        ids=np.concatenate([p.ids for p in parts]),
+        class_names=class_list(names),
+        name=f"{names}c-all" if level is None else f"{names}c-all-{level}",
+    )
+
+
+def _one_corruption(folder: Path, kind: str, level: int | None, names: str) -> Images:
     file = folder / f"{kind}.npy"
     source = ArraySource.of(archives.npy(file), str(file))
     labels = np.array(archives.npy(folder / "labels.npy"))
@@ -253,8 +392,6 @@ def _corrupted(folder: Path, kind: str, level: int | None, names: str) -> Images
     images = Images.of(source, labels, ids=rows, class_names=class_list(names), name=f"{names}c-{kind}")
     if level is None:
         return images
-    if not 1 <= level <= 5:
-        raise InvalidInput(f"level must be 1 to 5, got {level}")
     return replace(images[(level - 1) * block : level * block], name=f"{names}c-{kind}-{level}")
 
 

@@ -19,13 +19,14 @@ import torch
 from torch import Tensor, nn
 
 from twofold.errors import InvalidInput
-from twofold.nn.models.parts import Options
+from twofold.nn.models.parts import ConfidenceBranch, Options
 from twofold.nn.models.zoo import ZOO
 
 NESTS = ("state_dict", "model_state_dict", "model", "net")  # keys under which training code keeps the parameters
 PREFIXES = ("module.", "_orig_mod.")  # of DataParallel and of torch.compile
 COUNTER = "num_batches_tracked"  # of batch norm; plays no part in evaluation and may be missing
 STEMS = ("conv1.weight", "block1.0.weight")  # first convolutions of the zoo
+ADOPTED = "confidence.encoder."  # keys of a confidence branch with an encoder of its own
 SHOWN = 3  # keys of each kind an error lists
 
 
@@ -86,6 +87,9 @@ def _torch(path: Path) -> Mapping[str, Any]:
 
 def load_parameters(model: nn.Module, parameters: Mapping[str, Tensor], *, source: str, expected: str) -> None:
     """Copy parameters into a model whose names and shapes they must have; ``source`` and ``expected`` name the two."""
+    branch = getattr(model, "confidence", None)
+    if isinstance(branch, ConfidenceBranch) and branch.encoder is None and any(ADOPTED in key for key in parameters):
+        branch.adopt(model)  # type: ignore[arg-type]
     own = model.state_dict()
     missing = [key for key in own if key not in parameters and not key.endswith(COUNTER)]
     unexpected = [key for key in parameters if key not in own]

@@ -89,7 +89,7 @@ class Classifier:
         arguments, keywords = _arguments(batch)
         first, trace = self._maps is None, _Trace()
         watched = list(self.model.named_modules()) if first else [(self.head_name, self._found)]
-        with _watching(watched, trace, full=first):
+        with _watching(watched, trace, full=first), self._seeing() as seen:
             output = self.model(*arguments, **keywords)
         if not self._is_named:
             call = _answering(trace, _logits(output), law=first)
@@ -99,11 +99,11 @@ class Classifier:
             call = _last_call(trace, self._found)
         if first:
             self._name, self._layer, self._maps = call.name, call.layer, _map_names(self.model, trace, call.layer)
-        return self._captured(call)
+        return self._captured(call, seen)
 
     def at_head(self, given: Tensor) -> Captured:
         """What the head makes of this input of it; the rest of the model does not run."""
-        return self._captured(_Call(self.head_name, self._found, given, self._found(given)))
+        return self._captured(_Call(self.head_name, self._found, given, self._found(given)), [])
 
     @property
     def head(self) -> Head:
@@ -154,7 +154,21 @@ class Classifier:
     def _abstains(self) -> bool:
         return self._network is not None and self._network.abstain and self._layer is self._network.linear
 
-    def _captured(self, call: _Call) -> Captured:
+    @contextmanager
+    def _seeing(self) -> Iterator[list[Tensor]]:
+        """While open, the images that a network with a second encoder is given."""
+        seen: list[Tensor] = []
+        branch = None if self._network is None else self._network.confidence
+        if self._network is None or branch is None or branch.encoder is None:
+            yield seen
+            return
+        hook = self._network.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
+        try:
+            yield seen
+        finally:
+            hook.remove()
+
+    def _captured(self, call: _Call, seen: list[Tensor]) -> Captured:
         raw, logits = call.given.flatten(1), call.gave.flatten(1)
         with torch.autocast(raw.device.type, enabled=False):
             features = _float(raw)
@@ -166,7 +180,8 @@ class Classifier:
             if self._network is not None and call.layer is self._network.linear:
                 branch = self._network.confidence
                 if branch is not None:
-                    learned[branch.kind] = _float(branch(raw.to(next(branch.parameters()).dtype)))
+                    known = raw.to(next(branch.parameters()).dtype)
+                    learned[branch.kind] = _float(branch.of(seen[0], known) if seen else branch(known))
                 if self._network.abstain:
                     learned["reservation"] = logits.softmax(dim=1)[:, -1]
                     logits = logits[:, :-1]

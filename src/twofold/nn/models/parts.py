@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
 from typing import Literal
@@ -93,8 +94,11 @@ class CosineHead(nn.Module):
 class ConfidenceBranch(nn.Module):
     """A confidence in (0, 1) from the feature, beside the class logits.
 
-    ``devries``: one linear layer. ``confidnet``: five linear layers of width 400 with ReLU, then one output.
+    ``devries``: one linear layer. ``confidnet``: five linear layers of width 400 with ReLU, then one output. Once it
+    has adopted an encoder (the last stage of ConfidNet), the feature is that encoder's and not the classifier's.
     """
+
+    encoder: Network | None
 
     def __init__(self, kind: Literal["devries", "confidnet"], width: int) -> None:
         super().__init__()
@@ -104,6 +108,18 @@ class ConfidenceBranch(nn.Module):
             layers += [nn.Linear(width, BRANCH_WIDTH), nn.ReLU()]
             width = BRANCH_WIDTH
         self.layers = nn.Sequential(*layers, nn.Linear(width, 1))
+        self.encoder = None
+
+    def adopt(self, network: Network) -> None:
+        """Take a copy of a network's encoder."""
+        copied = copy.deepcopy(network)
+        copied.confidence = None
+        copied.linear = nn.Identity()  # type: ignore[assignment]
+        self.encoder = copied
+
+    def of(self, images: Tensor, features: Tensor) -> Tensor:
+        """Confidence of images whose features in the classifier are these."""
+        return self(features if self.encoder is None else self.encoder.encode(images))
 
     def forward(self, features: Tensor) -> Tensor:
         """Confidence of each row."""

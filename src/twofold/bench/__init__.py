@@ -1,0 +1,27 @@
+"""Benchmarks: what the papers measure on which rows, as protocols that turn scored data sets into tables."""
+
+from twofold.bench.protocols import (
+    PROTOCOLS,
+    Average,
+    Choice,
+    Protocol,
+    Scored,
+    Table,
+    Tuning,
+    View,
+    protocol,
+    select,
+)
+
+__all__ = [
+    "PROTOCOLS",
+    "Average",
+    "Choice",
+    "Protocol",
+    "Scored",
+    "Table",
+    "Tuning",
+    "View",
+    "protocol",
+    "select",
+]

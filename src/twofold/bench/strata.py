@@ -1,0 +1,414 @@
+r"""How far OOD sets lie from an ID set in an embedding, and their division into near, mid and far.
+
+The four measures and the division of a CLIP-stratified study (Claros Olivares and Brockmeier, "A Systematic Analysis of
+Out-of-Distribution Detection Under Representation and Training Paradigm Shifts"), on any embedding: CLIP's where a
+person has it (:func:`clip`), else the features of the model under test, which then measure what *that* model tells
+apart and should be reported as such. All are distances: lower is closer.
+
+Notation: rows u, v of the embeddings; :math:`\mu, \Sigma` their mean and covariance.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from twofold import _checks
+from twofold._checks import Array, ArrayLike
+from twofold._math import unit
+from twofold.errors import InvalidInput, MissingExtra, UnknownName
+
+Rows = npt.NDArray[np.floating[Any]]
+BLOCK = 2048  # rows at a time; a kernel block is then 32 MB
+MOST_SETS = 14  # 788,970 partitions into three groups
+NAMES: Mapping[int, tuple[str, ...]] = {2: ("near", "far"), 3: ("near", "mid", "far")}
+
+
+def frechet(a: ArrayLike, b: ArrayLike) -> float:
+    r"""Squared Frechet distance of the Gaussians fitted to two sets of rows.
+
+    .. math:: |\mu_a - \mu_b|^2 + \mathrm{tr}(\Sigma_a + \Sigma_b) - 2 \lVert \Sigma_a^{1/2} \Sigma_b^{1/2} \rVert_*
+
+    The nuclear norm equals :math:`\mathrm{tr}\,(\Sigma_a^{1/2} \Sigma_b \Sigma_a^{1/2})^{1/2}` and needs no root of a
+    product, so covariances without full rank (fewer rows than columns) are harmless. Covariances divide by n - 1, as
+    in the Frechet inception distance. Rows are used as they are; the study's have length 1.
+
+    >>> frechet([[0.0], [2.0]], [[3.0], [5.0]])
+    9.0
+    """
+    one, two = _pair(a, b, least=2)
+    return _frechet(_gaussian(one), _gaussian(two))
+
+
+def mmd(
+    a: ArrayLike, b: ArrayLike, *, degree: int = 3, coef0: float = 1.0, scale: float | Literal["dim"] = "dim"
+) -> float:
+    r"""Unbiased squared maximum mean discrepancy with the polynomial kernel.
+
+    .. math:: \mathrm{mean}_{i \ne j} k(a_i, a_j) + \mathrm{mean}_{i \ne j} k(b_i, b_j)
+              - 2\, \mathrm{mean}_{i, j} k(a_i, b_j), \quad k(u, v) = (s\, u^T v + c_0)^d
+
+    ``scale="dim"`` is s = 1/D. The study does not give s, c0 and d; the sizes it prints fit these defaults, those of
+    the kernel inception distance. Unbiased, so a little below 0 for equal distributions. Constant memory.
+
+    >>> mmd([[1.0], [-1.0]], [[1.0], [-1.0]], degree=1)
+    -2.0
+    """
+    one, two = _pair(a, b, least=2)
+    kernel = _kernel(one.shape[1], degree, coef0, scale)
+    return kernel.within(one) + kernel.within(two) - 2.0 * kernel.between(one, two)
+
+
+def centroid(
+    embeddings: ArrayLike,
+    id_embeddings: ArrayLike,
+    id_labels: ArrayLike,
+    *,
+    kind: Literal["angular", "cosine"] = "angular",
+) -> float:
+    """Mean over rows of the distance to the nearest class centroid of the ID set.
+
+    Rows have length 1 before and centroids after averaging. ``angular`` is the angle in radians, ``cosine`` is 1 - cos.
+    The study's text says angular and its appendix cosine; the values it prints (0.60 to 1.15) fit the angle.
+
+    >>> centroid([[1.0, 1.0]], [[2.0, 0.0], [0.0, 3.0]], [0, 1], kind="cosine").__round__(4)
+    0.2929
+    """
+    rows, known = _pair(embeddings, id_embeddings, names=("embeddings", "id_embeddings"))
+    return _centroid(rows, _centroids(known, id_labels), kind)
+
+
+def text(embeddings: ArrayLike, class_texts: ArrayLike) -> float:
+    """Mean over image rows of 1 - cos to the nearest class text; one row of ``class_texts`` per ID class.
+
+    A class with several prompts enters as the mean of its prompt embeddings.
+
+    >>> text([[2.0, 0.0], [0.0, 2.0]], [[1.0, 0.0]])
+    0.5
+    """
+    rows, prototypes = _pair(embeddings, class_texts, names=("embeddings", "class_texts"))
+    return float((1.0 - _nearest_cosine(rows, _directions(prototypes, "class_texts"))).mean())
+
+
+@dataclass(frozen=True, eq=False)
+class Distances:
+    """A table of distances: one row per OOD set, one column per measure."""
+
+    sets: tuple[str, ...]
+    measures: tuple[str, ...]
+    values: Array  # (sets, measures)
+
+    @classmethod
+    def of(cls, table: Mapping[str, Mapping[str, float]]) -> Self:
+        """The table from nested mappings, for distances that come from elsewhere.
+
+        >>> Distances.of({"SVHN": {"frechet": 0.7}, "Textures": {"frechet": 0.6}}).values
+        array([[0.7],
+               [0.6]])
+        """
+        if not table or not next(iter(table.values())):
+            raise InvalidInput("distances are empty; give at least one set with one measure")
+        measures = tuple(next(iter(table.values())))
+        for name, row in table.items():
+            if set(row) != set(measures):
+                raise InvalidInput(f"{name!r} has the measures {', '.join(row)}, other sets {', '.join(measures)}")
+        values = _checks.floats([[row[m] for m in measures] for row in table.values()], "distances", ndim=2)
+        _checks.finite(values, "distances")
+        return cls(tuple(table), measures, values.astype(np.float64))
+
+    def to_dict(self) -> dict[str, dict[str, float]]:
+        """Nested dictionaries, by set and measure."""
+        rows = self.values.tolist()
+        return {name: dict(zip(self.measures, row, strict=True)) for name, row in zip(self.sets, rows, strict=True)}
+
+
+@dataclass(frozen=True)
+class Strata:
+    """OOD sets by proximity.
+
+    ``groups`` maps near, mid and far to set names, ``centres`` to the mean standardised distance of the group.
+    ``within`` is the sum of squares inside the groups, ``total`` that of all sets, and ``runner_up`` the ``within`` of
+    the second-best partition: when it is hardly larger, the division is a matter of chance.
+    """
+
+    groups: dict[str, tuple[str, ...]]
+    centres: dict[str, float]
+    within: float
+    runner_up: float
+    total: float
+
+    def of(self, name: str) -> str:
+        """The group of a set."""
+        found = {member: group for group, members in self.groups.items() for member in members}
+        if name not in found:
+            raise UnknownName.of("OOD set", name, found)
+        return found[name]
+
+
+def distances(
+    id_embeddings: ArrayLike,
+    id_labels: ArrayLike,
+    sets: Mapping[str, ArrayLike],
+    *,
+    text: ArrayLike | None = None,
+    kind: Literal["angular", "cosine"] = "angular",
+) -> Distances:
+    """Frechet, MMD, centroid and, where class texts are given, text distance of every OOD set from the ID set.
+
+    Rows are scaled to length 1 first, as in the study. What depends on the ID set alone is computed once.
+    """
+    if not isinstance(sets, Mapping) or not sets:
+        raise InvalidInput(f"sets must map names of OOD sets to embeddings, at least one, got {type(sets).__name__}")
+    known = _directions(_rows(id_embeddings, "id_embeddings", least=2), "id_embeddings")
+    width = known.shape[1]
+    gaussian, centres = _gaussian(known), _centroids(known, id_labels)
+    kernel = _kernel(width, 3, 1.0, "dim")
+    own = kernel.within(known)
+    texts = None if text is None else _directions(_rows(text, "text", width=width), "text")
+    table: dict[str, dict[str, float]] = {}
+    for name, given in sets.items():
+        rows = _directions(_rows(given, f"sets[{name!r}]", least=2, width=width), f"sets[{name!r}]")
+        table[name] = {
+            "frechet": _frechet(gaussian, _gaussian(rows)),
+            "mmd": own + kernel.within(rows) - 2.0 * kernel.between(known, rows),
+            "centroid": _centroid(rows, centres, kind),
+        }
+        if texts is not None:
+            table[name]["text"] = float((1.0 - _nearest_cosine(rows, texts)).mean())
+    return Distances.of(table)
+
+
+def strata(distances: Distances, *, groups: int = 3) -> Strata:
+    """The best division of the OOD sets of one source into near, mid and far (or near and far).
+
+    Every measure is standardised over the sets (one that is equal everywhere is left out). Of all partitions into
+    non-empty groups the one with the least sum of squares inside groups is taken: what k-means looks for, without its
+    dependence on a start. Groups are ordered by their mean standardised distance. Equal partitions, and equal groups,
+    are decided by the names of the sets, so their order never matters. At most 14 sets.
+
+    >>> table = {"a": {"d": 0.1}, "b": {"d": 9.0}, "c": {"d": 0.2}, "e": {"d": 5.0}}
+    >>> strata(Distances.of(table)).groups
+    {'near': ('a', 'c'), 'mid': ('e',), 'far': ('b',)}
+    """
+    if groups not in NAMES:
+        raise InvalidInput(f"groups must be 2 (near, far) or 3 (near, mid, far), got {groups!r}")
+    count = len(distances.sets)
+    if not groups <= count <= MOST_SETS:
+        raise InvalidInput(
+            f"{groups} groups need {groups} to {MOST_SETS} OOD sets (all partitions are compared), got {count}"
+        )
+    order = sorted(range(count), key=lambda i: distances.sets[i])
+    names = [distances.sets[i] for i in order]
+    z = _standardised(distances.values[order])
+    total = float((z**2).sum())
+    if total == 0.0:
+        raise InvalidInput("all OOD sets have the same distances; there is nothing to divide them by")
+    labelings = _labelings(count, groups)
+    within = total - _between(labelings, z, groups)
+    best = int(np.argmax(within <= within.min() + 1e-9 * total))  # the first of equals, in the order of names
+    chosen = labelings[best]
+    centres = [float(z[chosen == g].mean()) for g in range(groups)]
+    ranked = sorted(range(groups), key=lambda g: (round(centres[g], 9), int(np.argmax(chosen == g))))
+    others = np.delete(within, best)
+    return Strata(
+        groups={
+            title: tuple(n for n, label in zip(names, chosen, strict=True) if label == g)
+            for title, g in zip(NAMES[groups], ranked, strict=True)
+        },
+        centres={title: centres[g] for title, g in zip(NAMES[groups], ranked, strict=True)},
+        within=max(float(within[best]), 0.0),
+        runner_up=max(float(others.min()), 0.0) if others.size else float("inf"),
+        total=total,
+    )
+
+
+class Clip(NamedTuple):
+    """A CLIP model with its image transform and tokenizer, as open_clip gives them."""
+
+    model: Any
+    preprocess: Any
+    tokenizer: Any
+
+
+def clip(folder: str | Path) -> Clip:
+    """A CLIP model from a local folder, through open_clip; nothing is downloaded.
+
+    The folder has the layout of open_clip's hub models: ``open_clip_config.json`` beside
+    ``open_clip_model.safetensors``. ``model.encode_image`` on images that went through ``preprocess`` gives embeddings,
+    ``model.encode_text(tokenizer([...]))``, averaged over the prompts of a class, the class texts.
+    """
+    folder = Path(folder)
+    try:
+        open_clip = import_module("open_clip")
+    except ImportError as error:
+        raise MissingExtra("CLIP embeddings need open_clip: pip install open_clip_torch") from error
+    for file in ("open_clip_config.json", "open_clip_model.safetensors"):
+        if not (folder / file).is_file():
+            raise InvalidInput(f"{folder} holds no {file}; give the folder of a model saved by open_clip")
+    try:
+        config = json.loads((folder / "open_clip_config.json").read_bytes())["model_cfg"]
+        if "hf_model_name" in config["text_cfg"]:
+            raise InvalidInput(
+                f"{folder} names a text model that open_clip would download; take a self-contained model"
+            )
+        model, _, preprocess = open_clip.create_model_and_transforms(f"local-dir:{folder}")
+        tokenizer = open_clip.get_tokenizer(f"local-dir:{folder}")
+    except InvalidInput:
+        raise
+    except Exception as error:  # open_clip, torch and safetensors each raise their own kinds
+        raise InvalidInput(f"{folder} cannot be loaded by open_clip: {type(error).__name__}: {error}") from error
+    return Clip(model.eval(), preprocess, tokenizer)
+
+
+class _Gaussian(NamedTuple):
+    mean: Array
+    trace: float
+    half: Array  # (R, D), half.T @ half is the covariance
+
+
+class _Kernel(NamedTuple):
+    """Polynomial kernel means over all pairs, a block at a time."""
+
+    degree: int
+    coef0: float
+    scale: float
+
+    def between(self, a: Rows, b: Rows) -> float:
+        """Mean of k over all pairs of a row of ``a`` and a row of ``b``."""
+        return sum(float(self(x, y).sum()) for x in _blocks(a) for y in _blocks(b)) / (len(a) * len(b))
+
+    def within(self, a: Rows) -> float:
+        """Mean of k over all pairs of two different rows; each block above the diagonal counts twice."""
+        total = 0.0
+        for i, x in enumerate(_blocks(a)):
+            own = self(x, x)
+            total += float(own.sum() - np.trace(own))
+            total += 2.0 * sum(float(self(x, y).sum()) for y in _blocks(a[(i + 1) * BLOCK :]))
+        return total / (len(a) * (len(a) - 1))
+
+    def __call__(self, x: Array, y: Array) -> Array:
+        base = (self.scale * x) @ y.T + self.coef0
+        result = base.copy()
+        for _ in range(self.degree - 1):
+            result *= base
+        return result
+
+
+def _kernel(width: int, degree: int, coef0: float, scale: float | str) -> _Kernel:
+    if isinstance(scale, str):
+        _checks.choice(scale, "scale", ("dim",))
+        factor = 1.0 / width
+    else:
+        factor = _checks.number(scale, "scale", 0.0, np.inf, open_low=True, open_high=True)
+    shift = _checks.number(coef0, "coef0", 0.0, np.inf, open_high=True)
+    return _Kernel(_checks.whole(degree, "degree", 1), shift, factor)
+
+
+def _rows(value: ArrayLike, name: str, *, least: int = 1, width: int | None = None) -> Rows:
+    rows = _checks.floats(value, name, ndim=2)
+    _checks.finite(rows, name)
+    if len(rows) < least:
+        raise InvalidInput(f"{name} must have at least {least} rows, got {len(rows)}")
+    if width is not None and rows.shape[1] != width:
+        raise InvalidInput(f"{name} has {rows.shape[1]} columns, the ID embeddings {width}; use one model for both")
+    return rows
+
+
+def _pair(a: ArrayLike, b: ArrayLike, *, least: int = 1, names: tuple[str, str] = ("a", "b")) -> tuple[Rows, Rows]:
+    one, two = _rows(a, names[0], least=least), _rows(b, names[1], least=least)
+    if one.shape[1] != two.shape[1]:
+        raise InvalidInput(
+            f"{names[0]} has {one.shape[1]} columns and {names[1]} {two.shape[1]}; use one model for both"
+        )
+    return one, two
+
+
+def _blocks(rows: Rows) -> Iterator[Array]:
+    for start in range(0, len(rows), BLOCK):
+        yield np.asarray(rows[start : start + BLOCK], dtype=np.float64)
+
+
+def _directions(rows: Rows, name: str) -> Array:
+    """Rows of length 1; a row of zeros has no direction."""
+    empty = ~rows.any(axis=1)
+    if empty.any():
+        raise InvalidInput(f"{name} has a row of zeros (row {int(empty.argmax())}), which has no direction; drop it")
+    return unit(rows)
+
+
+def _gaussian(rows: Rows) -> _Gaussian:
+    mean = rows.mean(axis=0, dtype=np.float64)
+    scatter = np.zeros((rows.shape[1], rows.shape[1]))
+    for block in _blocks(rows):
+        away = block - mean
+        scatter += away.T @ away
+    scatter /= len(rows) - 1
+    values, vectors = np.linalg.eigh(scatter)
+    kept = values > values[-1] * len(values) * np.finfo(np.float64).eps
+    half = np.sqrt(values[kept])[:, None] * vectors[:, kept].T
+    return _Gaussian(mean, float(np.trace(scatter)), half)
+
+
+def _frechet(a: _Gaussian, b: _Gaussian) -> float:
+    overlap = float(np.linalg.svd(a.half @ b.half.T, compute_uv=False).sum()) if len(a.half) and len(b.half) else 0.0
+    gap = a.mean - b.mean
+    return max(float(gap @ gap) + a.trace + b.trace - 2.0 * overlap, 0.0)
+
+
+def _centroids(rows: Rows, labels: ArrayLike) -> Array:
+    """One direction per class that has rows."""
+    truth = _checks.labels(labels, "id_labels", ood=False)
+    _checks.same_rows(id_labels=truth, id_embeddings=rows)
+    _, index = np.unique(truth, return_inverse=True)
+    sizes = np.bincount(index)
+    sorted_rows = _directions(rows, "id_embeddings")[np.argsort(index, kind="stable")]
+    means = np.add.reduceat(sorted_rows, np.cumsum(sizes) - sizes, axis=0) / sizes[:, None]
+    if (np.linalg.norm(means, axis=1) < 1e-12).any():
+        raise InvalidInput("the embeddings of an ID class cancel out; its centroid has no direction")
+    return unit(means)
+
+
+def _centroid(rows: Rows, centres: Array, kind: str) -> float:
+    _checks.choice(kind, "kind", ("angular", "cosine"))
+    nearest = _nearest_cosine(rows, centres)
+    return float((np.arccos(nearest) if kind == "angular" else 1.0 - nearest).mean())
+
+
+def _nearest_cosine(rows: Rows, prototypes: Array) -> Array:
+    directions = (_directions(block, "embeddings") for block in _blocks(rows))
+    return np.concatenate([np.clip((block @ prototypes.T).max(axis=1), -1.0, 1.0) for block in directions])
+
+
+def _standardised(values: Array) -> Array:
+    """Mean 0 and variance 1 per column; columns that do not vary are left out."""
+    away = values - values.mean(axis=0)
+    spread = np.sqrt((away**2).mean(axis=0))
+    varies = spread > 1e-12 * np.abs(values).max(axis=0)
+    return away[:, varies] / spread[varies]
+
+
+def _labelings(count: int, groups: int) -> npt.NDArray[np.int8]:
+    """Every partition of ``count`` things into exactly ``groups`` groups, once: labels appear in order 0, 1, 2."""
+    rows = np.zeros((1, 1), dtype=np.int8)
+    for _ in range(count - 1):
+        options = np.minimum(rows.max(axis=1) + 2, groups).astype(np.int64)
+        parent = np.repeat(np.arange(len(rows)), options)
+        label = np.arange(len(parent)) - np.repeat(np.cumsum(options) - options, options)
+        rows = np.column_stack([rows[parent], label.astype(np.int8)])
+    return rows[rows.max(axis=1) == groups - 1]
+
+
+def _between(labelings: npt.NDArray[np.int8], z: Array, groups: int) -> Array:
+    """Sum over groups of size times squared centre: what the groups explain of the total sum of squares."""
+    explained = np.zeros(len(labelings))
+    for g in range(groups):
+        member = (labelings == g).astype(np.float64)
+        explained += ((member @ z) ** 2).sum(axis=1) / member.sum(axis=1)
+    return explained

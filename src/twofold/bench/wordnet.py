@@ -1,0 +1,439 @@
+"""Class lists by the WordNet rules of the unknown-detection benchmark (Kim, Koo, Hwang; arXiv:2112.00337).
+
+A person supplies the noun files of WordNet 3.x (``data.noun`` and ``index.noun``, format wndb(5WN)); nothing is
+downloaded. A wnid is "n" and the eight-digit offset of a synset, so wnids belong to one WordNet version: those of
+ImageNet are of 3.0. Parents are hypernyms (``@``) and instance hypernyms (``@i``); a synset may have several.
+
+The paper leaves two things to hand work that no rule replaces: which sense a class name has, and what a short name
+stands for. Senses are the caller's (``WordNet.senses`` lists them); the short names known here are ``SHORT``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from twofold import _checks
+from twofold.errors import InvalidInput
+
+# what a short name stands for; chimp is the paper's example
+SHORT: Mapping[str, tuple[str, ...]] = {
+    "bike": ("bicycle", "motorbike"),
+    "chimp": ("chimpanzee",),
+    "fridge": ("refrigerator",),
+    "gym": ("gymnasium",),
+    "hippo": ("hippopotamus",),
+    "lab": ("laboratory",),
+    "limo": ("limousine",),
+    "phone": ("telephone",),
+    "plane": ("airplane",),
+    "rhino": ("rhinoceros",),
+    "tee": ("tshirt", "teeshirt"),
+    "teeshirt": ("tshirt", "tee"),
+    "tshirt": ("tee", "teeshirt"),
+    "tv": ("television",),
+}
+IRREGULAR: Mapping[str, str] = {  # plural: singular
+    "children": "child",
+    "feet": "foot",
+    "geese": "goose",
+    "mice": "mouse",
+    "oxen": "ox",
+    "people": "person",
+    "teeth": "tooth",
+}
+SINGULAR = (
+    ("(?<=..)ies$", "y"),
+    ("ves$", "f"),
+    ("ves$", "fe"),
+    ("men$", "man"),
+    ("(?<=s|x|z|o)es$|(?<=ch|sh)es$", ""),
+    ("(?<=[^siu])s$", ""),
+)
+PLURAL = (
+    ("(?<=[^s])$", "s"),
+    ("(?<=s|x|z|o)$|(?<=ch|sh)$", "es"),
+    ("(?<=[^aeiou])y$", "ies"),
+    ("(?<=[^f])fe?$", "ves"),
+    ("man$", "men"),
+)
+APOSTROPHES = "['\u2019]"
+LONGEST_RUN = 4
+WNID = re.compile(r"n\d{8}")
+RESTORE = "the file is damaged or cut short, take a fresh copy of WordNet 3.x"
+
+
+class Synset(NamedTuple):
+    """One meaning: its words as WordNet spells them, and the synsets right above and below it."""
+
+    wnid: str
+    words: tuple[str, ...]
+    parents: tuple[str, ...]
+    children: tuple[str, ...]
+
+
+class Cut(NamedTuple):
+    """What a rule keeps, in the order given, and why each other class is removed."""
+
+    kept: tuple[str, ...]
+    removed: dict[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class WordNet:
+    """The nouns of one WordNet: synsets by wnid, wnids by word, and the version its files name ("" if none)."""
+
+    synsets: Mapping[str, Synset]
+    index: Mapping[str, tuple[str, ...]]
+    version: str = ""
+
+    @classmethod
+    def read(cls, folder: str | Path) -> Self:
+        """Read ``data.noun`` and ``index.noun``; both are checked against each other, and cycles are refused."""
+        folder = Path(folder)
+        licence, nouns = _content(folder / "data.noun")
+        parsed: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        for number, line in nouns:
+            wnid, words, parents = _synset(line, f"{folder / 'data.noun'}, line {number}")
+            if wnid in parsed:
+                raise InvalidInput(f"{folder / 'data.noun'}, line {number}: synset {wnid} comes twice; {RESTORE}")
+            parsed[wnid] = (words, parents)
+        children: dict[str, list[str]] = {wnid: [] for wnid in parsed}
+        for wnid, (_, parents) in parsed.items():
+            for parent in parents:
+                if parent not in children:
+                    raise InvalidInput(f"{folder / 'data.noun'}: {wnid} is below {parent}, which is missing; {RESTORE}")
+                children[parent].append(wnid)
+        synsets = {w: Synset(w, words, up, tuple(children[w])) for w, (words, up) in parsed.items()}
+        _refuse_cycles(synsets, folder / "data.noun")
+        version = re.search(r"WordNet (\d+\.\d+)", licence)
+        return cls(synsets, _index(folder / "index.noun", synsets), version[1] if version else "")
+
+    def __len__(self) -> int:
+        return len(self.synsets)
+
+    def senses(self, word: str) -> tuple[str, ...]:
+        """All wnids of a word, most frequent sense first; empty for a word that is no noun here."""
+        return self.index.get(word.strip().replace(" ", "_").lower(), ())
+
+    def name(self, wnid: str) -> str:
+        """First word and wnid, for people: ``hand tool (n03489162)``."""
+        return f"{self.synsets[wnid].words[0].replace('_', ' ')} ({wnid})"
+
+    def subtree(self, wnids: Iterable[str]) -> frozenset[str]:
+        """The synsets and all their ancestors."""
+        waiting = list(self._known(wnids, "wnids"))
+        seen = set(waiting)
+        while waiting:
+            above = set(self.synsets[waiting.pop()].parents) - seen
+            seen |= above
+            waiting.extend(above)
+        return frozenset(seen)
+
+    def descends(self, wnid: str, ancestor: str) -> bool:
+        """Whether ``wnid`` is ``ancestor`` or lies anywhere below it."""
+        self._known((ancestor,), "ancestor")
+        return ancestor in self.subtree((wnid,))
+
+    def external(self, candidates: Iterable[str], id_wnids: Iterable[str]) -> Cut:
+        """Candidates that neither are an ID class nor descend from one."""
+        own = frozenset(self._known(id_wnids, "id_wnids"))
+        removed: dict[str, str] = {}
+        given = self._known(candidates, "candidates")
+        for wnid in given:
+            over = min(self.subtree((wnid,)) & own, default=None)
+            if wnid in own:
+                removed[wnid] = "is an ID class"
+            elif over is not None:
+                removed[wnid] = f"descends from the ID class {self.name(over)}"
+        return Cut(tuple(w for w in given if w not in removed), removed)
+
+    def near_candidates(self, pool: Iterable[str], id_wnids: Iterable[str]) -> tuple[str, ...]:
+        """Pool classes, ID classes apart, that are or descend from a direct parent of an ID class."""
+        return tuple(self._near(pool, id_wnids))
+
+    def external_remainder(self, pool: Iterable[str], id_wnids: Iterable[str], near: Iterable[str]) -> tuple[str, ...]:
+        """The pool without the ID classes and without *all* near candidates, drawn or not."""
+        taken = {*self._known(id_wnids, "id_wnids"), *self._known(near, "near")}
+        return tuple(w for w in self._known(pool, "pool") if w not in taken)
+
+    def far(self, names: Iterable[str], id_wnids: Iterable[str]) -> Cut:
+        """Class names none of whose keywords is a word of the subtree of the ID classes.
+
+        The paper asks further whether an ID class is at, above, below or beside the matching node. The subtree consists
+        of ID classes and their ancestors, so the answer is always yes and any match removes the class.
+
+        The published far lists do not follow from the written rule: the paper kept LSUN's ``bridge``, also a class of
+        CIFAR-100, and fewer of the Food, Caltech and Places classes than stay here.
+        """
+        nodes = self.subtree(self._known(id_wnids, "id_wnids"))
+        spelled = {spelling(word): wnid for wnid in sorted(nodes, reverse=True) for word in self.synsets[wnid].words}
+        given = _once(names, "names")
+        hits = {name: [k for k in keywords(name) if k in spelled] for name in given}
+        removed = {n: f"{found[0]!r} names {self.name(spelled[found[0]])}" for n, found in hits.items() if found}
+        return Cut(tuple(n for n in given if n not in removed), removed)
+
+    def _near(self, pool: Iterable[str], id_wnids: Iterable[str]) -> dict[str, str]:
+        own = self._known(id_wnids, "id_wnids")
+        child_of = {parent: wnid for wnid in sorted(own, reverse=True) for parent in self.synsets[wnid].parents}
+        found: dict[str, str] = {}
+        for wnid in self._known(pool, "pool"):
+            over = min(self.subtree((wnid,)) & child_of.keys(), default=None)
+            if wnid not in own and over is not None:
+                found[wnid] = f"{self.name(over)}, parent of {self.name(child_of[over])}"
+        return found
+
+    def _known(self, wnids: Iterable[str], name: str) -> tuple[str, ...]:
+        """The wnids in their order; each must be given once and be a noun of this WordNet."""
+        given = _once(wnids, name)
+        absent = [w for w in given if w not in self.synsets]
+        if not absent:
+            return given
+        if not WNID.fullmatch(absent[0]):
+            raise InvalidInput(f'{name} must hold wnids such as "n02437136", got {absent[0]!r}')
+        raise InvalidInput(
+            f"{name}: {len(absent)} of {len(given)} wnids are not in this WordNet {self.version}, first {absent[0]}"
+            "; wnids belong to one version, those of ImageNet to WordNet 3.0"
+        )
+
+
+@dataclass(frozen=True)
+class Built:
+    """Class lists built by the rules, and the reason for every class that was left out.
+
+    ``near`` and ``external`` hold wnids, ``far`` the kept names of each far set; ``removed`` explains the other classes
+    of the pool and ``far_removed`` the other names of each far set.
+    """
+
+    wordnet: str
+    id: tuple[str, ...]
+    near: tuple[str, ...]
+    external: tuple[str, ...]
+    far: dict[str, tuple[str, ...]]
+    removed: dict[str, str]
+    far_removed: dict[str, dict[str, str]]
+    near_count: int | None
+    seed: int
+
+    def to_json(self) -> str:
+        """The lists and reasons as JSON; equal inputs give equal text."""
+        return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
+
+
+def build(
+    folder: str | Path,
+    *,
+    id: Iterable[str],  # noqa: A002
+    pool: Iterable[str] = (),
+    far: Mapping[str, Sequence[str]] | None = None,
+    near_count: int | None = 200,
+    seed: int = 0,
+) -> Built:
+    """Apply the rules to a pool of wnids and to sets of far class names.
+
+    With ``near_count``, as for ImageNet: near = that many of the near candidates drawn at random, external = the pool
+    without ID classes and candidates, and far names are compared with the subtree of ID and pool together. With
+    ``near_count=None``, as for CIFAR, where the near classes come with the data set: give all CIFAR-100 classes as
+    ``id``; external = the pool without same or descending classes, and far names are compared with the ID subtree.
+
+    The draw depends on the seed and the set of candidates, not on their order; the paper's own draw is not published.
+    """
+    net = WordNet.read(folder)
+    own, wide = net._known(id, "id"), net._known(pool, "pool")
+    if not own:
+        raise InvalidInput("id is empty; give the wnids of the ID classes")
+    if far is not None and not isinstance(far, Mapping):
+        raise InvalidInput(f"far must map names of far sets to lists of class names, got {type(far).__name__}")
+    near: tuple[str, ...] = ()
+    if near_count is None:
+        external, removed = net.external(wide, own)
+        subtree_of = own
+    else:
+        reasons = net._near(wide, own)
+        near = _draw(tuple(reasons), near_count, seed)
+        external = net.external_remainder(wide, own, reasons)
+        removed = {w: "is an ID class" for w in wide if w in set(own)}
+        left = {w: why for w, why in reasons.items() if w not in set(near)}
+        removed |= {w: f"is a near candidate (below {why}) that was not drawn" for w, why in left.items()}
+        subtree_of = tuple(dict.fromkeys(own + wide))
+    cuts = {name: net.far(classes, subtree_of) for name, classes in (far or {}).items()}
+    return Built(
+        wordnet=net.version,
+        id=own,
+        near=near,
+        external=external,
+        far={name: cut.kept for name, cut in cuts.items()},
+        removed=removed,
+        far_removed={name: cut.removed for name, cut in cuts.items()},
+        near_count=near_count,
+        seed=seed,
+    )
+
+
+def keywords(name: str) -> tuple[str, ...]:
+    """Spellings under which a class name is looked up: the whole, then runs of up to four words, longest first.
+
+    Every word also in singular and plural; runs are joined, which covers spacing and hyphens, and with the plural of an
+    inner word an apostrophe too (``child room`` gives ``childsroom``); short names are written out. Single letters and
+    numbers are no words of their own. Compare with the ``spelling`` of a WordNet word.
+
+    >>> keywords("cup cakes")
+    ('cupcakes', 'cupcake', 'cupscakes', 'cupscake', 'cup', 'cups', 'cakes', 'cake')
+    >>> {"tshirt", "tee", "shirt"} <= set(keywords("T-shirt"))
+    True
+    """
+    whole = spelling(name)
+    if not whole:
+        raise InvalidInput(f"a class name must hold letters or digits, got {name!r}")
+    words = re.findall(r"[^\W_]+", re.sub(APOSTROPHES, "", name.lower()))
+    found = dict.fromkeys((whole,))
+    for length in range(min(len(words), LONGEST_RUN), 0, -1):
+        for run in (words[i : i + length] for i in range(len(words) - length + 1)):
+            if length == 1 and (len(run[0]) == 1 or run[0].isdigit()):
+                continue
+            joined = ["".join(parts) for parts in product(*map(_numbers, run))]
+            written_out = [full for short in joined for full in SHORT.get(short, ())]
+            found |= dict.fromkeys(joined)
+            found |= {form: None for full in written_out for form in _numbers(full)}
+    return tuple(found)
+
+
+def spelling(word: str) -> str:
+    """Lower case, letters and digits only, so that joined, hyphenated and split spellings are one.
+
+    >>> spelling("T-shirt"), spelling("hot_dog"), spelling("butcher's shop")
+    ('tshirt', 'hotdog', 'butchersshop')
+    """
+    return re.sub(r"[\W_]+", "", word.lower())
+
+
+def _numbers(word: str) -> tuple[str, ...]:
+    """The word, what it may be the plural of, and plurals; the rules overshoot, and what is no word matches nothing."""
+    if len(word) == 1 or word.isdigit():
+        return (word,)
+    singular = [re.sub(end, put, word) for end, put in SINGULAR if re.search(end, word)]
+    singular += [IRREGULAR[word]] if word in IRREGULAR else []
+    plural = [re.sub(end, put, one) for one in singular or [word] for end, put in PLURAL if re.search(end, one)]
+    plural += [many for many, one in IRREGULAR.items() if one in (word, *singular)]
+    return tuple(dict.fromkeys((word, *singular, *plural)))
+
+
+def _draw(candidates: Sequence[str], count: int, seed: int) -> tuple[str, ...]:
+    count = _checks.whole(count, "near_count", 0)
+    if count > len(candidates):
+        raise InvalidInput(
+            f"near_count is {count}, but the pool has {len(candidates)} near candidates; ask for fewer, "
+            "widen the pool, or pass near_count=None for no near set"
+        )
+    chosen = np.random.default_rng(_checks.whole(seed, "seed", 0)).choice(len(candidates), count, replace=False)
+    ordered = sorted(candidates)
+    return tuple(ordered[i] for i in sorted(chosen.tolist()))
+
+
+def _once(values: Iterable[str], name: str) -> tuple[str, ...]:
+    """The values as a tuple of distinct strings."""
+    if isinstance(values, str):
+        raise InvalidInput(f"{name} must be a list of strings, got the single string {values!r}")
+    given = tuple(values)
+    for value in given:
+        if not isinstance(value, str):
+            raise InvalidInput(f"{name} must hold strings, got {value!r}")
+    if len(set(given)) < len(given):
+        twice = next(v for i, v in enumerate(given) if v in given[:i])
+        raise InvalidInput(f"{name} holds {twice!r} twice; give each class once")
+    return given
+
+
+def _content(path: Path) -> tuple[str, Iterator[tuple[int, str]]]:
+    """The licence, whose lines begin with a space, and the numbered lines that hold data."""
+    try:
+        text = path.read_bytes().decode("utf-8").replace("\r\n", "\n")
+    except OSError as error:
+        raise InvalidInput(
+            f"{path} cannot be read ({error.strerror}); give the folder of WordNet 3.x that holds data.noun and "
+            "index.noun (wordnet.princeton.edu, or the wordnet-base package of a Linux distribution)"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path} is no text (byte {error.start}); {RESTORE}") from error
+    lines = text.split("\n")
+    if lines[-1]:
+        raise InvalidInput(f"{path} ends inside line {len(lines)}; {RESTORE}")
+    licence = "\n".join(line for line in lines if line.startswith(" "))
+    data = [(i, line) for i, line in enumerate(lines, 1) if line and not line.startswith(" ")]
+    if not data:
+        raise InvalidInput(f"{path} holds no synset; {RESTORE}")
+    return licence, iter(data)
+
+
+def _synset(line: str, where: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """Wnid, words and parents of one line of data.noun.
+
+    The format: offset lex_filenum ss_type w_cnt (word lex_id)* p_cnt (symbol offset pos source)* | gloss. The number of
+    words is hexadecimal, that of pointers decimal.
+    """
+    fields = line.partition(" | ")[0].split()
+    try:
+        wnid, kind, count = "n" + fields[0], fields[2], int(fields[3], 16)
+        words = tuple(fields[4 : 4 + 2 * count : 2])
+        rest = fields[4 + 2 * count :]
+        pointers = [rest[i : i + 4] for i in range(1, len(rest), 4)]
+        whole = len(rest) == 1 + 4 * int(rest[0]) and len(words) == count > 0
+        parents = tuple("n" + offset for symbol, offset, pos, _ in pointers if symbol in ("@", "@i") and pos == "n")
+    except (IndexError, ValueError):
+        whole = False
+    if not whole or kind != "n" or not WNID.fullmatch(wnid) or not all(map(WNID.fullmatch, parents)):
+        raise InvalidInput(f"{where} is no noun synset of the wndb format: {line[:60]!r}; {RESTORE}")
+    return wnid, words, tuple(dict.fromkeys(parents))
+
+
+def _index(path: Path, synsets: Mapping[str, Synset]) -> dict[str, tuple[str, ...]]:
+    """Wnids of each lower-case word: lemma pos synset_cnt p_cnt symbol* sense_cnt tagsense_cnt offset*."""
+    index: dict[str, tuple[str, ...]] = {}
+    for number, line in _content(path)[1]:
+        fields = line.split()
+        try:
+            count = int(fields[2])
+            wnids = tuple("n" + offset for offset in fields[6 + int(fields[3]) :])
+        except (IndexError, ValueError):
+            count, wnids = -1, ()
+        if count < 1 or len(wnids) != count or fields[1] != "n":
+            raise InvalidInput(f"{path}, line {number} is no noun of the wndb format: {line[:60]!r}; {RESTORE}")
+        absent = [w for w in wnids if w not in synsets]
+        if absent:
+            raise InvalidInput(
+                f"{path}, line {number}: {fields[0]!r} has sense {absent[0]}, not in data.noun; {RESTORE}"
+            )
+        index[fields[0]] = wnids
+    indexed = {w for wnids in index.values() for w in wnids}
+    if len(indexed) < len(synsets):
+        missing = min(synsets.keys() - indexed)
+        raise InvalidInput(
+            f"{path} lacks {len(synsets) - len(indexed)} synsets of data.noun, first {missing}; {RESTORE}"
+        )
+    return index
+
+
+def _refuse_cycles(synsets: Mapping[str, Synset], path: Path) -> None:
+    """Take away synsets whose parents are all gone until none is left; what stays is on or below a cycle."""
+    above = {wnid: len(s.parents) for wnid, s in synsets.items()}
+    free = [wnid for wnid, count in above.items() if not count]
+    for wnid in free:
+        for child in synsets[wnid].children:
+            above[child] -= 1
+            if not above[child]:
+                free.append(child)
+    if len(free) == len(synsets):
+        return
+    stuck = synsets.keys() - set(free)
+    at, seen = min(stuck), set[str]()
+    while at not in seen:  # walk up until a synset comes again: that one is on the cycle
+        seen.add(at)
+        at = min(set(synsets[at].parents) & stuck)
+    raise InvalidInput(f"{path}: {at} ({synsets[at].words[0]}) is its own ancestor; {RESTORE}")
