@@ -2,10 +2,15 @@
 
     python benchmarks/training.py [--save]        (a few minutes; needs torch)
 
-A ResNet-20 for 32x32 images, batch 64, random images.
+A ResNet-20 for 32x32 images, batch 64, random images. The memory of a whole process is that of a ResNet-18 with
+batch 128, as in the paper; each recipe has a process of its own, which this file starts with --memory NAME.
 """
 
 from __future__ import annotations
+
+import resource
+import subprocess
+import sys
 
 import numpy as np
 import torch
@@ -17,23 +22,21 @@ from twofold.nn.parts.fractals import Mixers
 from twofold.nn.recipes import RECIPES
 from twofold.nn.training import Settings, Step, Training
 
-NAMES = ("basic", "regmixup", "regpixmix", "crl", "augmix", "sam", "fsam", "ema", "sure", "sure_plus")
+NAMES = ("basic", "regmixup", "regpixmix", "crl", "augmix", "sam", "fsam", "ema", "sure", "sure_plus", "sure_plus_fast")
 BATCH = 64
 
 
-def trainings():
+def prepared(name, network="resnet20_cifar", batch=BATCH):
     rng = np.random.default_rng(0)
     data = Images.of(rng.integers(0, 256, (256, 32, 32, 3), dtype=np.uint8), np.arange(256) % 10, name="random")
-    mixers = Mixers.fractals(200)
-    for name in NAMES:
-        made = RECIPES[name]
-        model = build("resnet20_cifar", 10, **made.options).train()
-        yield name, Training(made, model, data, Settings(epochs=1, batch=BATCH), mixers=mixers)
+    made = RECIPES[name]
+    model = build(network, 10, **made.options).train()
+    return Training(made, model, data, Settings(epochs=1, batch=batch), mixers=Mixers.fractals(200))
 
 
 def one(training):
     def step():
-        made = Step(training, np.arange(BATCH), 0, 0)
+        made = Step(training, np.arange(training.settings.batch), 0, 0)
         training._move(made)
         made.finish()
         if training.average is not None:
@@ -58,8 +61,39 @@ def held(training):
     return most
 
 
+def views(training, joined):
+    """Loss and gradients of two views of a batch: one forward over both together, or one after the other."""
+    x = torch.randn(2, BATCH, 3, 32, 32)
+    y = torch.arange(BATCH) % 10
+
+    def step():
+        training.model.zero_grad()
+        if joined:
+            torch.nn.functional.cross_entropy(training.model(x.flatten(0, 1)), y.repeat(2)).backward()
+        else:
+            for view in x:
+                torch.nn.functional.cross_entropy(training.model(view), y).backward()
+
+    return step
+
+
+def peak(name):
+    """Megabytes at most in use by a process that takes two steps of a recipe."""
+    ran = subprocess.run([sys.executable, __file__, "--memory", name], check=True, capture_output=True, text=True)
+    return float(ran.stdout)
+
+
+def use(name):
+    step = one(prepared(name, "resnet18_32", 128))
+    step()
+    step()
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
 def main():
-    contenders = dict(trainings())
+    if "--memory" in sys.argv:
+        return use(sys.argv[-1])
+    contenders = {name: prepared(name) for name in NAMES}
     least = best({name: one(training) for name, training in contenders.items()}, 3)
     rows = []
     for name, training in contenders.items():
@@ -69,7 +103,12 @@ def main():
     rows.append(
         row("sure_plus", "saved activations / basic", activations["sure_plus"] / activations["basic"], "x", "<= 2.2")
     )
-    finish("training", rows)
+    together = best({joined: views(contenders["basic"], joined) for joined in (True, False)}, 3)
+    rows.append(row("two views", "one forward over both / one each", together[True] / together[False], "x", "-"))
+    rows.append(
+        row("sure_plus", "peak memory of the process / basic", peak("sure_plus") / peak("basic"), "x", "<= 2.2")
+    )
+    return finish("training", rows)
 
 
 if __name__ == "__main__":

@@ -23,8 +23,9 @@ def demo(tmp_path_factory):
 def test_the_run_is_whole(demo):
     run = Run.open(demo[0])
     run.verify()
-    assert run.roles == {name: name for name in ("train", "val", "test", "near", "far", "ood_val")}
-    assert not run["near"].is_id.any()
+    known = {name: name for name in ("train", "val", "test", "ood_val")}
+    assert run.roles == {**known, "other_digits": "near", "photographs": "far"}
+    assert not run["other_digits"].is_id.any()
     assert run["test"].is_id.all()
     assert run.head is not None
     assert run["test"].features.shape[1] == run.head.weight.shape[1]
@@ -37,7 +38,7 @@ def test_the_classifier_learned(demo):
 def test_values_are_those_of_the_library(demo):
     run = Run.open(demo[0])
     row = next(r for r in demo[1] if (r["ood_set"], r["id_score"], r["ood_score"]) == ("near", "msp", "energy"))
-    outputs = Outputs.concat([run["test"], run["near"]])
+    outputs = Outputs.concat([run["test"], run["other_digits"]])
     conf_id, conf_ood = log_odds(outputs.logits), logsumexp(outputs.logits)
     values = row["metrics"]
     assert values["accuracy"]["value"] == pytest.approx(run["test"].correct.mean())
@@ -61,7 +62,7 @@ def test_the_best_pairs_stand_beside_the_plain_ones(demo):
     assert len(demo[1]) == 2 * len(pairs)
     run = Run.open(demo[0])
     rows = {row.tobytes() for row in run["ood_val"].logits}
-    for name in ("near", "far"):
+    for name in ("other_digits", "photographs"):
         assert not any(row.tobytes() in rows for row in run[name].logits)  # chosen on others than judged on
 
 

@@ -28,6 +28,7 @@ MODEL = "twofold demo: MLPClassifier on digits 0-6"
 KNOWN = 7  # digits below are ID
 HIDDEN, EPOCHS, TRAIN, VAL = 64, 60, 150, 200
 PATCH, PATCHES = 64, 400
+UNKNOWN = {"near": "other_digits", "far": "photographs"}  # data sets by role
 PLAIN = (("msp", "msp"), ("msp", "energy"))  # what everybody tries first
 BEST = 3  # pairs recommended beside them
 
@@ -65,7 +66,7 @@ def demo(
     chains = fit_all(specs, run["train"], val=run["val"])
     rows = []
     for name in ("near", "far"):
-        outputs = Outputs.concat([run["test"], run[name]])
+        outputs = Outputs.concat([run["test"], run[UNKNOWN[name]]])
         scores = dict(zip(specs, score_all(chains, outputs), strict=True))
         for id_score, ood_score in pairs:
             label = f"{name}: {id_score} + {ood_score}"
@@ -141,5 +142,5 @@ def _write(path: Path, split: dict[str, tuple[Array, Any]], seed: int, done: Ste
     run = Run.create(path, model=MODEL, class_names=names, command="twofold demo", seed=seed)
     for role, (rows, truth) in split.items():
         features = np.maximum(rows @ inner + inner_bias, 0.0)  # the hidden layer, input of the last one
-        run.add(role, Outputs(head.logits(features), truth, features, head, class_names=names), role=role)
+        run.add(UNKNOWN.get(role, role), Outputs(head.logits(features), truth, features, head, class_names=names), role=role)
     return run

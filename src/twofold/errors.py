@@ -6,7 +6,7 @@ so ``except ValueError`` keeps working. Messages name the argument, what it must
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 
@@ -51,6 +51,17 @@ class UnknownName(TwofoldError, KeyError):
 
 class NameTaken(TwofoldError, ValueError):
     """A name is registered twice."""
+
+
+class Infeasible(TwofoldError, ValueError):
+    """A gate that keeps what was asked of it does not exist, or cannot be shown on these data.
+
+    ``best`` says what is feasible: the least ``risk``, and with a guarantee the least ``delta`` at the asked risk.
+    """
+
+    def __init__(self, message: str, best: Mapping[str, float]) -> None:
+        super().__init__(message)
+        self.best = dict(best)
 
 
 class NotFitted(TwofoldError, RuntimeError):

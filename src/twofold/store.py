@@ -252,6 +252,12 @@ class Run:
         """Where the run comes from: model, command, seed, versions and what else was given to ``create``."""
         return MappingProxyType(self._manifest().provenance)
 
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of each data set as it is stored, and of the head under that name; nothing is read but run.json."""
+        manifest = self._manifest()
+        found = {name: entry.stored.sha256 for name, entry in manifest.data.items()}
+        return found if manifest.head is None else {**found, "head": manifest.head.sha256}
+
     def verify(self) -> None:
         """Read every byte and raise RunError, listing every damaged file, unless all is as it was written."""
         self._seen = None
@@ -310,10 +316,10 @@ class Run:
                 stale.unlink(missing_ok=True)
 
     def _check_name(self, manifest: _Manifest, name: str, overwrite: bool) -> None:
-        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", name):
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[1-5])?", name):
             raise InvalidInput(
                 f"name must be letters, digits, '.', '_' or '-' and not begin with a dot, got {name!r}; "
-                "it becomes a file name"
+                "it becomes a file name. A level of corruption, /1 to /5, may follow"
             )
         if name.lower() == "head":
             raise InvalidInput("name must not be 'head'; that file holds the last linear layer")
@@ -356,7 +362,7 @@ class Run:
 
     def _free_file(self, manifest: _Manifest, name: str) -> Path:
         """Where a data set goes: never the file that the manifest names now, which has to stay good."""
-        plain, other = f"{name}.safetensors", f"{name}~.safetensors"
+        plain, other = f"{_stem(name)}.safetensors", f"{_stem(name)}~.safetensors"
         entry = manifest.data.get(name)
         return self.path / (other if entry is not None and entry.stored.file == plain else plain)
 
@@ -468,11 +474,11 @@ class Writer:
 
     @property
     def _part(self) -> Path:
-        return self.run.path / f"{self.name}.safetensors.part"
+        return self.run.path / f"{_stem(self.name)}.safetensors.part"
 
     @property
     def _log(self) -> Path:
-        return self.run.path / f"{self.name}.safetensors.journal"
+        return self.run.path / f"{_stem(self.name)}.safetensors.journal"
 
     def _begin(self, manifest: _Manifest) -> None:
         """Resume an unfinished data set of the same layout, or start a new one; called under the lock."""
@@ -562,6 +568,11 @@ class Writer:
             half = is_half(arrays["logits"]) or is_half(arrays["features"])
             check_head(block["logits"], block["features"], head, half=half, where="features" + where)
         return block, count
+
+
+def _stem(name: str) -> str:
+    """The file of a data set, without its ending; ``corruption/3`` is in no folder of its own."""
+    return name.replace("/", "@")
 
 
 def _versions() -> dict[str, str]:
@@ -786,7 +797,7 @@ def _manifest_of(content: dict[str, Any]) -> _Manifest:
 
 def _file_of(content: dict[str, Any]) -> _File:
     # a manifest from elsewhere must not lead outside its own folder
-    if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._~-]*\.safetensors", content["file"]):
+    if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._@~-]*\.safetensors", content["file"]):
         raise ValueError(f"unsafe file name {content['file']!r}")
     tensors = {name: (code, tuple(shape)) for name, (code, shape) in content["tensors"].items()}
     return _File(**{**content, "tensors": tensors})

@@ -310,8 +310,11 @@ def _sets(run: Run, ood: str | None) -> tuple[Outputs, Outputs, Outputs]:
 
 def _scores(given: Iterable[str] | None, sets: Sequence[Outputs]) -> list[str]:
     """The given scores, or all that need only what every set holds."""
-    if given is not None:
-        return [scorer(spec).spec for spec in given]
+    return computable(sets) if given is None else [scorer(spec).spec for spec in given]
+
+
+def computable(sets: Sequence[Outputs]) -> list[str]:
+    """The scores that need only what every one of these outputs holds."""
     have = set.intersection(*({name for name in FIELDS if _held(one, name)} for one in sets))
     return [name for name in steps.names("score", needs=have) if name not in ("sum", "product", "mc")]
 

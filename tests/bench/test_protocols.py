@@ -252,6 +252,8 @@ def test_openood_precision_against_scikit_learn():
     found = values(find("openood", "svhn"), scored)
     precision, recall, _ = precision_recall_curve(inside, conf)
     assert found["aupr_ood"] == pytest.approx(auc(recall, precision), abs=1e-12)
+    precision, recall, _ = precision_recall_curve(~inside, -conf)
+    assert found["aupr_unsafe_ood"] == pytest.approx(auc(recall, precision), abs=1e-12)
     assert found["average_precision_ood"] == pytest.approx(average_precision_score(inside, conf), abs=1e-12)
     assert found["average_precision_unsafe_ood"] == pytest.approx(average_precision_score(~inside, -conf), abs=1e-12)
 

@@ -482,6 +482,7 @@ ORACLES = {
     "average_precision": average_precision,
     "average_precision_unsafe": lambda truth, conf: average_precision(truth, conf, "unsafe"),
     "aupr": aupr,
+    "aupr_unsafe": lambda truth, conf: aupr(truth, conf, "unsafe"),
     "fpr_at_tpr": fpr_at_tpr,
     "fpr95": fpr_at_tpr,
     "fpr95_unsafe": lambda truth, conf: fpr_at_tpr(truth, conf, positive="unsafe"),

@@ -269,7 +269,7 @@ def no_worse(name, after, before):
 
 # A mean of one rate per positive (or ID) sample: with ties, a sample that rises into a bad group takes on the
 # rate of that group. Two unsafe above ten tied safe ones: AP is 10/12, after a swap (1/2 + 9 * 10/12) / 10.
-WORSE_WITH_TIES = {"average_precision", "average_precision_unsafe", "aupr", "aurc_id", "ds_aurc"}
+WORSE_WITH_TIES = {"average_precision", "average_precision_unsafe", "aupr", "aupr_unsafe", "aurc_id", "ds_aurc"}
 
 
 @pytest.mark.parametrize("ties", [False, True], ids=["distinct", "ties"])
@@ -327,6 +327,7 @@ KNOWN = {
     "average_precision": (1.0, sum(k / (W + k) for k in range(1, R + 1)) / R),
     "average_precision_unsafe": (1.0, sum(k / (R + k) for k in range(1, W + 1)) / W),
     "aupr": (1.0, sum((k / (W + k) + (k - 1) / (W + k - 1)) / 2 for k in range(1, R + 1)) / R),
+    "aupr_unsafe": (1.0, sum((k / (R + k) + (k - 1) / (R + k - 1)) / 2 for k in range(1, W + 1)) / W),
     "fpr_at_tpr": (0.0, 1.0),
     "fpr95": (0.0, 1.0),
     "fpr95_unsafe": (0.0, 1.0),
@@ -567,6 +568,7 @@ ALL_TIED = {
     "average_precision": 1 - E,
     "average_precision_unsafe": E,
     "aupr": (1 + 1 - E) / 2,
+    "aupr_unsafe": (1 + E) / 2,
     "fpr_at_tpr": 1.0,
     "fpr95": 1.0,
     "fpr95_unsafe": 1.0,

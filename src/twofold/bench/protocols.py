@@ -114,13 +114,19 @@ class View:
             raise InvalidInput(f"{without} has no conf_ood, but other data sets of the view {self.shift} have one")
         is_id = np.concatenate([one.is_id for one in rows])
         correct = is_id if self.rule == "original" else np.concatenate([one.correct for one in rows])
-        keep = correct | ~is_id if self.rule == "proposed" else np.ones(len(is_id), bool)
+        keep = self.kept(scored)
         return Table(
             correct[keep],
             is_id[keep] if self.rule == "joint" else None,
             np.concatenate([one.conf for one in rows])[keep],
             np.concatenate(second)[keep] if second else None,
         )
+
+    def kept(self, scored: Mapping[str, Scored]) -> Mask:
+        """Which rows of the data sets, one set after the other, are in the table."""
+        rows = [scored[name] for name in self.sets]
+        every = [one.correct | ~one.is_id if self.rule == "proposed" else np.ones(len(one), bool) for one in rows]
+        return np.concatenate(every)
 
     def _rows(self, scored: Mapping[str, Scored], name: str) -> Scored:
         if name not in scored:
@@ -204,6 +210,7 @@ DETECTION = (
     "fpr95_ood",
     "fpr95_unsafe_ood",
     "aupr_ood",
+    "aupr_unsafe_ood",
     "average_precision_ood",
     "average_precision_unsafe_ood",
 )
@@ -320,8 +327,8 @@ _ALL = (
         _OPENOOD_PAPER,
         "Known test set, right or wrong, against each unknown set; near and far are unweighted means. fpr95_unsafe_ood "
         "is OpenOOD's FPR@95 (share of known inputs flagged when 95 % of unknown ones are), fpr95_ood the older one "
-        "(share of unknown inputs accepted when 95 % of known ones are). aupr_ood is AUPR-IN by trapezoids; average "
-        "precision, a little lower, is there for both positives.",
+        "(share of unknown inputs accepted when 95 % of known ones are). aupr_ood and "
+        "aupr_unsafe_ood are AUPR-IN and AUPR-OUT by trapezoids; average precision, a little lower, is there as well.",
         _WITH_OOD,
         _openood,
         UNKNOWN,

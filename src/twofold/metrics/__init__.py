@@ -18,6 +18,7 @@ from twofold.metrics.calibration import (
 )
 from twofold.metrics.detection import (
     aupr,
+    aupr_unsafe,
     auroc,
     autc,
     average_precision,
@@ -88,6 +89,7 @@ __all__ = [
     "achievable_aurc",
     "augrc",
     "aupr",
+    "aupr_unsafe",
     "aurc",
     "aurc_id",
     "aurc_standard_error",

@@ -157,6 +157,29 @@ def aupr(truth: ArrayLike, conf: ArrayLike, *, positive: Positive = "safe", nan:
     return _aupr(truth_sweep(truth, conf, nan=nan), positive=positive)
 
 
+def _aupr_unsafe(s: Sweep) -> float:
+    return _aupr(s, positive="unsafe")
+
+
+@register_metric(
+    "aupr_unsafe",
+    task="detection",
+    better="higher",
+    bounds=(0, 1),
+    formula=r"\sum_t (r_t - r_{t-1})\, (p_t + p_{t-1}) / 2 \text{ of } -g \text{ with the unsafe class positive}",
+    reference="Yang et al. (OpenOOD), NeurIPS 2022, arXiv:2210.07242",
+    sweep=_aupr_unsafe,
+    weighted=truth_weighted(_aupr_unsafe),
+)
+def aupr_unsafe(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> float:
+    """AUPR by trapezoids with the unsafe class as the positive one (OpenOOD's AUPR-out).
+
+    >>> round(aupr_unsafe([True, False, True], [0.9, 0.5, 0.1]), 4)
+    0.25
+    """
+    return aupr(truth, conf, positive="unsafe", nan=nan)
+
+
 def _fpr_at_tpr(s: Sweep, *, tpr: float = 0.95, positive: Positive = "safe") -> float:
     safe, unsafe = _both(s, "fpr_at_tpr")
     if positive == "safe":

@@ -2,7 +2,7 @@
 
 from twofold.stats.bounds import Selection, clopper_pearson, hoeffding_bentkus, hoeffding_bentkus_p, sgr
 from twofold.stats.cliques import Cliques, cliques
-from twofold.stats.resample import Interval, bootstrap
+from twofold.stats.resample import Interval, bootstrap, draws
 from twofold.stats.tests import Friedman, Pairwise, conover_holm, conover_t, friedman, holm, rank_z, wilcoxon
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "clopper_pearson",
     "conover_holm",
     "conover_t",
+    "draws",
     "friedman",
     "hoeffding_bentkus",
     "hoeffding_bentkus_p",

@@ -225,6 +225,23 @@ def _replicates(
         return np.concatenate(list(pool.map(some, np.array_split(keys, min(n, 4 * workers)))))
 
 
+def draws(rows: int, n: int, *, seed: int | tuple[int, ...] = 0) -> Weights:
+    """How often each of ``rows`` comes in each of ``n`` resamples of that size: what :func:`bootstrap` draws.
+
+    >>> draws(5, 2).sum(axis=1)
+    array([5, 5], dtype=uint64)
+    """
+    from twofold._kernels import resample
+
+    rows, n = _checks.whole(rows, "rows", 1), _checks.whole(n, "n", 1)
+    keys = np.random.SeedSequence(seed).generate_state(n, np.uint64)
+    draw = *_strata(None, rows), *_poisson()
+    result = np.empty((n, rows + -rows % 4), np.uint8)
+    for i, key in enumerate(keys):
+        resample(key, *draw, result[i])
+    return result[:, :rows]
+
+
 def _poisson() -> tuple[npt.NDArray[np.uint64], Weights]:
     """Distribution function of Poisson(1) times 2^32, and the count by the 12 leading bits where they decide it."""
     from twofold._kernels import UNCLEAR

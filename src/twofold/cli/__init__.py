@@ -12,17 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from twofold import __version__
-from twofold.errors import TwofoldError
+from twofold.cli.bench import bench_group, compare_command
+from twofold.cli.shared import JSON, Verbs, from_torch, progress
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from twofold.demo import Row
     from twofold.metrics import MetricInfo
     from twofold.stats import Interval
     from twofold.steps import StepInfo
-
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 
 RESAMPLES = click.option(
@@ -32,17 +29,6 @@ RESAMPLES = click.option(
     show_default=True,
     help="Bootstrap resamples per interval.",
 )
-
-
-class Verbs(click.Group):
-    """Errors of twofold end the command with one line on stderr, not with a traceback."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the verb."""
-        try:
-            return super().invoke(ctx)
-        except TwofoldError as error:
-            raise click.ClickException(str(error)) from error
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
@@ -77,7 +63,7 @@ def demo_command(out: str, resamples: int, seed: int, as_json: bool) -> None:
     """
     from twofold import demo
 
-    with _progress() as bar:
+    with progress() as bar:
         task = bar.add_task("training", total=demo.steps())
         rows, chosen = demo.demo(
             out,
@@ -129,7 +115,7 @@ def evaluate_command(
     if not intervals:
         click.echo(result.to_json() if as_json else str(result))
         return
-    with _progress() as bar:
+    with progress() as bar:
         task = bar.add_task("resampling", total=len(result))
         table = with_intervals(
             **arrays,
@@ -213,12 +199,12 @@ def extract_command(
       twofold extract resnet20_cifar --checkpoint weights.npz --classes 10 --normalise imagenet \\
         --data sheet:cifar10_test.webp?labels=image_labels.npz --role test --out run
     """
-    extract_all = _from_torch("extraction").extract_all
+    extract_all = from_torch("extraction").extract_all
     names = names or roles
     if not len(specs) == len(roles) == len(names):
         given = f"{len(specs)} --data, {len(roles)} --role and {len(names)} --name"
         raise click.UsageError(f"give one --role for each --data, and a --name for each or for none; got {given}")
-    with _progress(rate=True) as bar:
+    with progress(rate=True) as bar:
         task = bar.add_task("loading", total=None)
         run = extract_all(
             model,
@@ -273,7 +259,7 @@ def train_command(out: Path, tensorboard: bool, dry_run: bool, as_json: bool, **
     \b
       twofold train --recipe sure_plus --model resnet18_32 --data cifar100:PATH?split=train --out run --dry-run
     """
-    training = _from_torch("training")
+    training = from_torch("training")
     plan = training.Plan.of(options.pop("recipe"), options.pop("model"), options.pop("data"), **options)
     if dry_run:
         told = plan.describe()
@@ -281,7 +267,7 @@ def train_command(out: Path, tensorboard: bool, dry_run: bool, as_json: bool, **
         click.echo(json.dumps(told, indent=2) if as_json else "\n".join(lines))
         return
     events = training.tensorboard(out / "tensorboard") if tensorboard else nullcontext(lambda values: None)
-    with _progress(rate=True) as bar, events as write:
+    with progress(rate=True) as bar, events as write:
         task = bar.add_task("training", total=plan.steps)
 
         def done(values: Any) -> None:
@@ -366,10 +352,10 @@ def list_command(what: str, needs: str | None, as_json: bool) -> None:
 
     rows: list[dict[str, Any]]
     if what == "models":
-        rows = [{"name": name, "summary": ""} for name in _from_torch("models").names()]
+        rows = [{"name": name, "summary": ""} for name in from_torch("models").names()]
         shown = [""] * len(rows)
     elif what == "recipes":
-        recipes = _from_torch("recipes").RECIPES
+        recipes = from_torch("recipes").RECIPES
         rows = [{"name": name, "summary": str(made), "passes": made.passes} for name, made in recipes.items()]
         shown = [f"{row['passes']}x" for row in rows]
     elif what == "metrics":
@@ -386,20 +372,6 @@ def list_command(what: str, needs: str | None, as_json: bool) -> None:
     width = max((len(r["name"]) for r in rows), default=0)
     for row, facts in zip(rows, shown, strict=True):
         click.echo(f"{row['name']:<{width}} {facts} {row['summary']}")
-
-
-def _from_torch(module: str) -> Any:
-    """A module of twofold.nn, or one line on how to install what it needs."""
-    from importlib import import_module
-
-    from twofold.errors import MissingExtra
-
-    try:
-        return import_module(f"twofold.nn.{module}")
-    except ImportError as error:
-        if error.name != "torch":
-            raise
-        raise MissingExtra('running networks needs torch: pip install "twofold[torch]"') from error
 
 
 def _metric_row(record: MetricInfo) -> dict[str, Any]:
@@ -454,30 +426,6 @@ def _arrays(file: Path) -> dict[str, Any]:
     return arrays
 
 
-def _progress(*, rate: bool = False) -> Progress:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        ProgressColumn,
-        Task,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-    from rich.text import Text
-
-    class Rate(ProgressColumn):
-        """How many a second; nothing is known of it at first."""
-
-        def render(self, task: Task) -> Text:
-            return Text("" if task.speed is None else f"{task.speed:.3g}/s")
-
-    columns: list[ProgressColumn] = [BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn()]
-    columns += [Rate(), TimeRemainingColumn()] if rate else []
-    return Progress(*columns, TextColumn("{task.description}"), console=Console(stderr=True), transient=True)
-
-
 def _print_rows(rows: list[Row]) -> None:
     """One table per OOD set: metrics down, pairs of scores across."""
     from rich.console import Console
@@ -524,6 +472,10 @@ def _interval_as_json(interval: Interval) -> dict[str, Any]:
         "resamples": interval.n,
         "undefined": interval.undefined,
     }
+
+
+main.add_command(bench_group)
+main.add_command(compare_command)
 
 
 if __name__ == "__main__":

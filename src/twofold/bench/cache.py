@@ -1,0 +1,122 @@
+"""What a benchmark has computed, on disk: each entry knows what it was computed from, and is used for nothing else.
+
+An entry is one safetensors file: arrays by name, a key for each of them (a digest of all that the array depends on:
+data, settings, code), and a digest of the arrays. A file that is damaged counts as not there. One process writes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twofold._checks import Array
+from twofold._files import replacing
+from twofold.errors import RunError
+
+FORMAT = "twofold cell 1"
+
+
+def digest(*parts: Any) -> str:
+    """A short name for plain values: numbers, text, and lists and mappings of them."""
+    text = json.dumps(parts, sort_keys=True, default=repr)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+@cache
+def code(*modules: str) -> str:
+    """A digest of the source of modules and folders of the package, so that a change of code is seen."""
+    hashed = hashlib.sha256()
+    for module in modules:
+        place = files("twofold").joinpath(*module.split("/"))
+        found = sorted(place.rglob("*.py")) if place.is_dir() else [place]  # type: ignore[attr-defined]
+        for file in found:
+            hashed.update(file.read_bytes())
+    return hashed.hexdigest()[:32]
+
+
+@cache
+def code_of(*makers: Any) -> str:
+    """A digest of the source of functions and classes, those that a person registered among them."""
+    parts = []
+    for maker in makers:
+        try:
+            parts.append(inspect.getsource(inspect.getmodule(maker) or maker))
+        except (OSError, TypeError):  # typed at a prompt: what it was compiled to
+            function = getattr(maker, "score", maker)
+            parts.append(repr((maker.__qualname__, getattr(function, "__code__", None) and function.__code__.co_code)))
+    return digest(parts)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Arrays with the key of each, and plain facts about them."""
+
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def current(self, keys: Mapping[str, str]) -> dict[str, Array]:
+        """The arrays that were computed from what these keys stand for."""
+        return {name: self.arrays[name] for name, key in keys.items() if self.keys.get(name) == key}
+
+
+@dataclass(frozen=True)
+class Cache:
+    """A folder of entries."""
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"{self.folder} cannot be written to ({error.strerror}); choose another folder") from error
+
+    def read(self, name: str) -> Entry:
+        """An entry, empty where there is none or it is damaged."""
+        from safetensors import SafetensorError, safe_open
+
+        path = self.folder / f"{name}.safetensors"
+        try:
+            with safe_open(path, framework="numpy") as file:
+                told = file.metadata() or {}
+                arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
+            if told.get("format") != FORMAT or told.get("digest") != _content(arrays, told["about"]):
+                return Entry()
+            about = json.loads(told["about"])
+        except (SafetensorError, OSError, KeyError, ValueError):
+            return Entry()
+        return Entry(arrays, about["keys"], about["facts"])
+
+    def write(self, name: str, entry: Entry) -> None:
+        """Put an entry in place of another, whole or not at all."""
+        from safetensors.numpy import save
+
+        about = json.dumps({"keys": dict(entry.keys), "facts": dict(entry.facts)}, sort_keys=True)
+        arrays = {key: np.ascontiguousarray(array) for key, array in entry.arrays.items()}
+        told = {"format": FORMAT, "digest": _content(arrays, about), "about": about}
+        try:
+            with replacing(self.folder / f"{name}.safetensors") as file:
+                file.write(save(arrays, metadata=told))
+        except OSError as error:
+            raise RunError(
+                f"{self.folder} cannot be written to ({error.strerror}); what was finished before is kept, the same "
+                "command goes on from there"
+            ) from error
+
+
+def _content(arrays: Mapping[str, Array], about: str) -> str:
+    hashed = hashlib.sha256(about.encode())
+    for name in sorted(arrays):
+        hashed.update(name.encode())
+        hashed.update(np.ascontiguousarray(arrays[name]).tobytes())
+    return hashed.hexdigest()

@@ -1,0 +1,585 @@
+"""Run a benchmark on extracted runs: every score and pair, every shift, every protocol, with intervals.
+
+Three rounds of independent tasks: confidences of scores on data sets, values of scores and of pairs, and the resamples
+of the best pairs. Each result goes into the cache as it comes, from this process alone, with a digest of what it was
+computed from. A second run computes what is new and nothing else; killed at any point, the same call goes on.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from twofold import _checks, metrics, steps
+from twofold._checks import Array, Mask
+from twofold.bench.benchmark import Benchmark
+from twofold.bench.cache import Cache, Entry, code, code_of, digest
+from twofold.bench.protocols import Protocol, Scored, Tuning, View, protocol
+from twofold.bench.results import Results
+from twofold.bench.values import Values, averaged, values
+from twofold.errors import InvalidInput, MissingExtra, TwofoldError
+from twofold.outputs import FIELDS, Outputs
+from twofold.steps import Chain, scorer
+from twofold.store import Run
+from twofold.tuning import computable, tune
+
+Engine = Literal["local", "dask", "ray"]
+Pair = tuple[str, str]
+Done = Callable[[str, int, int], Any]  # what was finished, how many tasks are done, of how many
+Row = dict[str, Any]
+Replicates = dict[tuple[Any, ...], Array]
+Found = dict[str, tuple[Values, int, int]]  # by shift: values, rows, known rows
+Task = tuple[Callable[..., Any], tuple[Any, ...]]
+
+SCORING = ("_math.py", "_kernels.py", "outputs.py", "steps.py", "tuning.py", "transforms.py", "_statistics")
+MEASURING = ("_math.py", "_kernels.py", "metrics", "stats/resample.py", "bench/protocols.py", "bench/values.py")
+SHAPED = tuple(f"{name}|energy" for name in ("react", "dice", "ash", "scale", "vra", "lts"))
+"""Transforms are no scores by themselves; these are the chains that their papers judge."""
+
+LABELS = ("untuned", "ID-tuned", "OOD-tuned")
+LEVEL = 0.95
+FIT = "fit"
+VALIDATION = "validation"  # shift of the rows on which settings were chosen
+CHUNK = 4  # scores of one task, so that they share what they learn of the training set
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A run as a benchmark sees it: the data sets of the benchmark that it holds, under their roles."""
+
+    run: Run
+    roles: Mapping[str, str]
+
+    @classmethod
+    def of(cls, run: Run | str | Path, benchmark: Benchmark) -> Subject:
+        """Check that the run is of this benchmark."""
+        opened = run if isinstance(run, Run) else Run.open(run)
+        roles = {name: role for name, role in benchmark.roles.items() if name in opened}
+        for role in ("train", "val", "test"):
+            if role not in roles.values():
+                raise InvalidInput(
+                    f"{opened.path} holds no data set of role {role} of {benchmark.name}: "
+                    f"{', '.join(benchmark.names(role))}; extract it with `twofold bench extract`"
+                )
+        classes = opened[next(iter(roles))].classes
+        if classes != benchmark.classes:
+            raise InvalidInput(f"{opened.path} has {classes} classes, but {benchmark.name} has {benchmark.classes}")
+        return cls(opened, roles)
+
+    @property
+    def name(self) -> str:
+        """The run in the rows of results."""
+        return self.run.path.name
+
+    @property
+    def place(self) -> str:
+        """Where the run is."""
+        return str(self.run.path.resolve())
+
+    @property
+    def scored(self) -> list[str]:
+        """The data sets that scores are wanted of."""
+        return [name for name, role in self.roles.items() if role != "train"]
+
+    def about(self, benchmark: Benchmark) -> Row:
+        """The columns that all rows of this run share."""
+        from twofold import __version__
+
+        told = self.run.provenance
+        by = Path(sys.argv[0]).name == "twofold"
+        return {
+            "benchmark": benchmark.name,
+            **{key: told.get(key) for key in ("model", "recipe", "seed")},
+            "run": self.name,
+            "version": __version__,
+            "command": " ".join(["twofold", *sys.argv[1:]]) if by else None,
+        }
+
+    def names(self, role: str) -> list[str]:
+        """Data sets of a role."""
+        return [name for name, own in self.roles.items() if own == role]
+
+    def outputs(self, role: str) -> Outputs | None:
+        """All data sets of a role as one, or None."""
+        found = [self.run[name] for name in self.names(role)]
+        return None if not found else found[0] if len(found) == 1 else Outputs.concat(found)
+
+    @cached_property
+    def marks(self) -> dict[str, str]:
+        """Digest of each data set as it is stored, and of the head."""
+        return self.run.digests()
+
+    def truth(self, name: str, judges: str) -> tuple[Mask, Mask]:
+        """Right answers and known rows of a data set, by the prediction that a score judges."""
+        if (name, judges) not in self._truth:
+            found = self.run[name]
+            judged = found.averaged() if judges == "passes" else found
+            self._truth[name, judges] = np.asarray(judged.correct), np.asarray(judged.is_id)
+        return self._truth[name, judges]
+
+    @cached_property
+    def _truth(self) -> dict[tuple[str, str], tuple[Mask, Mask]]:
+        return {}
+
+    @cached_property
+    def scores(self) -> list[str]:
+        """All scores that the fields of these data sets allow."""
+        sets = [self.run[name] for name in self.roles]
+        plain = computable(sets)
+        return plain + [spec for spec in SHAPED if set(scorer(spec).needs) <= _held(sets)]
+
+
+def _held(sets: Sequence[Outputs]) -> set[str]:
+    fields = [{name for name in FIELDS if getattr(one, name) is not None} for one in sets]
+    return set.intersection(*fields)
+
+
+@dataclass(frozen=True)
+class Confidences:
+    """A score on the data sets of a subject, as tuned by a rule; or why there is none."""
+
+    chosen: str = ""
+    tuned: str = ""
+    judges: str = "logits"
+    conf: Mapping[str, Array] = field(default_factory=dict)
+    reason: str = ""
+
+
+# Tasks: plain functions of plain values, so that they run anywhere
+
+
+def _confidences(
+    path: str, roles: Mapping[str, str], missing: Mapping[str, Sequence[str]], tuning: Tuning
+) -> dict[str, Confidences]:
+    """Fit or tune scores on the validation roles of a run, and score the data sets that each lacks."""
+    subject = Subject(Run.open(path), roles)
+    train, val, ood_val = (subject.outputs(role) for role in ("train", "val", "ood_val"))
+    found: dict[str, Confidences] = {}
+    chains: dict[str, Chain] = {}
+    for spec in missing:
+        try:
+            assert train is not None
+            assert val is not None
+            chains[spec] = _fitted(spec, train, val, ood_val, tuning)
+        except TwofoldError as error:
+            found[spec] = Confidences(reason=str(error))
+    arrays: dict[str, dict[str, Array]] = {spec: {} for spec in chains}
+    for name in roles:
+        wanted = [spec for spec in chains if name in missing[spec] and spec not in found]
+        outputs = subject.run[name]
+        try:
+            scored = dict(zip(wanted, steps.score_all([chains[s] for s in wanted], outputs), strict=True))
+        except TwofoldError:  # one of them cannot score this set: each by itself
+            scored = {}
+            for spec in wanted:
+                try:
+                    scored[spec] = chains[spec].score(outputs)
+                except TwofoldError as error:
+                    found[spec] = Confidences(reason=f"{name}: {error}")
+        for spec, conf in scored.items():
+            arrays[spec][name] = conf
+    for spec, chain in chains.items():
+        found.setdefault(spec, Confidences(chain.spec, chain.label, chain.judges, arrays[spec]))
+    return found
+
+
+def _fitted(spec: str, train: Outputs, val: Outputs, ood_val: Outputs | None, tuning: Tuning) -> Chain:
+    """A score fitted by the rule of a protocol: settings left open are chosen on the roles that the rule allows."""
+    chain = scorer(spec)
+    if tuning.temperature and chain.needs == ("logits",) and chain.steps[0].info.name != "temperature":
+        chain = scorer(f"temperature|{chain.spec}")
+    seen = ood_val if "ood_val" in tuning.sets else None
+    if not any(step.info.grid for step in chain.steps):
+        return chain.fit(steps.known(train), val=steps.known(val), ood_val=ood_val)
+    return tune(chain, train, val, seen, metric=tuning.metric.removesuffix("_ood")).chain
+
+
+def _values(views: Sequence[View], scored: Mapping[str, Scored], pair: bool, n: int, seed: int) -> Found:
+    """Values of views by shift, with the numbers of rows and of known rows."""
+    found = {}
+    for view in views:
+        wanted = view.pair_metrics if pair else view.metrics
+        table = view.table(scored)
+        known = len(table.conf) if table.is_id is None else int(table.is_id.sum())
+        if view.rule in ("proposed", "original"):
+            known = int(table.correct.sum())
+        found[view.shift] = (values(view, scored, wanted, n=n, seed=seed), len(table.conf), known)
+    return found
+
+
+def _call(task: Task) -> Any:
+    function, given = task
+    return function(*given)
+
+
+def execute(tasks: Sequence[Task], *, jobs: int, engine: Engine, address: str | None) -> Iterator[tuple[int, Any]]:
+    """Results of tasks with their places, as they come: here, in processes of this machine, or on a cluster."""
+    if engine == "local" and (jobs == 1 or len(tasks) < 2):
+        for place, task in enumerate(tasks):
+            yield place, _call(task)
+        return
+    import joblib
+
+    with _cluster(engine, address, jobs):
+        several = joblib.Parallel(return_as="generator_unordered", batch_size=1)
+        yield from several(joblib.delayed(_placed)(place, task) for place, task in enumerate(tasks))
+
+
+def _placed(place: int, task: Task) -> tuple[int, Any]:
+    return place, _call(task)
+
+
+@contextmanager
+def _cluster(engine: Engine, address: str | None, jobs: int) -> Iterator[None]:
+    """While open, joblib works through an engine."""
+    import joblib
+
+    if engine == "local":
+        with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
+            yield
+        return
+    try:
+        if engine == "dask":
+            from distributed import Client
+
+            started = {"address": address} if address else {"n_workers": jobs, "threads_per_worker": 1}
+            try:
+                client = Client(**started)  # type: ignore[no-untyped-call]
+            except (OSError, ValueError) as error:
+                raise InvalidInput(f"no Dask scheduler answers at {address}: {error}") from error
+            with client, joblib.parallel_config("dask", wait_for_workers_timeout=60):
+                yield
+            return
+        import ray
+        from ray.util.joblib import register_ray
+    except ImportError as error:
+        raise MissingExtra(f'engine {engine} is not installed: pip install "twofold[cluster]"') from error
+    ray.init(address=address, ignore_reinit_error=True)
+    register_ray()
+    with joblib.parallel_config("ray"):
+        yield
+
+
+# The benchmark
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A benchmark at work: what is known is read, what is not is computed and remembered."""
+
+    benchmark: Benchmark
+    protocols: Sequence[Protocol]
+    cache: Cache
+    resamples: int
+    seed: int
+    jobs: int
+    engine: Engine
+    address: str | None
+    done: Done
+
+    def confidences(self, subject: Subject, specs: Sequence[str], tuning: Tuning) -> dict[str, Confidences]:
+        """Confidences of scores on all data sets of a subject."""
+        known: dict[str, Confidences] = {}
+        missing: dict[str, list[str]] = {}
+        for spec in specs:
+            keys = self.score_keys(subject, spec, tuning)
+            entry = self.cache.read(self._score_file(subject, spec, tuning))
+            if entry.facts.get("fit") == keys[FIT]:
+                known[spec] = Confidences(**entry.facts["told"], conf=entry.current(keys))
+            absent = [name for name in subject.scored if spec not in known or name not in known[spec].conf]
+            if absent and not (spec in known and known[spec].reason):
+                missing[spec] = absent
+        names = list(missing)
+        tasks = [
+            (
+                _confidences,
+                (str(subject.run.path), dict(subject.roles), {s: missing[s] for s in names[i : i + CHUNK]}, tuning),
+            )
+            for i in range(0, len(names), CHUNK)
+        ]
+        for _, found in self._each(f"{subject.name}: scores", tasks):
+            for spec, new in found.items():
+                if spec in known and not new.reason:
+                    new = replace(new, conf={**known[spec].conf, **new.conf})
+                known[spec] = new
+                keys = self.score_keys(subject, spec, tuning)
+                told = {"chosen": new.chosen, "tuned": new.tuned, "judges": new.judges, "reason": new.reason}
+                facts = {"fit": keys[FIT], "told": told}
+                entry = Entry(new.conf, {name: keys[name] for name in new.conf}, facts)
+                self.cache.write(self._score_file(subject, spec, tuning), entry)
+        return {spec: known[spec] for spec in specs}
+
+    def score_keys(self, subject: Subject, spec: str, tuning: Tuning) -> dict[str, str]:
+        """What the confidences of a score depend on: for each data set, and for the fit alone."""
+        chain = scorer(spec)
+        marks = subject.marks
+        seen = [marks[name] for name, role in subject.roles.items() if role in ("train", "val", "ood_val")]
+        makers = code_of(*(step.info.maker for step in chain.steps))
+        fit = digest(seen, marks.get("head"), chain.spec, asdict(tuning), makers, code(*SCORING))
+        return {FIT: fit, **{name: digest(fit, marks[name]) for name in subject.scored}}
+
+    def _score_file(self, subject: Subject, spec: str, tuning: Tuning) -> str:
+        return f"score-{digest(subject.place, spec, asdict(tuning))}"
+
+    def values(self, cells: Sequence[Cell], *, n: int, label: str) -> dict[Cell, Found]:
+        """Values of cells by shift, with ``n`` replicates."""
+        found: dict[Cell, Found] = {}
+        tasks, waiting = [], []
+        for cell in cells:
+            keys, entry = cell.keys(), self.cache.read(cell.file)
+            kept = {shift for shift, key in keys.items() if entry.keys.get(shift) == key}
+            known = {
+                view.shift: _unpacked(entry, view.shift, cell.wanted(view)) for view in cell.views if view.shift in kept
+            }
+            found[cell] = {
+                shift: own for shift, own in known.items() if all(len(array) > n for array in own[0].values())
+            }
+            left = [view for view in cell.views if view.shift not in found[cell]]
+            if left:
+                tasks.append((_values, (left, cell.scored(left), cell.pair is not None, n, self.seed)))
+                waiting.append(cell)
+        for place, new in self._each(label, tasks):
+            cell = waiting[place]
+            found[cell] |= new
+            keys = cell.keys()
+            arrays = {f"{shift}|{name}": a for shift, (own, _, _) in found[cell].items() for name, a in own.items()}
+            counts = {shift: [rows, known] for shift, (_, rows, known) in found[cell].items()}
+            self.cache.write(cell.file, Entry(arrays, {shift: keys[shift] for shift in counts}, {"counts": counts}))
+        return found
+
+    def _each(self, label: str, tasks: Sequence[Task]) -> Iterator[tuple[int, Any]]:
+        """Results of tasks with their places, as they come."""
+        self.done(label, 0, len(tasks))
+        running = execute(tasks, jobs=self.jobs, engine=self.engine, address=self.address)
+        for count, (place, result) in enumerate(running, start=1):
+            yield place, result
+            self.done(label, count, len(tasks))
+
+
+def _unpacked(entry: Entry, shift: str, wanted: Sequence[str]) -> tuple[Values, int, int]:
+    rows, known = entry.facts["counts"][shift]
+    return {name: entry.arrays[f"{shift}|{name}"] for name in wanted}, rows, known
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One score or pair of a subject under a protocol, with its confidences."""
+
+    bench: Bench
+    subject: Subject
+    protocol: Protocol
+    score: str
+    pair: str | None
+    first: Confidences
+    second: Confidences | None
+    marks: Mapping[str, str]  # what the confidences on each data set were computed from
+
+    @cached_property
+    def views(self) -> tuple[View, ...]:
+        """The views of the protocol, and that of the validation data; for a pair, those that have pair metrics."""
+        views = self.protocol.views(self.subject.roles)
+        if self.pair is not None:
+            return tuple(view for view in views if view.pair_metrics)
+        extra = self.bench.benchmark.metrics
+        views = tuple(replace(view, metrics=tuple(dict.fromkeys([*view.metrics, *extra]))) for view in views)
+        return (*views, *_validation(self.subject, self.protocol.tuning))
+
+    @property
+    def metrics(self) -> set[str]:
+        """What is measured of this cell."""
+        return {name for view in self.views for name in self.wanted(view)}
+
+    def wanted(self, view: View) -> tuple[str, ...]:
+        """What is measured of this cell in a view."""
+        return view.metrics if self.pair is None else view.pair_metrics
+
+    @property
+    def file(self) -> str:
+        """Name of the entry in the cache."""
+        return f"value-{digest(self.subject.place, self.protocol.name, self.score, self.pair)}"
+
+    def keys(self) -> dict[str, str]:
+        """What the values of each view depend on."""
+        shared = self.bench.seed, self.first.judges, code(*MEASURING)
+        return {v.shift: digest(asdict(v), [self.marks[name] for name in v.sets], *shared) for v in self.views}
+
+    def scored(self, views: Iterable[View]) -> dict[str, Scored]:
+        """The data sets of views under this score or pair."""
+        found = {}
+        for name in dict.fromkeys(name for view in views for name in view.sets):
+            correct, is_id = self.subject.truth(name, self.first.judges)
+            second = None if self.second is None else self.second.conf[name]
+            found[name] = Scored(correct, is_id, self.first.conf[name], second)
+        return found
+
+    @cached_property
+    def about(self) -> Row:
+        """The columns that all rows of this cell share."""
+        parts = [self.first, *([] if self.second is None else [self.second])]
+        labels = [one.tuned for one in parts if one.tuned]
+        return {
+            **self.subject.about(self.bench.benchmark),
+            "score": self.score,
+            "pair": self.pair,
+            "protocol": self.protocol.name,
+            "tuned": max(labels, key=LABELS.index) if labels else None,
+            "chosen": " + ".join(one.chosen for one in parts) or None,
+        }
+
+    def judged(self, found: Found) -> tuple[list[Row], Replicates]:
+        """One row for each shift and metric, averages among them, and the resampled values of each."""
+        everything = {view.shift: (view.role, *found[view.shift]) for view in self.views}
+        plain = {shift: own for shift, (own, _, _) in found.items()}
+        for average in self.protocol.averages(self.subject.roles):
+            if all(shift in plain for shift in average.of):
+                rows, known = np.sum([found[shift][1:] for shift in average.of], axis=0).tolist()
+                everything[average.shift] = (average.role, averaged(average, plain), rows, known)
+        rows, replicates = [], {}
+        for shift, (role, own, count, known) in everything.items():
+            limits = _limits(own)
+            for metric, array in own.items():
+                low, high = limits.get(metric, (None, None))
+                row = {"shift": shift, "role": role, "metric": metric, "value": float(array[0]), "low": low}
+                row |= {"high": high, "level": None if low is None else LEVEL, "n": count, "n_id": known}
+                row |= {"resamples": None if low is None else len(array) - 1, "n_ood": count - known}
+                row |= {"reason": "the metric has no value here" if math.isnan(array[0]) else None}
+                rows.append({**self.about, **row, "better": _better(metric)})
+                if low is not None:
+                    where = self.subject.name, self.score, self.pair, shift, self.protocol.name, metric
+                    replicates[where] = array[1:]
+        return rows, replicates
+
+
+def _limits(own: Values) -> dict[str, tuple[float, float]]:
+    """The interval of each metric that has replicates."""
+    drawn = {metric: array[1:] for metric, array in own.items() if len(array) > 1 and not np.isnan(array[1:]).all()}
+    if not drawn:
+        return {}
+    tails = (1 - LEVEL) / 2, (1 + LEVEL) / 2
+    low, high = np.nanquantile(np.stack(list(drawn.values())), tails, axis=1)
+    return {metric: (float(a), float(b)) for metric, a, b in zip(drawn, low, high, strict=True)}
+
+
+def _better(metric: str) -> str:
+    return "higher" if metric == "accuracy" else metrics.info(metric.removesuffix("_ood")).better
+
+
+def _validation(subject: Subject, tuning: Tuning) -> list[View]:
+    """The data on which settings were chosen, judged by the metric that chose them."""
+    val, outside = tuple(subject.names("val")), tuple(subject.names("ood_val"))
+    if "ood_val" in tuning.sets:
+        return [View(VALIDATION, "val", val, outside, "joint", (tuning.metric,))] if outside else []
+    return [View(VALIDATION, "val", val, (), "known", (tuning.metric,))]
+
+
+def run(
+    benchmark: Benchmark,
+    runs: Sequence[Run | str | Path],
+    out: str | Path,
+    *,
+    scores: Sequence[str] | None = None,
+    pairs: Sequence[Pair] | None = None,
+    protocols: Sequence[str] | None = None,
+    resamples: int = 200,
+    best: int = 10,
+    seed: int = 0,
+    jobs: int = 1,
+    engine: Engine = "local",
+    address: str | None = None,
+    done: Done = lambda label, count, total: None,
+) -> Results:
+    """Judge runs by a benchmark, and write the results and what they were made of to a folder.
+
+    By default ``scores`` are those of the benchmark or else all that the runs allow, and ``pairs`` those of the
+    benchmark or else msp with each score. Intervals come from ``resamples`` resamples: of every value of a single
+    score, and of the values of the ``best`` pairs by mean DS-F1 over the unknown sets. Settings that a score leaves
+    open are chosen by the rule of each protocol. ``jobs`` processes share the work; ``engine`` and ``address`` name a
+    Dask or Ray cluster whose workers can read the runs. What is missing (a data set, a field that a score needs) is in
+    the results with its reason.
+    """
+    _checks.whole(resamples, "resamples", 0)
+    _checks.whole(jobs, "jobs", 1)
+    _checks.choice(engine, "engine", ("local", "dask", "ray"))
+    subjects = [Subject.of(one, benchmark) for one in runs]
+    if not subjects:
+        raise InvalidInput("give at least one run; `twofold bench extract` makes them")
+    places = [subject.run.path.resolve() for subject in subjects]
+    if len(set(places)) < len(places):
+        raise InvalidInput("a run is given twice")
+    chosen = [protocol(name) for name in protocols or benchmark.protocols]
+    folder = Path(out)
+    bench = Bench(benchmark, chosen, Cache(folder / "cells"), resamples, seed, jobs, engine, address, done)
+    rows: list[Row] = []
+    replicates: Replicates = {}
+    for subject in subjects:
+        singles = [scorer(s).spec for s in scores or benchmark.scores or subject.scores]
+        given = pairs if pairs is not None else benchmark.pairs
+        doubles = [(scorer(a).spec, scorer(b).spec) for a, b in given or [("msp", spec) for spec in singles]]
+        some, drawn = _judged(bench, subject, singles, doubles, best)
+        rows += some + _absent(bench, subject)
+        replicates |= drawn
+    results = Results.of(rows, replicates or None)
+    results.save(folder)
+    return results
+
+
+def _judged(
+    bench: Bench, subject: Subject, singles: Sequence[str], doubles: Sequence[Pair], best: int
+) -> tuple[list[Row], Replicates]:
+    """Rows and replicates of everything that is asked of a subject."""
+    specs = list(dict.fromkeys([*singles, *(spec for pair in doubles for spec in pair)]))
+    known: dict[Tuning, dict[str, Confidences]] = {}
+    for one in bench.protocols:
+        if one.tuning not in known:
+            known[one.tuning] = bench.confidences(subject, specs, one.tuning)
+    rows: list[Row] = []
+    cells, two = [], []
+    for one in bench.protocols:
+        conf = known[one.tuning]
+        marks = {spec: bench.score_keys(subject, spec, one.tuning) for spec in specs}
+        for spec in singles:
+            cell = Cell(bench, subject, one, spec, None, conf[spec], None, marks[spec])
+            if conf[spec].reason:
+                rows.append({**cell.about, "value": math.nan, "reason": conf[spec].reason})
+            else:
+                cells.append(cell)
+        for first, second in doubles:
+            if not conf[first].reason and not conf[second].reason:
+                both = {name: digest(marks[first][name], marks[second][name]) for name in marks[first]}
+                cell = Cell(bench, subject, one, first, second, conf[first], conf[second], both)
+                two += [cell] if cell.views else []
+    found = bench.values(cells, n=bench.resamples, label=f"{subject.name}: values")
+    found |= bench.values(two, n=0, label=f"{subject.name}: pairs")
+    if bench.resamples:
+        leading = _leading([cell for cell in two if "ds_f1" in cell.metrics], found, best)
+        found |= bench.values(leading, n=bench.resamples, label=f"{subject.name}: intervals of the best pairs")
+    replicates: Replicates = {}
+    for cell, own in found.items():
+        some, drawn = cell.judged(own)
+        rows += some
+        replicates |= drawn
+    return rows, replicates
+
+
+def _leading(cells: Sequence[Cell], found: Mapping[Cell, Found], best: int) -> list[Cell]:
+    """The cells of the best pairs of each protocol, by the mean of DS-F1 over its views."""
+    means = {cell: float(np.mean([own["ds_f1"][0] for own, _, _ in found[cell].values()])) for cell in cells}
+    by_protocol: dict[str, list[Cell]] = {}
+    for cell in sorted(cells, key=lambda cell: -means[cell]):
+        by_protocol.setdefault(cell.protocol.name, []).append(cell)
+    return [cell for several in by_protocol.values() for cell in several[:best]]
+
+
+def _absent(bench: Bench, subject: Subject) -> list[Row]:
+    """A row for each data set of the benchmark that the run lacks."""
+    missing = [one for one in bench.benchmark.sets if one.name not in subject.roles]
+    told = {"value": math.nan, "reason": "the run does not hold this data set"}
+    return [{**subject.about(bench.benchmark), "shift": one.name, "role": one.role, **told} for one in missing]

@@ -1,0 +1,116 @@
+"""Values of a view and their bootstrap replicates, many metrics from one sort.
+
+A resample draws each data set to its own size, by its name: every view, metric and score of a benchmark sees the same
+draws of the known test set, so differences are paired, and the replicates of an average are the averages of
+replicates. Rows that a protocol removes are removed after the draw, as in FD-Shifts.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from twofold import metrics, stats
+from twofold._checks import Array
+from twofold.bench.protocols import Average, Scored, Table, View
+from twofold.errors import UndefinedMetric
+from twofold.metrics._sweep import CountedRows, Sweep
+
+Weights = npt.NDArray[np.uint8]
+Values = dict[str, Array]  # by metric: the value, then its replicates
+
+
+def values(view: View, scored: Mapping[str, Scored], names: Iterable[str], *, n: int, seed: int) -> Values:
+    """Each metric on the rows of a view, then on ``n`` resamples of them (NaN where it has no value).
+
+    >>> test = Scored([True, True, False], [True] * 3, [0.9, 0.4, 0.3])
+    >>> view = View("test", "iid", ("test",), (), "known", ("aurc",))
+    >>> values(view, {"test": test}, ["aurc", "accuracy"], n=0, seed=0)
+    {'aurc': array([0.11111111]), 'accuracy': array([0.66666667])}
+    """
+    wanted = list(names)
+    table = view.table(scored)
+    point = metrics.evaluate(table.correct, table.conf, is_id=table.is_id, conf_ood=table.conf_ood, only=wanted)
+    found = {name: np.full(n + 1, math.nan) for name in wanted}
+    for name in wanted:
+        found[name][0] = point[name]
+    if not n:
+        return found
+    kept = view.kept(scored)
+    draws = [_draws(name, len(scored[name]), n, seed) for name in view.sets]
+    again = _Resampled(table, wanted)
+    for i in range(n):
+        weights = np.concatenate([drawn[i] for drawn in draws])[kept]
+        for name, value in again.values(weights).items():
+            found[name][i + 1] = value
+    return found
+
+
+def averaged(average: Average, found: Mapping[str, Values]) -> Values:
+    """The unweighted mean of the values of views, and of their replicates."""
+    members = [found[shift] for shift in average.of]
+    shared = [name for name in members[0] if all(name in one for one in members)]
+    return {name: np.mean([one[name] for one in members], axis=0) for name in shared}
+
+
+@lru_cache(maxsize=64)
+def _draws(name: str, rows: int, n: int, seed: int) -> Weights:
+    """How often each row of a data set comes in each of ``n`` resamples, by the name of the set."""
+    return stats.draws(rows, n, seed=(seed, zlib.crc32(name.encode())))
+
+
+class _Resampled:
+    """The metrics of a table as functions of row weights; everything is sorted once."""
+
+    def __init__(self, table: Table, names: Sequence[str]) -> None:
+        self.table, self.names = table, names
+        self.failures = CountedRows(table.correct, table.conf, table.is_id, None)
+        known = table.is_id
+        second = table.conf_ood
+        self.known = None if known is None or second is None else CountedRows(known, second, None, None)
+        pairs = [n for n in names if n != "accuracy" and {"conf_id", "conf_ood"} <= set(_info(n).arrays)]
+        self.pairs = {n: _info(n).function.weighted(table.correct, table.conf, second, known) for n in pairs}
+
+    def values(self, weights: Weights) -> dict[str, float]:
+        s = self.failures.sweep(weights)
+        if self.known is not None:
+            known = self.known.sweep(weights)
+        else:
+            known = Sweep(s.level, s.accepted, s.accepted - s.known, s.accepted)
+        found = {}
+        for name in self.names:
+            try:
+                found[name] = self._value(name, weights, s, known)
+            except UndefinedMetric:
+                found[name] = math.nan
+        return found
+
+    def _value(self, name: str, weights: Weights, s: Sweep, known: Sweep) -> float:
+        if name in self.pairs:
+            return float(self.pairs[name](weights))
+        if name == "accuracy":
+            if s.known[-1] == 0:
+                raise UndefinedMetric("accuracy needs at least one known sample")
+            return float(s.right[-1] / s.known[-1])
+        record = _info(name)
+        if record.sweep is not None:
+            return record.sweep(known if name.endswith("_ood") else s)
+        drawn = np.repeat(np.arange(len(weights)), weights)
+        t = self.table
+        return metrics.evaluate(
+            t.correct[drawn],
+            t.conf[drawn],
+            is_id=None if t.is_id is None else t.is_id[drawn],
+            conf_ood=None if t.conf_ood is None else t.conf_ood[drawn],
+            only=[name],
+        )[name]
+
+
+def _info(name: str) -> Any:
+    return metrics.info(name.removesuffix("_ood"))

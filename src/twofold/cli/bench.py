@@ -1,0 +1,384 @@
+"""Verbs of benchmarks: ``twofold bench ...`` and ``twofold compare``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from twofold.cli.shared import JSON, from_torch, progress
+
+ROOT = click.option("--root", type=click.Path(path_type=Path), help="Folder of data; by default $TWOFOLD_DATA.")
+FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+@click.group("bench")
+def bench_group() -> None:
+    """Judge classifiers by the protocols of the papers, with intervals and tests.
+
+    \b
+      twofold bench list
+      twofold bench show cifar10-real
+    """
+
+
+@bench_group.command("list")
+@JSON
+def list_command(as_json: bool) -> None:
+    """List the benchmarks.
+
+    \b
+      twofold bench list
+    """
+    from twofold.bench.benchmark import load, names
+
+    found = [load(name) for name in names()]
+    rows = [{"name": b.name, "title": b.title, "classes": b.classes, "protocols": b.protocols} for b in found]
+    if as_json:
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    width = max(len(b.name) for b in found)
+    for one in found:
+        click.echo(f"{one.name:<{width}}  {one.title}")
+
+
+@bench_group.command("show")
+@click.argument("name")
+@ROOT
+@JSON
+def show_command(name: str, root: Path | None, as_json: bool) -> None:
+    """Show what a benchmark needs, what of it is here, and where a person gets the rest.
+
+    NAME is one of `twofold bench list`, or a TOML file of one's own.
+
+    \b
+      twofold bench show cifar10-real
+    """
+    from twofold.bench.benchmark import load
+    from twofold.nn import data
+
+    found = load(name)
+    with progress() as bar:
+        task = bar.add_task("opening", total=len(found.sets))
+
+        def opened(spec: str) -> Any:
+            bar.advance(task)
+            return data.open(spec)
+
+        status = found.status(root, opened)
+    if as_json:
+        sets = [
+            {"name": s.set.name, "role": s.set.role, "data": s.set.data, "published_rows": s.set.rows, "rows": s.rows}
+            | {"missing": s.reason, "get": s.set.get, "note": s.set.note, "removed": s.set.removed}
+            for s in status
+        ]
+        about = {"name": found.name, "title": found.title, "source": found.source, "classes": found.classes}
+        click.echo(json.dumps(about | {"protocols": found.protocols, "sets": sets}, indent=2, ensure_ascii=False))
+        return
+    click.echo(f"{found.name}: {found.title}\n{found.source}\nprotocols: {', '.join(found.protocols)}\n")
+    width = max(len(s.set.name) for s in status)
+    for one in status:
+        state = f"{one.rows:>7,} rows" if one.present else "missing     "
+        odd = f" (published {one.set.rows:,})" if one.published is False else ""
+        gone = f" ({one.set.removed:,} rows of known classes removed)" if one.set.removed else ""
+        click.echo(f"{one.set.name:<{width}}  {one.set.role:<7}  {state}{odd}{gone}")
+        if not one.present:
+            click.echo(f"{'':<{width}}  {one.reason}\n{'':<{width}}  get it from: {one.set.get}")
+
+
+@bench_group.command("extract")
+@click.argument("name")
+@click.argument("model")
+@click.option("--out", required=True, type=FOLDER, help="Folder of the run, new or existing.")
+@click.option("--checkpoint", "checkpoints", multiple=True, help="Weights; several are a deep ensemble.")
+@click.option("--normalise", default="none", show_default=True, help="ID statistics: cifar10, imagenet, ...")
+@click.option("--recipe", help="How the network was trained; kept with the run.")
+@click.option("--batch", type=click.IntRange(min=1), default=256, show_default=True, help="Images at a time.")
+@click.option("--device", default="cpu", show_default=True, help="Where the network runs.")
+@click.option("--layers", help="Record layer statistics: names separated by commas, or 'all'.")
+@click.option("--passes", type=click.IntRange(min=0), default=0, show_default=True, help="MC-dropout passes.")
+@click.option("--odin", type=float, help="Record ODIN with this step, in pixels of [0, 1].")
+@click.option("--only", "chosen", multiple=True, help="Data set of the benchmark; by default all that are here.")
+@ROOT
+@JSON
+def extract_command(
+    name: str,
+    model: str,
+    out: Path,
+    checkpoints: tuple[str, ...],
+    chosen: tuple[str, ...],
+    root: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Run a network over the data sets of a benchmark, and write a run that `bench run` takes.
+
+    Data sets that are not here are passed over, and said.
+
+    \b
+      twofold bench extract cifar10-real resnet20_cifar --checkpoint weights.npz --normalise imagenet --out run
+    """
+    from twofold.bench.benchmark import load
+    from twofold.errors import InvalidInput
+    from twofold.nn import data
+
+    found = load(name)
+    status = [s for s in found.status(root, data.open) if not chosen or s.set.name in chosen]
+    for word in chosen:
+        found[word]  # an unknown name is an error
+    if any(s.set.embedded for s in status):
+        raise InvalidInput(f"{name} comes with its classifier: `twofold demo --out {out}` writes the run")
+    for one in status:
+        if not one.present:
+            click.echo(str(one), err=True)
+    sets = [(s.set.spec(root), s.set.role, s.set.name) for s in status if s.present]
+    with progress(rate=True) as bar:
+        task = bar.add_task("loading", total=None)
+        run = from_torch("extraction").extract_all(
+            model,
+            sets,
+            out,
+            checkpoints=checkpoints,
+            classes=found.classes,
+            begin=lambda label, rows: bar.reset(task, total=rows, description=label),
+            done=lambda rows: bar.advance(task, rows),
+            command=" ".join(["twofold", *sys.argv[1:]]),
+            **options,
+        )
+    rows = [{"name": label, "role": role, "rows": len(run[label])} for label, role in run.roles.items()]
+    if as_json:
+        click.echo(json.dumps({"run": str(out), "data": rows}, indent=2))
+        return
+    for row in rows:
+        click.echo(f"{row['name']}  ({row['role']})  {row['rows']} rows")
+
+
+@bench_group.command("run")
+@click.argument("name")
+@click.option("--run", "runs", multiple=True, required=True, type=FOLDER, help="A run; may be repeated.")
+@click.option("--score", "scores", multiple=True, help="A score; by default all that the runs allow.")
+@click.option(
+    "--pair", "pairs", multiple=True, help="ID score and OOD score, as 'msp + energy'; by default msp + each."
+)
+@click.option("--protocol", "protocols", multiple=True, help="By default all of the benchmark.")
+@click.option("--out", default="results", show_default=True, type=FOLDER, help="Folder of results.")
+@click.option("--resamples", type=click.IntRange(min=0), default=200, show_default=True, help="Per interval; 0: none.")
+@click.option("--best", type=click.IntRange(min=0), default=10, show_default=True, help="Pairs that get intervals.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the resamples.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes that share the work.")
+@click.option(
+    "--engine", type=click.Choice(["local", "dask", "ray"]), default="local", show_default=True, help="Where they are."
+)
+@click.option("--address", help="Of a Dask or Ray cluster whose workers can read the runs.")
+@JSON
+def run_command(
+    name: str, runs: tuple[Path, ...], pairs: tuple[str, ...], out: Path, as_json: bool, **options: Any
+) -> None:
+    """Judge runs by a benchmark: all scores and pairs, all shifts, with intervals.
+
+    Results go to --out as results.csv (and Parquet); what is known already is not computed again, so that the same
+    command continues after a kill, and a new score costs only itself.
+
+    \b
+      twofold bench run digits --run twofold-demo --score msp --score energy --out results
+    """
+    from twofold.bench import runner
+    from twofold.bench.benchmark import load
+    from twofold.errors import InvalidInput
+
+    chosen = []
+    for pair in pairs:
+        parts = [part.strip() for part in pair.split(" + ")]
+        if len(parts) != 2:
+            raise InvalidInput(f"--pair must be two scores with ' + ' between them, got {pair!r}")
+        chosen.append((parts[0], parts[1]))
+    options |= {key: options[key] or None for key in ("scores", "protocols")}
+    with progress() as bar:
+        task = bar.add_task("scores", total=None)
+
+        def done(label: str, count: int, total: int) -> None:
+            bar.update(task, description=label, completed=count, total=total)
+
+        results = runner.run(load(name), runs, out, pairs=chosen or None, done=done, **options)
+    if as_json:
+        click.echo(json.dumps(results.to_dicts(), indent=2))
+        return
+    click.echo(results.overview())
+    missing = [row for row in results.rows if row["reason"]]
+    if missing:
+        click.echo(f"{len(missing)} rows have no value; the column reason of {out}/results.csv says why.", err=True)
+
+
+@bench_group.command("check")
+@click.argument("results", type=click.Path(path_type=Path))
+@click.option("--benchmark", help="Of the published numbers; by default that of the results.")
+@JSON
+def check_command(results: Path, benchmark: str | None, as_json: bool) -> None:
+    """Compare results with the published numbers, and name what differs between the two.
+
+    \b
+      twofold bench check results
+    """
+    from dataclasses import asdict
+
+    from twofold.bench.anchors import DIFFERENCES, agreement, rank_agreement
+    from twofold.bench.results import Results
+    from twofold.errors import InvalidInput
+
+    opened = Results.open(results)
+    names = [benchmark] if benchmark else sorted({row["benchmark"] for row in opened.rows if row["benchmark"]})
+    found = [one for name in names for one in agreement(opened.to_dicts(), name)]
+    if not found:
+        raise InvalidInput(f"nothing in {results} has a published counterpart")
+    ranks = rank_agreement(found)
+    differences = [line for name in names for line in DIFFERENCES.get(name, ())]
+    if as_json:
+        told = {"cells": [asdict(one) for one in found], "ranks": [asdict(one) for one in ranks]}
+        click.echo(json.dumps(told | {"differences": differences}, indent=2))
+        return
+    click.echo(f"{len(found)} cells have a published counterpart.")
+    for one in ranks:
+        click.echo(str(one))
+    for line in differences:
+        click.echo(f"- {line}")
+
+
+@bench_group.command("build")
+@click.argument("wordnet", type=FOLDER)
+@click.option("--known", required=True, type=click.Path(path_type=Path), help="File of the model's wnids, one a line.")
+@click.option("--pool", type=click.Path(path_type=Path), help="File of wnids to take near and external classes from.")
+@click.option("--far", "far", multiple=True, help="NAME=FILE of class names of a far set; may be repeated.")
+@click.option("--near-count", type=click.IntRange(min=0), help="Near classes drawn; without it the rule of CIFAR.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the draw.")
+def build_command(
+    wordnet: Path, known: Path, pool: Path | None, far: tuple[str, ...], near_count: int | None, seed: int
+) -> None:
+    """Apply the WordNet rules of the unknown-detection benchmark; prints JSON.
+
+    WORDNET is a folder with data.noun and index.noun. Every class that is removed comes with its reason.
+
+    \b
+      twofold bench build wordnet --known id.txt --pool imagenet.txt --near-count 200
+    """
+    from twofold.bench.wordnet import build
+
+    sets = {}
+    for word in far:
+        label, equals, file = word.partition("=")
+        if not equals:
+            raise click.UsageError(f"--far must be NAME=FILE, got {word!r}")
+        sets[label] = _lines(Path(file))
+    built = build(
+        wordnet,
+        id=_lines(known),
+        pool=_lines(pool) if pool else (),
+        far=sets or None,
+        near_count=near_count,
+        seed=seed,
+    )
+    click.echo(built.to_json())
+
+
+@bench_group.command("strata")
+@click.argument("run", type=FOLDER)
+@click.option("--embeddings", type=click.Path(path_type=Path), help="npz with an array for each data set of the run.")
+@JSON
+def strata_command(run: Path, embeddings: Path | None, as_json: bool) -> None:
+    """Group the unknown sets of a run into near, mid and far by their distance from the training set.
+
+    Distances are those of the model's own features unless other embeddings of the same rows are given.
+
+    \b
+      twofold bench strata run
+    """
+    from twofold.bench.strata import distances, strata
+    from twofold.errors import InvalidInput
+    from twofold.outputs import load_npz
+    from twofold.store import Run
+
+    opened = Run.open(run)
+    unknown = [name for role in ("near", "mid", "far") for name in opened.names(role)]
+    train = opened.names("train") or opened.names("test")
+    if not train or len(unknown) < 3:
+        raise InvalidInput(f"{run} must hold a train or test set and three unknown sets; it holds {opened.roles}")
+    given = None if embeddings is None else load_npz(embeddings)
+
+    def rows(name: str) -> Any:
+        if given is None:
+            found = opened[name].features
+            if found is None:
+                raise InvalidInput(f"{name} has no features in {run}; give --embeddings")
+            return found
+        if name not in given:
+            raise InvalidInput(f"{embeddings} has no array {name}; it holds {', '.join(given)}")
+        return given[name]
+
+    table = distances(rows(train[0]), opened[train[0]].labels, {name: rows(name) for name in unknown})
+    found = strata(table)
+    source = "the model's own features" if given is None else str(embeddings)
+    if as_json:
+        told = {"embeddings": source, "distances": table.to_dict(), "groups": dict(found.groups)}
+        click.echo(json.dumps(told, indent=2, default=list))
+        return
+    click.echo(f"by {source}:")
+    for group, members in found.groups.items():
+        click.echo(f"{group}: {', '.join(members)}")
+
+
+def _lines(path: Path) -> list[str]:
+    from twofold.errors import InvalidInput
+
+    try:
+        return [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path} cannot be read: {error}") from error
+
+
+@click.command("compare")
+@click.argument("results", type=click.Path(path_type=Path))
+@click.option("--metric", required=True, help="Such as aurc, ds_f1 or auroc_ood.")
+@click.option("--protocol", help="Needed where several have the metric.")
+@click.option(
+    "--test",
+    type=click.Choice(["conover_t", "rank_z", "wilcoxon"]),
+    default="conover_t",
+    show_default=True,
+    help="Of pairs, with Holm's correction.",
+)
+@click.option("--alpha", default=0.05, show_default=True, help="Level of the test.")
+@click.option("--figure", type=click.Path(path_type=Path), help="Write a critical-difference diagram here.")
+@click.option("--map", "clique_map", type=click.Path(path_type=Path), help="Write the map of leading cliques here.")
+@JSON
+def compare_command(
+    results: Path,
+    metric: str,
+    protocol: str | None,
+    test: str,
+    alpha: float,
+    figure: Path | None,
+    clique_map: Path | None,
+    as_json: bool,
+) -> None:
+    """Rank scores over data sets and models: Friedman, post-hoc tests, cliques, paired differences.
+
+    \b
+      twofold compare results --metric augrc --protocol fd_shifts --figure ranks.svg
+    """
+    from twofold.bench import compare as comparing
+    from twofold.bench.results import Results
+
+    opened = Results.open(results)
+    found = comparing.compare(opened, metric=metric, protocol=protocol, test=test, alpha=alpha)
+    if figure is not None:
+        from twofold.report import figures
+
+        figures.critical_difference(found, figure)
+    if clique_map is not None:
+        from twofold.report import figures
+
+        table = comparing.clique_map(opened, metric=metric, protocol=protocol, test=test, alpha=alpha)
+        figures.clique_map(table, clique_map)
+    click.echo(json.dumps(found.to_dict(), indent=2) if as_json else str(found))

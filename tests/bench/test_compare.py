@@ -1,0 +1,384 @@
+"""Comparison of methods: against scipy, scikit-posthocs and slow loops; gaps, groups, replicates and warnings."""
+
+import itertools
+import json
+import warnings
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from twofold.bench.compare import clique_map, compare
+from twofold.bench.results import KEY, Results
+from twofold.cli import main
+from twofold.errors import DoubtfulTable, InvalidInput
+from twofold.stats import cliques
+
+SETS = {"test": "iid", "cifar100": "near", "tin": "near", "isun": "mid", "lsun": "mid", "svhn": "far", "dtd": "far"}
+
+
+def rows_of(table, *, metric="aurc", names=None, **more):
+    """A table (blocks, methods) as rows: block i is data set i of one run."""
+    names = names or [f"m{j}" for j in range(table.shape[1])]
+    about = {"benchmark": "cifar10", "model": "vgg", "run": "a", "protocol": "fd_shifts", "better": "lower"} | more
+    return [
+        {**about, "score": name, "shift": f"set{i:02d}", "role": "far", "metric": metric, "value": float(table[i, j])}
+        for i in range(len(table))
+        for j, name in enumerate(names)
+    ]
+
+
+def world(runs=3, scores=("msp", "knn", "mds", "vim"), seed=0):
+    """Several runs on the sets of SETS, with averages, validation rows and paired replicates."""
+    rng = np.random.default_rng(seed)
+    rows, replicates = [], {}
+    for run, (j, score) in itertools.product(range(runs), enumerate(scores)):
+        about = {"benchmark": "cifar10", "model": f"net{run % 2}", "seed": run, "run": f"run{run}", "score": score}
+        about |= {"protocol": "stratified", "metric": "augrc", "better": "lower"}
+        values = {}
+        for shift, role in SETS.items():
+            value = float(0.2 + 0.03 * j + 0.02 * rng.normal())
+            values.setdefault(role, []).append(value)
+            rows.append({**about, "shift": shift, "role": role, "value": value})
+            replicates[f"run{run}", score, None, shift, "stratified", "augrc"] = value + 0.01 * rng.normal(size=50)
+        means = [(role, float(np.mean(values[role]))) for role in ("near", "mid", "far")]
+        rows += [{**about, "shift": role, "role": role, "value": mean} for role, mean in means]
+        rows.append({**about, "shift": "validation", "role": "val", "value": 0.0})
+    return Results.of(rows, replicates)
+
+
+def random_table(rng, blocks, methods, ties):
+    table = rng.normal(size=(blocks, methods)) + 0.5 * np.arange(methods)
+    return np.round(table) if ties else table
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_ranks_friedman_and_conover_are_those_of_other_libraries(seed, ties):
+    posthocs = pytest.importorskip("scikit_posthocs")
+    from scipy import stats
+
+    rng = np.random.default_rng(seed)
+    table = random_table(rng, int(rng.integers(4, 12)), int(rng.integers(3, 8)), ties)
+    found = compare(Results.of(rows_of(table)), "aurc")
+    ranks = stats.rankdata(table, axis=1).mean(axis=0)
+    place = [int(name[1:]) for name in found.methods]
+    assert found.mean_ranks == pytest.approx(ranks[place])
+    assert sorted(found.mean_ranks) == list(found.mean_ranks)
+    expected = stats.friedmanchisquare(*table.T)
+    assert found.friedman.statistic == pytest.approx(expected.statistic)
+    assert found.friedman.p == pytest.approx(expected.pvalue)
+    p = posthocs.posthoc_conover_friedman(table, p_adjust="holm").to_numpy()
+    assert found.p == pytest.approx(p[np.ix_(place, place)], abs=1e-9)
+    assert found.values == pytest.approx(table[:, place])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_wilcoxon_is_that_of_scipy_with_holm(seed):
+    pytest.importorskip("networkx")
+    from scipy import stats
+
+    table = np.random.default_rng(seed).normal(size=(12, 4))
+    found = compare(Results.of(rows_of(table)), "aurc", test="wilcoxon")
+    place = [int(name[1:]) for name in found.methods]
+    raw = {}
+    for i, j in itertools.combinations(range(4), 2):
+        raw[i, j] = stats.wilcoxon(table[:, place[i]], table[:, place[j]]).pvalue
+    reached = 0.0
+    for step, (pair, p) in enumerate(sorted(raw.items(), key=lambda item: item[1])):
+        reached = max(reached, min(1.0, (6 - step) * p))
+        assert found.p[pair] == pytest.approx(reached)
+
+
+def outcome(rows):
+    try:
+        return compare(Results.of(rows), "aurc").to_dict()
+    except InvalidInput as error:
+        return str(error)
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_order_of_rows_does_not_matter(data):
+    rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
+    table = random_table(rng, data.draw(st.integers(2, 7)), data.draw(st.integers(2, 6)), data.draw(st.booleans()))
+    rows = rows_of(table)
+    for hole in data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=3)):
+        rows[hole]["value"] = float("nan")
+    mixed = data.draw(st.permutations(rows))
+    assert outcome(mixed) == outcome(rows)
+
+
+def test_higher_is_better_where_the_rows_say_so():
+    table = np.array([[0.9, 0.8, 0.7], [0.8, 0.9, 0.6], [0.9, 0.8, 0.5], [0.7, 0.6, 0.5]])
+    up = compare(Results.of(rows_of(table, metric="auroc", better="higher")), "auroc")
+    assert up.methods == ("m0", "m1", "m2")
+    assert up.mean_ranks.tolist() == [1.25, 1.75, 3.0]
+    down = compare(Results.of(rows_of(table)), "aurc")
+    assert down.methods == ("m2", "m1", "m0")
+    assert compare(Results.of(rows_of(table, metric="auroc", better=None)), "auroc").methods == up.methods
+
+
+def test_cliques_are_those_of_the_table_of_single_sets():
+    results = world()
+    found = compare(results, "augrc")
+    table = [
+        [
+            next(r["value"] for r in results if (r["score"], r["shift"], r["run"]) == (name, shift, f"run{run}"))
+            for name in found.methods
+        ]
+        for run in range(3)
+        for shift in SETS
+    ]
+    assert len(found.blocks) == 21
+    assert sorted(map(tuple, found.values.tolist())) == sorted(map(tuple, table))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DoubtfulTable)
+        expected = cliques(table, better="lower", names=found.methods)
+    assert found.cliques == expected.groups
+    assert found.top == expected.top == ("msp",)
+    assert found.models == 3
+    assert {(one.kind, one.name) for one in found.dropped} == {("shift", "near"), ("shift", "mid"), ("shift", "far")}
+    assert any("21 blocks come from 3 models" in text for text in found.warnings)
+
+
+def test_pools_are_no_blocks_beside_their_members():
+    def measured(shifts):
+        rows = []
+        for j, name in enumerate(("msp", "knn")):
+            for i, (shift, role) in enumerate(shifts):
+                row = {"score": name, "shift": shift, "role": role, "metric": "aurc", "value": 0.1 * j + 0.01 * i}
+                rows.append({"protocol": "unknown", **row})
+        return compare(Results.of(rows), "aurc").blocks
+
+    pools = [("near", "near"), ("far", "far")]
+    assert measured([("pooled", "pooled"), ("test", "iid"), *pools]) == ("far", "near", "test")
+    assert measured([("pooled", "pooled"), *pools]) == ("far", "near")
+    assert measured([*pools, ("svhn", "far")]) == ("near", "svhn")
+    assert measured([("mean", None), ("near", None), ("svhn", None), ("dtd", None)]) == ("dtd", "svhn")
+    levels = [(f"corruption/{k}", "corruption") for k in (1, 2)]
+    assert measured([("corruption", "corruption"), *levels]) == ("corruption/1", "corruption/2")
+
+
+def test_incomplete_methods_and_blocks_are_left_out_and_named():
+    table = np.arange(40.0).reshape(8, 5) / 100
+    rows = [row for row in rows_of(table) if (row["score"], row["shift"]) != ("m3", "set00")]
+    for row in rows:
+        if row["score"] == "m4" and row["shift"] != "set02":
+            row |= {"value": float("nan"), "reason": "no passes"}
+        if row["shift"] == "set07":
+            row |= {"value": float("nan"), "reason": "one class only"}
+    rows.append({"score": "mc", "protocol": "fd_shifts", "value": float("nan"), "reason": "needs passes"})
+    found = compare(Results.of(rows), "aurc")
+    assert sorted(found.methods) == ["m0", "m1", "m2", "m3"]
+    assert found.blocks == tuple(f"set{i:02d}" for i in range(1, 7))
+    told = {(one.kind, one.name): one.reason for one in found.dropped}
+    assert told["method", "mc"] == "needs passes"
+    assert told["method", "m4"] == "no value for 6 of 7 blocks, the first set00 (no passes)"
+    assert told["block", "set07"] == "no value for 5 of 5 methods, the first m0 (one class only)"
+    assert told["block", "set00"] == "no value for 1 of 4 methods, the first m3 (not in the results)"
+    assert len(told) == 4
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_left_is_complete_and_nothing_full_is_dropped(seed):
+    rng = np.random.default_rng(seed)
+    table = rng.normal(size=(9, 6))
+    holes = rng.random(table.shape) < 0.12
+    rows = [row for row, hole in zip(rows_of(table), holes.ravel(), strict=True) if not hole]
+    found = compare(Results.of(rows), "aurc")
+    place = [int(name[1:]) for name in found.methods], [int(name[3:]) for name in found.blocks]
+    assert np.array_equal(found.values, table[np.ix_(place[1], place[0])])
+    full = {f"m{j}" for j in range(6) if not holes[:, j].any()} | {
+        f"set{i:02d}" for i in range(9) if not holes[i].any()
+    }
+    gone = {one.name for one in found.dropped}
+    assert not full & gone
+    assert len(gone) + len(found.methods) + len(found.blocks) == 15
+
+
+def test_averaged_blocks_against_a_loop():
+    results = world(runs=4)
+    found = compare(results, "augrc", blocks=("model", "seed"))
+    assert found.blocks == ("net0 / 0", "net0 / 2", "net1 / 1", "net1 / 3")
+    for i, seed in enumerate((0, 2, 1, 3)):
+        for j, name in enumerate(found.methods):
+            kept = [r["value"] for r in results if (r["score"], r["seed"]) == (name, seed) and r["shift"] in SETS]
+            assert len(kept) == 7
+            assert found.values[i, j] == pytest.approx(np.mean(kept))
+    assert not any("come from" in text for text in found.warnings)
+    assert compare(results, "augrc", blocks="role").blocks == ("far", "iid", "mid", "near")
+    with pytest.raises(InvalidInput, match=r"blocks: no column of blocks 'shfit'; did you mean 'shift'\?"):
+        compare(results, "augrc", blocks=("shfit",))
+    with pytest.raises(InvalidInput, match="at least one of"):
+        compare(results, "augrc", blocks=())
+
+
+@pytest.mark.parametrize("blocks", [None, ("run",)])
+def test_paired_differences_against_a_loop(blocks):
+    results = world()
+    lost = [key for key in results.replicates if key[1] == "mds" and key[0] == "run1"]
+    lost += [key for key in results.replicates if key[1] == "vim"]
+    results = Results.of(results.rows, {k: a for k, a in results.replicates.items() if k not in lost})
+    found = compare(results, "augrc", alpha=0.1, blocks=blocks)
+    assert found.methods[0] == "msp"
+    assert set(found.differences) == {"knn", "mds"}
+    for name, runs in (("knn", (0, 1, 2)), ("mds", (0, 2))):
+        cells = [(f"run{run}", shift) for run in runs for shift in SETS]
+        drawn = [0.0] * 50
+        exact = 0.0
+        for run, shift in cells:
+            one, best = (results.replicates[run, s, None, shift, "stratified", "augrc"] for s in (name, "msp"))
+            for r in range(50):
+                drawn[r] += (one[r] - best[r]) / len(cells)
+            value = {r["score"]: r["value"] for r in results if (r["run"], r["shift"]) == (run, shift)}
+            exact += (value[name] - value["msp"]) / len(cells)
+        gap = found.differences[name]
+        assert gap.value == pytest.approx(exact)
+        assert (gap.low, gap.high) == pytest.approx(tuple(np.quantile(drawn, (0.05, 0.95))))
+        assert (gap.blocks, gap.of, gap.resamples) == (len(cells), 21, 50)
+        assert gap.apart
+    assert any("no paired replicates for vim" in text for text in found.warnings)
+    assert str(found).count(", 14 of 21 blocks") == 1
+
+
+def test_replicates_of_other_lengths_are_not_paired():
+    rows = rows_of(np.array([[0.1, 0.2], [0.1, 0.3], [0.2, 0.3]]))
+    drawn = {tuple(row.get(c) for c in KEY): np.full(20, row["value"]) for row in rows}
+    short = tuple(rows[1].get(c) for c in KEY)
+    drawn[short] = drawn[short][:10]
+    found = compare(Results.of(rows, drawn), "aurc")
+    assert found.differences["m1"].blocks == 2
+    assert found.differences["m1"].value == pytest.approx(0.15)
+    empty = {key: np.full(20, np.nan) for key in drawn}
+    assert compare(Results.of(rows, empty), "aurc").differences == {}
+
+
+def test_two_methods_and_identical_methods():
+    table = np.random.default_rng(0).normal(size=(12, 2))
+    two = compare(Results.of(rows_of(table)), "aurc")
+    assert two.p[0, 1] == two.p[1, 0]
+    twins = compare(Results.of(rows_of(table[:, [0, 0, 0]])), "aurc")
+    assert twins.mean_ranks.tolist() == [2.0, 2.0, 2.0]
+    assert twins.friedman.p == 1.0
+    assert not twins.omnibus
+    assert twins.cliques == (("m0", "m1", "m2"),)
+    assert any("12 of 12 blocks have ties" in t and "equal in all blocks: m0, m1, m2" in t for t in twins.warnings)
+    assert "not asked" in str(twins)
+
+
+def test_perfect_agreement_is_json():
+    found = compare(Results.of(rows_of(np.tile([0.1, 0.2, 0.3], (4, 1)) + 0.01 * np.arange(4)[:, None])), "aurc")
+    told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert told["friedman"]["f"] is None
+    assert told["friedman"]["f_p"] == 0.0
+    assert [one["name"] for one in told["methods"]] == ["m0", "m1", "m2"]
+    assert [one["top"] for one in told["methods"]] == [True, False, False]
+    assert told["methods"][1]["difference"] is None
+
+
+def test_few_blocks_are_said():
+    rng = np.random.default_rng(0)
+    few = compare(Results.of(rows_of(rng.normal(size=(4, 3)))), "aurc")
+    assert any("only 4 blocks" in text for text in few.warnings)
+    pytest.importorskip("networkx")
+    hopeless = compare(Results.of(rows_of(rng.normal(size=(5, 3)))), "aurc", test="wilcoxon")
+    assert any("the least adjusted p is 0.19" in text for text in hopeless.warnings)  # 3 pairs, 2 ** -4 each
+    many = compare(Results.of(rows_of(rng.normal(size=(10, 3)))), "aurc")
+    assert not any("only" in text for text in many.warnings)
+
+
+def test_copied_blocks_are_a_warning_of_the_comparison_not_of_python():
+    table = np.random.default_rng(0).normal(size=(6, 6))
+    found = compare(Results.of(rows_of(np.vstack([table, table]))), "aurc")  # warnings are errors in tests
+    assert any("counted twice" in text for text in found.warnings)
+
+
+def test_what_cannot_be_compared():
+    rows = rows_of(np.random.default_rng(0).normal(size=(4, 1)))
+    with pytest.raises(InvalidInput, match="at least 2 methods and 2 blocks; aurc has 1 method and 4 blocks"):
+        compare(Results.of(rows), "aurc")
+    rows = rows_of(np.random.default_rng(0).normal(size=(1, 4)))
+    with pytest.raises(InvalidInput, match="aurc has 4 methods and 1 block "):
+        compare(Results.of(rows), "aurc")
+    for row in rows:
+        row["shift"] = "validation"
+    with pytest.raises(InvalidInput, match="validation data only"):
+        compare(Results.of(rows), "aurc")
+    both = Results.of(rows_of(np.ones((2, 2))) + rows_of(np.ones((2, 2)), protocol="openood"))
+    with pytest.raises(InvalidInput, match="several protocols"):
+        compare(both, "aurc")
+    assert len(compare(both, "aurc", protocol="openood").blocks) == 2
+    with pytest.raises(InvalidInput, match="no metric of these results 'aucr'"):
+        compare(both, "aucr")
+    for wrong in ({"test": "nemenyi"}, {"alpha": 0.0}):
+        with pytest.raises(InvalidInput, match=next(iter(wrong))):
+            compare(both, "aurc", protocol="openood", **wrong)
+        with pytest.raises(InvalidInput, match=next(iter(wrong))):
+            clique_map(both, "aurc", protocol="openood", **wrong)
+
+
+def test_pairs_are_methods():
+    table = np.array([[0.9, 0.8], [0.8, 0.7], [0.9, 0.7]])
+    rows = rows_of(table, metric="ds_f1", names=["msp", "knn"], better="higher", pair="energy")
+    found = compare(Results.of(rows), "ds_f1")
+    assert found.methods == ("msp + energy", "knn + energy")
+    clash = rows + rows_of(table, metric="ds_f1", names=["msp + energy", "x"], better="higher")
+    with pytest.raises(InvalidInput, match="two methods are called 'msp \\+ energy'"):
+        compare(Results.of(clash), "ds_f1")
+
+
+def test_the_map_is_one_comparison_a_group():
+    results = world(runs=6)
+    table = clique_map(results, "augrc")
+    roles = ("iid", "near", "mid", "far")
+    assert table.columns == tuple(f"{model} / {role}" for model in ("net0", "net1") for role in roles)
+    assert table.blocks == (3, 6, 6, 6) * 2
+    for j, (model, role) in enumerate(itertools.product(("net0", "net1"), roles)):
+        sets = [shift for shift, own in SETS.items() if own == role]
+        alone = compare(results.filter(model=model, shift=sets), "augrc")
+        assert {name for name, inside in zip(table.rows, table.member[:, j], strict=True) if inside} == set(alone.top)
+        assert table.omnibus[j] == alone.omnibus
+    assert table.judged.all()
+    counts = (table.member & np.array(table.omnibus)).sum(axis=1)
+    assert list(counts) == sorted(counts, reverse=True)
+    assert json.loads(json.dumps(table.to_dict()))["groups"][0]["blocks"] == 3
+
+
+def test_the_map_names_groups_of_one_block_and_methods_without_values():
+    rows = [dict(row) for row in world(runs=1)]
+    for row in rows:
+        if row["score"] == "vim" and row["shift"] in ("cifar100", "tin"):
+            row["value"] = float("nan")
+    table = clique_map(Results.of(rows), "augrc")
+    assert table.columns == ("near", "mid", "far")
+    assert table.judged[table.rows.index("vim")].tolist() == [False, True, True]
+    assert not table.member[table.rows.index("vim"), 0]
+    told = {(one.kind, one.name): one.reason for one in table.dropped}
+    assert "4 methods and 1 block" in told["group", "iid"]
+    assert "no value for 2 of 2 blocks" in told["method", "vim in near"]
+    with pytest.raises(InvalidInput, match="no group has 2 methods and 2 blocks"):
+        clique_map(Results.of(rows).filter(shift="test"), "augrc")
+    assert clique_map(Results.of(rows), "augrc", by=("benchmark",)).columns == ("cifar10",)
+
+
+def test_the_command(tmp_path):
+    folder = world().save(tmp_path / "results")
+    runner = CliRunner()
+    shown = runner.invoke(main, ["compare", str(folder), "--metric", "augrc"])
+    assert shown.exit_code == 0, shown.output
+    assert "augrc (x1000) under stratified, lower is better: 4 methods, 21 blocks, 3 models" in shown.output
+    told = runner.invoke(main, ["compare", str(folder), "--metric", "augrc", "--test", "rank_z", "--json"])
+    assert json.loads(told.output) == compare(world(), "augrc", test="rank_z").to_dict()
+    wrong = runner.invoke(main, ["compare", str(folder), "--metric", "nonsense"])
+    assert wrong.exit_code != 0
+    assert "no metric of these results 'nonsense'" in wrong.output
+    pytest.importorskip("matplotlib")
+    paths = [tmp_path / "ranks.svg", tmp_path / "map.png"]
+    command = ["compare", str(folder), "--metric", "augrc", "--figure", str(paths[0]), "--map", str(paths[1])]
+    drawn = runner.invoke(main, command)
+    assert drawn.exit_code == 0, drawn.output
+    assert b"<svg" in paths[0].read_bytes()
+    assert paths[1].read_bytes().startswith(b"\x89PNG")
