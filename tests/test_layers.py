@@ -31,7 +31,7 @@ LEVELS = {
     "demo": 8,
     "cli": 8,
 }
-HEAVY = {"scipy", "sklearn", "pandas", "torch", "networkx", "rich", "numba"}
+HEAVY = {"scipy", "sklearn", "pandas", "torch", "networkx", "rich", "numba", "matplotlib"}
 FILES = sorted(p for p in ROOT.rglob("*.py"))
 
 

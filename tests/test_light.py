@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-HEAVY = ("numba", "scipy", "sklearn", "pandas", "torch", "rich", "networkx")
+HEAVY = ("numba", "scipy", "sklearn", "pandas", "torch", "rich", "networkx", "matplotlib")
 
 
 def loaded_after(code: str) -> set[str]:

@@ -56,7 +56,8 @@ class NameTaken(TwofoldError, ValueError):
 class Infeasible(TwofoldError, ValueError):
     """A gate that keeps what was asked of it does not exist, or cannot be shown on these data.
 
-    ``best`` says what is feasible: the least ``risk``, and with a guarantee the least ``delta`` at the asked risk.
+    ``best`` says what is feasible: the least ``risk`` with its ``coverage``, or with a guarantee about the least
+    ``risk`` at the asked delta and the least ``delta`` at the asked risk (1: none will do).
     """
 
     def __init__(self, message: str, best: Mapping[str, float]) -> None:

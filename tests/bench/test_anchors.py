@@ -676,8 +676,8 @@ def result(score, value, **changes):
         "role": "near",
         "metric": "auroc_ood",
         "value": value,
-        "interval_low": value - 0.01,
-        "interval_high": value + 0.01,
+        "low": value - 0.01,
+        "high": value + 0.01,
     }
     return row | changes
 
@@ -699,7 +699,7 @@ def test_agreement_by_hand():
 
 
 def test_an_interval_that_misses_and_one_that_is_absent():
-    rows = [result("msp", 0.80), result("msp", 0.80, seed=1, interval_low=None, interval_high=float("nan"))]
+    rows = [result("msp", 0.80), result("msp", 0.80, seed=1, low=None, high=float("nan"))]
     assert [a.inside_interval for a in agreement(rows, "openood-cifar10")] == [False, None]
 
 

@@ -267,6 +267,8 @@ def test_two_methods_and_identical_methods():
     assert twins.cliques == (("m0", "m1", "m2"),)
     assert any("12 of 12 blocks have ties" in t and "equal in all blocks: m0, m1, m2" in t for t in twins.warnings)
     assert "not asked" in str(twins)
+    runs = [rows_of(np.random.default_rng(k).normal(size=(7, 1)) * np.ones((1, 9)), run=f"r{k}") for k in range(4)]
+    assert compare(Results.of(itertools.chain(*runs)), "aurc", blocks="run").mean_ranks.tolist() == [5.0] * 9
 
 
 def test_perfect_agreement_is_json():
@@ -313,6 +315,8 @@ def test_what_cannot_be_compared():
     assert len(compare(both, "aurc", protocol="openood").blocks) == 2
     with pytest.raises(InvalidInput, match="no metric of these results 'aucr'"):
         compare(both, "aucr")
+    with pytest.raises(InvalidInput, match="no row of aurc has a score"):
+        compare(Results.of([{"metric": "aurc", "shift": "svhn", "value": 0.1}]), "aurc")
     for wrong in ({"test": "nemenyi"}, {"alpha": 0.0}):
         with pytest.raises(InvalidInput, match=next(iter(wrong))):
             compare(both, "aurc", protocol="openood", **wrong)
@@ -372,6 +376,8 @@ def test_the_command(tmp_path):
     assert "augrc (x1000) under stratified, lower is better: 4 methods, 21 blocks, 3 models" in shown.output
     told = runner.invoke(main, ["compare", str(folder), "--metric", "augrc", "--test", "rank_z", "--json"])
     assert json.loads(told.output) == compare(world(), "augrc", test="rank_z").to_dict()
+    averaged = runner.invoke(main, ["compare", str(folder), "--metric", "augrc", "--block", "run", "--json"])
+    assert json.loads(averaged.output)["blocks"] == ["run0", "run1", "run2"]
     wrong = runner.invoke(main, ["compare", str(folder), "--metric", "nonsense"])
     assert wrong.exit_code != 0
     assert "no metric of these results 'nonsense'" in wrong.output

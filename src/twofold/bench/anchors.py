@@ -262,7 +262,7 @@ def agreement(rows: Iterable[Mapping[str, Any]], benchmark: str) -> list[Agreeme
         ours = _number(row, "value", number)
         if ours is None:
             continue
-        low, high = _number(row, "interval_low", number), _number(row, "interval_high", number)
+        low, high = _number(row, "low", number), _number(row, "high", number)
         protocol = _text(row, "protocol", number) if "protocol" in row else ""
         key = (text["metric"], _place(text["shift"], text["role"]), text["score"], text["pair"])
         if key not in near:
@@ -276,6 +276,18 @@ def agreement(rows: Iterable[Mapping[str, Any]], benchmark: str) -> list[Agreeme
                 inside = None if low is None or high is None else low <= a.rate <= high
                 found.append(Agreement(a, ours, ours - a.rate, inside, _same_model(a.model, text["model"])))
     return found
+
+
+def counterparts(benchmark: str) -> tuple[str, ...]:
+    """The benchmarks with published numbers that results of this one may be held against.
+
+    >>> counterparts("cifar10-real")
+    ('openood-cifar10', 'fd-cifar10', 'stratified-cifar10')
+    >>> counterparts("digits")
+    ()
+    """
+    published = {a.benchmark for a in _all()}
+    return tuple(name for name in (benchmark, *COUNTERPARTS.get(benchmark, ())) if name in published)
 
 
 def rank_agreement(found: Iterable[Agreement]) -> list[RankAgreement]:

@@ -224,24 +224,31 @@ def check_command(results: Path, benchmark: str | None, as_json: bool) -> None:
     """
     from dataclasses import asdict
 
-    from twofold.bench.anchors import DIFFERENCES, agreement, rank_agreement
+    from twofold.bench.anchors import DIFFERENCES, agreement, counterparts, rank_agreement
     from twofold.bench.results import Results
     from twofold.errors import InvalidInput
 
     opened = Results.open(results)
-    names = [benchmark] if benchmark else sorted({row["benchmark"] for row in opened.rows if row["benchmark"]})
+    ours = list(dict.fromkeys(row["benchmark"] for row in opened.rows if row["benchmark"]))
+    names = [benchmark] if benchmark else list(dict.fromkeys(one for name in ours for one in counterparts(name)))
     found = [one for name in names for one in agreement(opened.to_dicts(), name)]
     if not found:
         raise InvalidInput(f"nothing in {results} has a published counterpart")
     ranks = rank_agreement(found)
-    differences = [line for name in names for line in DIFFERENCES.get(name, ())]
+    differences = [line for name in ours for line in DIFFERENCES.get(name, ())]
     if as_json:
         told = {"cells": [asdict(one) for one in found], "ranks": [asdict(one) for one in ranks]}
         click.echo(json.dumps(told | {"differences": differences}, indent=2))
         return
-    click.echo(f"{len(found)} cells have a published counterpart.")
+    same = sum(one.same_model for one in found)
+    click.echo(f"{len(found)} values have a published counterpart, {same} of them of the same network.\n")
+    click.echo("rank correlation   scores   published")
     for one in ranks:
-        click.echo(str(one))
+        where = " ".join(part for part in (one.paper, "table", one.table, one.model, one.recipe) if part)
+        shown = "-" if one.spearman != one.spearman else f"{one.spearman:+.2f}"
+        click.echo(f"{shown:>16}   {one.scores:>6}   {one.metric} on {one.shift}: {where}")
+    if differences:
+        click.echo("\nWhat differs from the published set-up:")
     for line in differences:
         click.echo(f"- {line}")
 
@@ -253,12 +260,20 @@ def check_command(results: Path, benchmark: str | None, as_json: bool) -> None:
 @click.option("--far", "far", multiple=True, help="NAME=FILE of class names of a far set; may be repeated.")
 @click.option("--near-count", type=click.IntRange(min=0), help="Near classes drawn; without it the rule of CIFAR.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the draw.")
+@JSON
 def build_command(
-    wordnet: Path, known: Path, pool: Path | None, far: tuple[str, ...], near_count: int | None, seed: int
+    wordnet: Path,
+    known: Path,
+    pool: Path | None,
+    far: tuple[str, ...],
+    near_count: int | None,
+    seed: int,
+    as_json: bool,
 ) -> None:
-    """Apply the WordNet rules of the unknown-detection benchmark; prints JSON.
+    """Apply the WordNet rules of the unknown-detection benchmark: a line for each class.
 
-    WORDNET is a folder with data.noun and index.noun. Every class that is removed comes with its reason.
+    WORDNET is a folder with data.noun and index.noun. A line has the set, the class and, where it is removed, the
+    reason, with tabs between them.
 
     \b
       twofold bench build wordnet --known id.txt --pool imagenet.txt --near-count 200
@@ -279,7 +294,15 @@ def build_command(
         near_count=near_count,
         seed=seed,
     )
-    click.echo(built.to_json())
+    if as_json:
+        click.echo(built.to_json(), nl=False)
+        return
+    kept = {"near": built.near, "external": built.external, **built.far}
+    removed = {"removed": built.removed} | {f"removed from {name}": why for name, why in built.far_removed.items()}
+    for label, members in kept.items():
+        click.echo("".join(f"{label}\t{one}\n" for one in members), nl=False)
+    for label, reasons in removed.items():
+        click.echo("".join(f"{label}\t{one}\t{why}\n" for one, why in reasons.items()), nl=False)
 
 
 @bench_group.command("strata")
@@ -349,6 +372,12 @@ def _lines(path: Path) -> list[str]:
     help="Of pairs, with Holm's correction.",
 )
 @click.option("--alpha", default=0.05, show_default=True, help="Level of the test.")
+@click.option(
+    "--block",
+    "blocks",
+    multiple=True,
+    help="Column that tells blocks apart, such as run; the rest is averaged. Repeat it.",
+)
 @click.option("--figure", type=click.Path(path_type=Path), help="Write a critical-difference diagram here.")
 @click.option("--map", "clique_map", type=click.Path(path_type=Path), help="Write the map of leading cliques here.")
 @JSON
@@ -358,6 +387,7 @@ def compare_command(
     protocol: str | None,
     test: str,
     alpha: float,
+    blocks: tuple[str, ...],
     figure: Path | None,
     clique_map: Path | None,
     as_json: bool,
@@ -371,7 +401,7 @@ def compare_command(
     from twofold.bench.results import Results
 
     opened = Results.open(results)
-    found = comparing.compare(opened, metric=metric, protocol=protocol, test=test, alpha=alpha)
+    found = comparing.compare(opened, metric=metric, protocol=protocol, test=test, alpha=alpha, blocks=blocks or None)
     if figure is not None:
         from twofold.report import figures
 
