@@ -417,6 +417,52 @@ def scan_envelope(starts, columns, kinds, counts, levels, weight, first, step, r
 
 
 @kernel
+def double_histogram(rows, columns, kinds, weights, table, least):  # type: ignore[no-untyped-def]
+    """Best F1 and mean least risk over the ID coverages, of all pairs of thresholds of a grid.
+
+    Sample i lies in cell (rows[i], columns[i]) and is accepted by the pairs at or below it on both axes; ``table``
+    (3, R, C) of integers and ``least`` (ID samples + 1) are scratch.
+    """
+    table[:] = 0
+    inside = 0
+    for i in range(rows.size):
+        w = weights[i]
+        kind = kinds[i]
+        r, c = rows[i], columns[i]
+        table[2, r, c] += w
+        if kind != OUTSIDE:
+            table[1, r, c] += w
+            inside += w
+            if kind == RIGHT:
+                table[0, r, c] += w
+    least[: inside + 1] = np.inf
+    best = 0.0
+    height, width = table.shape[1], table.shape[2]
+    for r in range(height - 1, -1, -1):
+        right = known = total = 0
+        for c in range(width - 1, -1, -1):
+            right += table[0, r, c]
+            known += table[1, r, c]
+            total += table[2, r, c]
+            if r + 1 < height:
+                table[0, r, c] = right + table[0, r + 1, c]
+                table[1, r, c] = known + table[1, r + 1, c]
+                table[2, r, c] = total + table[2, r + 1, c]
+            else:
+                table[0, r, c], table[1, r, c], table[2, r, c] = right, known, total
+            a, k, n = table[0, r, c], table[1, r, c], table[2, r, c]
+            if k > 0:
+                least[k] = min(least[k], 1.0 - a / n)
+                best = max(best, 2.0 * a / (n + inside))
+    area, risk = 0.0, 1.0
+    for k in range(inside, 0, -1):  # a coverage that no pair attains takes the next one above
+        if least[k] < np.inf:
+            risk = least[k]
+        area += risk
+    return best, area / max(inside, 1)
+
+
+@kernel
 def keep_largest(products, scale, shift, first, values, places):  # type: ignore[no-untyped-def]
     """Merge ``scale[c] * products[r, c] + shift[c]`` into the min-heap of each row; ``first`` is the place of column 0.
 

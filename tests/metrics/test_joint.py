@@ -622,3 +622,44 @@ def test_whole_numbers_of_ood_samples_meet_the_rate_exactly():
     falling = np.append(np.sort(conf[10:])[::-1], -np.inf)
     for k in range(11):  # k OOD samples may pass, the next one not
         assert metrics.ccr_at_fpr(is_id, conf, is_id, k / 10) == (conf[:10] > falling[k]).mean()
+
+
+@pytest.mark.parametrize("levels", [7, 300])
+def test_histogram_of_resamples_is_exact_while_scores_fit_the_grid(levels):
+    from twofold import stats
+    from twofold.metrics._grid import DoubleHistogram
+
+    rng = np.random.default_rng(levels)
+    is_id = rng.random(200) < 0.7
+    correct = is_id & (rng.random(200) < 0.8)
+    a, b = (rng.integers(0, levels, 200) + 3.0 * rng.random() * correct for _ in range(2))
+    exact = {"ds_f1": metrics.ds_f1(correct, a, b, is_id).value, "ds_aurc": metrics.ds_aurc(correct, a, b, is_id)}
+    histogram = DoubleHistogram(correct, a, b, is_id)
+    assert histogram.start == pytest.approx(exact)
+    for weights in stats.draws(200, 5, seed=1):
+        rows = np.repeat(np.arange(200), weights)
+        drawn = correct[rows], a[rows], b[rows], is_id[rows]
+        found = histogram.centred(weights, exact)
+        assert found["ds_f1"] == pytest.approx(metrics.ds_f1(*drawn).value)
+        assert found["ds_aurc"] == pytest.approx(metrics.ds_aurc(*drawn))
+
+
+def test_histogram_of_resamples_on_a_coarse_grid_stays_near():
+    from twofold import stats
+    from twofold.metrics._grid import DoubleHistogram
+
+    rng = np.random.default_rng(0)
+    is_id = np.arange(3000) < 2000
+    correct = is_id & (rng.random(3000) < 0.8)
+    a, b = rng.normal(size=3000) + correct, rng.normal(size=3000) + is_id
+    exact = {"ds_f1": metrics.ds_f1(correct, a, b, is_id).value, "ds_aurc": metrics.ds_aurc(correct, a, b, is_id)}
+    histogram = DoubleHistogram(correct, a, b, is_id)
+    for weights in stats.draws(3000, 5, seed=1):
+        rows = np.repeat(np.arange(3000), weights)
+        found = histogram.centred(weights, exact)
+        assert found["ds_f1"] == pytest.approx(
+            metrics.ds_f1(correct[rows], a[rows], b[rows], is_id[rows]).value, abs=2e-3
+        )
+        assert found["ds_aurc"] == pytest.approx(
+            metrics.ds_aurc(correct[rows], a[rows], b[rows], is_id[rows]), abs=4e-3
+        )

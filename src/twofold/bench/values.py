@@ -20,9 +20,11 @@ from twofold import metrics, stats
 from twofold._checks import Array
 from twofold.bench.protocols import Average, Scored, Table, View
 from twofold.errors import UndefinedMetric
+from twofold.metrics._grid import DoubleHistogram
 from twofold.metrics._sweep import CountedRows, Sweep
 
 Weights = npt.NDArray[np.uint8]
+DOUBLE = ("ds_f1", "ds_aurc")
 Values = dict[str, Array]  # by metric: the value, then its replicates
 
 
@@ -44,7 +46,7 @@ def values(view: View, scored: Mapping[str, Scored], names: Iterable[str], *, n:
         return found
     kept = view.kept(scored)
     draws = [_draws(name, len(scored[name]), n, seed) for name in view.sets]
-    again = _Resampled(table, wanted)
+    again = _Resampled(table, wanted, point)
     for i in range(n):
         weights = np.concatenate([drawn[i] for drawn in draws])[kept]
         for name, value in again.values(weights).items():
@@ -66,16 +68,22 @@ def _draws(name: str, rows: int, n: int, seed: int) -> Weights:
 
 
 class _Resampled:
-    """The metrics of a table as functions of row weights; everything is sorted once."""
+    """The metrics of a table as functions of row weights; everything is sorted once.
 
-    def __init__(self, table: Table, names: Sequence[str]) -> None:
+    DS-F1 and DS-AURC are those of a grid of thresholds, centred on their exact values (``point``).
+    """
+
+    def __init__(self, table: Table, names: Sequence[str], point: Mapping[str, float]) -> None:
         self.table, self.names = table, names
         self.failures = CountedRows(table.correct, table.conf, table.is_id, None)
         known = table.is_id
         second = table.conf_ood
         self.known = None if known is None or second is None else CountedRows(known, second, None, None)
-        pairs = [n for n in names if n != "accuracy" and {"conf_id", "conf_ood"} <= set(_info(n).arrays)]
-        self.pairs = {n: _info(n).function.weighted(table.correct, table.conf, second, known) for n in pairs}
+        self.double = {name: point[name] for name in names if name in DOUBLE}
+        if self.double:
+            assert known is not None
+            assert second is not None
+            self.histogram = DoubleHistogram(table.correct, table.conf, second, known)
 
     def values(self, weights: Weights) -> dict[str, float]:
         s = self.failures.sweep(weights)
@@ -83,8 +91,10 @@ class _Resampled:
             known = self.known.sweep(weights)
         else:
             known = Sweep(s.level, s.accepted, s.accepted - s.known, s.accepted)
-        found = {}
+        found = self.histogram.centred(weights, self.double) if self.double else {}
         for name in self.names:
+            if name in self.double:
+                continue
             try:
                 found[name] = self._value(name, weights, s, known)
             except UndefinedMetric:
@@ -92,8 +102,6 @@ class _Resampled:
         return found
 
     def _value(self, name: str, weights: Weights, s: Sweep, known: Sweep) -> float:
-        if name in self.pairs:
-            return float(self.pairs[name](weights))
         if name == "accuracy":
             if s.known[-1] == 0:
                 raise UndefinedMetric("accuracy needs at least one known sample")
