@@ -10,12 +10,15 @@ import twofold
 
 MODULES = [m.name for m in pkgutil.walk_packages(twofold.__path__, "twofold.", onerror=lambda name: None)]
 TORCH = [name for name in MODULES if name.startswith("twofold.nn")]  # without torch these cannot be imported
+LIBRARY = {f"twofold.adapters.{name}": name for name in ("torchmetrics", "lightning")}  # nor these without theirs
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples(name):
     if name in TORCH:
         pytest.importorskip("torch", reason="torch is not installed")
+    if name in LIBRARY:
+        pytest.importorskip(LIBRARY[name], reason=f"{LIBRARY[name]} is not installed")
     module = import_module(name)
     import numpy as np
 
@@ -27,5 +30,5 @@ def test_docstring_examples(name):
 
 def test_examples_exist():
     finder = doctest.DocTestFinder(exclude_empty=True)
-    counted = sum(len(t.examples) for m in MODULES if m not in TORCH for t in finder.find(import_module(m)))
+    counted = sum(len(t.examples) for m in MODULES if m not in TORCH and m not in LIBRARY for t in finder.find(import_module(m)))
     assert counted > 100

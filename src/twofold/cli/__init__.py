@@ -13,6 +13,7 @@ import click
 
 from twofold import __version__
 from twofold.cli.bench import bench_group, compare_command
+from twofold.cli.gate import gate_group
 from twofold.cli.shared import JSON, Verbs, from_torch, progress
 
 if TYPE_CHECKING:
@@ -476,6 +477,7 @@ def _interval_as_json(interval: Interval) -> dict[str, Any]:
 
 main.add_command(bench_group)
 main.add_command(compare_command)
+main.add_command(gate_group)
 
 
 if __name__ == "__main__":

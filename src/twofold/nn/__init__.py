@@ -17,6 +17,7 @@ _HOME = {
     "extract": "extraction",
     "load": "models",
     "recipe": "recipes",
+    "to_onnx": "onnx",
     "train": "training",
 }
 

@@ -1,0 +1,268 @@
+"""Verbs of the gate: ``twofold gate fit``, ``apply``, ``card`` and ``show``."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from twofold.cli.shared import JSON, from_torch, progress
+
+if TYPE_CHECKING:
+    from twofold.gate import Gate
+    from twofold.outputs import Outputs
+
+SOURCE = click.Path(exists=True, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+COLUMNS = ("set", "input", "label", "verdict", "conf_id", "conf_ood", "margin_id", "margin_ood")
+
+
+@click.group("gate")
+def gate_group() -> None:
+    """Turn two scores into a gate: accept, unsure or unknown, with a promise.
+
+    \b
+      twofold gate fit twofold-demo --objective risk --risk 0.1 --delta 0.1 --out gate
+      twofold gate apply gate --run twofold-demo --name test
+    """
+
+
+@gate_group.command("fit")
+@click.argument("source", type=SOURCE)
+@click.option("--id", "id_score", default="msp", show_default=True, help="Score of right against wrong labels.")
+@click.option(
+    "--ood", "ood_score", default="energy", show_default=True, help="Score of known against unknown, or none."
+)
+@click.option(
+    "--objective",
+    type=click.Choice(["f1", "risk", "coverage", "cost"]),
+    default="f1",
+    show_default=True,
+    help="Best DS-F1; most coverage at a risk; least risk at a coverage; least cost.",
+)
+@click.option("--risk", type=float, help="Largest share of failures among accepted inputs (objective risk).")
+@click.option("--delta", type=float, help="Guarantee the risk with confidence 1 - DELTA.")
+@click.option("--coverage", type=float, help="Least share of ID inputs to accept (objective coverage).")
+@click.option("--cost-wrong", type=float, help="Cost of a wrong label accepted (objective cost).")
+@click.option("--cost-ood", type=float, help="Cost of an OOD input accepted.")
+@click.option("--cost-reject", type=float, help="Cost of an input rejected.")
+@click.option("--ood-share", type=float, help="OOD prevalence expected in use, in [0, 1); by default validation's.")
+@click.option("--train", type=click.Path(exists=True, path_type=Path), help="npz file of the training set.")
+@click.option("--out", required=True, type=FOLDER, help="Folder of the gate.")
+@JSON
+def fit_command(
+    source: Path,
+    id_score: str,
+    ood_score: str,
+    train: Path | None,
+    out: Path,
+    as_json: bool,
+    cost_wrong: float | None,
+    cost_ood: float | None,
+    cost_reject: float | None,
+    **asked: Any,
+) -> None:
+    """Choose two thresholds on validation data and write the gate.
+
+    SOURCE is a run with the roles val and ood_val (and train, for scores that learn), or an npz file with `logits` and
+    `labels` (-1: OOD). What cannot be kept is refused, with what can be.
+
+    \b
+      twofold gate fit twofold-demo --id msp --ood energy --objective risk --risk 0.1 --delta 0.1 --out gate
+      twofold gate fit twofold-demo --objective cost --cost-wrong 1 --cost-ood 5 --cost-reject 0.2 --out gate
+    """
+    from twofold.gate import Gate
+    from twofold.outputs import Outputs
+    from twofold.store import Run
+
+    costs = {"wrong": cost_wrong, "ood": cost_ood, "reject": cost_reject}
+    given = {name: value for name, value in costs.items() if value is not None}
+    gate = Gate.fit(
+        Run.open(source) if source.is_dir() else Outputs.from_npz(source),
+        id_score,
+        None if ood_score == "none" else ood_score,
+        train=None if train is None else Outputs.from_npz(train),
+        costs=given or None,
+        **asked,
+    )
+    gate.save(out)
+    click.echo(_as_json(gate) if as_json else str(gate))
+    click.echo(f"The gate is in {out}.", err=True)
+
+
+@gate_group.command("apply")
+@click.argument("gate", type=FOLDER)
+@click.option("--run", type=SOURCE, help="A run; all its data sets, or those of --name.")
+@click.option("--name", "names", multiple=True, help="Data set of the run; may be repeated.")
+@click.option("--outputs", type=SOURCE, help="npz file with logits and whatever else the scores read.")
+@click.option("--data", help="Images, as sheet:test.webp; the network of --model runs over them.")
+@click.option("--model", help="As for `twofold extract`.")
+@click.option("--checkpoint", "checkpoints", multiple=True, help="Weights; several are a deep ensemble.")
+@click.option("--classes", type=click.IntRange(min=1), help="Classes of a model that is built by name.")
+@click.option("--head", help="Name of the last linear layer, if it is not found by itself.")
+@click.option("--normalise", default="none", show_default=True, help="ID statistics: cifar10, imagenet, ...")
+@click.option("--batch", type=click.IntRange(min=1), default=256, show_default=True, help="Images at a time.")
+@click.option("--device", default="cpu", show_default=True, help="Where the network runs.")
+@JSON
+def apply_command(
+    gate: Path,
+    run: Path | None,
+    names: tuple[str, ...],
+    outputs: Path | None,
+    data: str | None,
+    model: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Print a verdict for every input: accept, unsure (doubtful label) or unknown (not of this world).
+
+    Takes a run, an npz file, or images and a network. Prints CSV: the input, its label, the verdict, both confidences
+    and how far they are above their thresholds.
+
+    \b
+      twofold gate apply gate --run twofold-demo --name test
+      twofold gate apply gate --data sheet:new.webp --model resnet20_cifar --checkpoint weights.npz --json
+    """
+    from twofold.gate import Gate
+    from twofold.outputs import Outputs
+    from twofold.store import Run
+
+    if sum(given is not None for given in (run, outputs, data)) != 1:
+        raise click.UsageError("give one of --run, --outputs and --data")
+    if (data is None) != (model is None):
+        raise click.UsageError("--data and --model go together: the network runs over the images")
+    if names and run is None:
+        raise click.UsageError("--name picks data sets of a run; give --run")
+    opened = Gate.load(gate)
+    if run is not None:
+        found = Run.open(run)
+        sets = {name: found[name] for name in names or found.names()}
+    elif outputs is not None:
+        sets = {outputs.stem: Outputs.from_npz(outputs)}
+    else:
+        sets = {str(data): _said(str(model), str(data), options)}
+    rows = (row for name, one in sets.items() for row in _rows(opened, name, one))
+    if as_json:
+        click.echo(json.dumps([dict(zip(COLUMNS, map(_plain, row), strict=True)) for row in rows], indent=1))
+        return
+    table = csv.writer(sys.stdout, lineterminator="\n")
+    table.writerow(COLUMNS)
+    table.writerows(rows)
+
+
+@gate_group.command("card")
+@click.argument("gate", type=FOLDER)
+@click.argument("source", type=SOURCE)
+@click.option("--name", "names", multiple=True, help="Data sets of the run that are judged together.")
+@JSON
+def card_command(gate: Path, source: Path, names: tuple[str, ...], as_json: bool) -> None:
+    """Tell what a gate does on labelled data, against its promise.
+
+    SOURCE is a run or an npz file. Of a run, the test set is judged alone and with each OOD set, and every shifted set
+    alone; or with --name the named sets together.
+
+    \b
+      twofold gate card gate twofold-demo
+    """
+    from twofold.gate import Gate
+
+    opened = Gate.load(gate)
+    cards = {name: opened.report_card(outputs) for name, outputs in _labelled(source, names)}
+    if as_json:
+        click.echo(json.dumps({name: card.to_dict() for name, card in cards.items()}, indent=2))
+        return
+    click.echo(f"{opened.promise}\n")
+    click.echo("\n\n".join(f"{name}\n{card}" for name, card in cards.items()))
+
+
+@gate_group.command("show")
+@click.argument("gate", type=FOLDER)
+@JSON
+def show_command(gate: Path, as_json: bool) -> None:
+    """Show the scores, thresholds and promise of a gate, and what it was made from.
+
+    \b
+      twofold gate show gate
+    """
+    from twofold.gate import Gate
+
+    opened = Gate.load(gate)
+    if as_json:
+        click.echo(_as_json(opened))
+        return
+    click.echo(opened)
+    for name, digest in opened.data.items():
+        click.echo(f"{name} data  sha256 {digest}")
+    click.echo("made with  " + ", ".join(f"{name} {version}" for name, version in opened.versions.items()))
+
+
+def _said(model: str, spec: str, options: dict[str, Any]) -> Outputs:
+    """What a network says about images; the run it is written to goes again."""
+    with tempfile.TemporaryDirectory() as folder, progress(rate=True) as bar:
+        task = bar.add_task("loading", total=None)
+        run = from_torch("extraction").extract_all(
+            model,
+            [(spec, "far", "live")],  # a role whose labels are not looked at
+            Path(folder) / "run",
+            begin=lambda label, rows: bar.reset(task, total=rows, description=label),
+            done=lambda rows: bar.advance(task, rows),
+            **options,
+        )
+        live: Outputs = run["live"]
+        return live[list(range(len(live)))]  # a copy, because the files go
+
+
+def _labelled(source: Path, names: tuple[str, ...]) -> Iterator[tuple[str, Outputs]]:
+    from twofold.gate.entry import joined
+    from twofold.outputs import Outputs
+    from twofold.store import Run
+
+    if not source.is_dir():
+        if names:
+            raise click.UsageError("--name picks data sets of a run, and this is a file")
+        yield source.stem, Outputs.from_npz(source)
+        return
+    run = Run.open(source)
+    if names:
+        yield " + ".join(names), joined(run, names)
+        return
+    tests = run.names("test")
+    if not tests:
+        raise click.UsageError(f"{source} has no data set with the role test; name some with --name")
+    yield " + ".join(tests), joined(run, tests)
+    for name in (name for role in ("near", "mid", "far") for name in run.names(role)):
+        yield " + ".join([*tests, name]), joined(run, [*tests, name])
+    for name in run.names("shift"):
+        yield name, run[name]
+
+
+def _rows(gate: Gate, name: str, outputs: Outputs) -> Iterator[tuple[Any, ...]]:
+    made = gate.decide(outputs)
+    empty = [None] * len(made)
+    yield from zip(
+        [name] * len(made),
+        range(len(made)) if outputs.ids is None else outputs.ids.tolist(),
+        made.labels.tolist(),
+        made.verdict.tolist(),
+        made.conf_id.tolist(),
+        empty if made.conf_ood is None else made.conf_ood.tolist(),
+        made.margin_id.tolist(),
+        empty if made.margin_ood is None else made.margin_ood.tolist(),
+        strict=True,
+    )
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold: infinities become text."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _as_json(gate: Gate) -> str:
+    return json.dumps(gate.to_dict(), indent=2, allow_nan=False)

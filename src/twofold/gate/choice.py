@@ -1,0 +1,128 @@
+r"""Thresholds of a gate by point estimates: the best pair over all pairs of thresholds, exactly.
+
+Accept where ``conf_id >= tau_id`` and ``conf_ood >= tau_ood``. An OOD sample weighs what ``ood_share`` says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from twofold import metrics
+from twofold._checks import Array, Mask
+from twofold.errors import Infeasible
+from twofold.metrics._sweep import ood_weight
+from twofold.metrics.joint import DoubleCurve
+
+SLACK = 1e-12  # a risk that differs from the asked one by rounding alone keeps it
+
+
+class Pair(NamedTuple):
+    """Two thresholds."""
+
+    tau_id: float
+    tau_ood: float
+
+
+class Costs(NamedTuple):
+    """Cost of a wrong label accepted, of an OOD input accepted, of any input rejected; a right accept is free."""
+
+    wrong: float
+    ood: float
+    reject: float
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Labelled samples with both confidences; a gate of one score has the same ``conf_ood`` everywhere."""
+
+    correct: Mask
+    is_id: Mask
+    conf_id: Array
+    conf_ood: Array
+    share: float | None = None
+
+    def __getitem__(self, rows: np.ndarray) -> Scored:
+        return Scored(self.correct[rows], self.is_id[rows], self.conf_id[rows], self.conf_ood[rows], self.share)
+
+    @property
+    def known(self) -> Mask | None:
+        """``is_id`` as the metrics take it."""
+        return self.is_id if self.share is not None or not self.is_id.all() else None
+
+    @property
+    def weight(self) -> float:
+        """Weight of one OOD sample."""
+        return ood_weight(self.share, int(self.is_id.sum()), int((~self.is_id).sum()))
+
+    def curve(self) -> DoubleCurve:
+        """Least risk at every ID coverage, over all pairs."""
+        return metrics.ds_risk_coverage_curve(
+            self.correct, self.conf_id, self.conf_ood, self.known, ood_share=self.share
+        )
+
+
+def best_f1(data: Scored) -> Pair:
+    """The pair with the best DS-F1."""
+    best = metrics.ds_f1(data.correct, data.conf_id, data.conf_ood, data.known, ood_share=data.share)
+    return Pair(best.tau_id, best.tau_ood)
+
+
+def most_coverage(data: Scored, risk: float) -> Pair:
+    """The pair with the largest ID coverage among those whose selective risk is at most ``risk``."""
+    curve = data.curve()
+    good = np.flatnonzero(curve.risk <= risk + SLACK)
+    if not len(good):
+        least = float(curve.risk.min())
+        at = float(curve.coverage[np.flatnonzero(curve.risk == least)[-1]])
+        raise Infeasible(
+            f"no pair of thresholds has a risk of at most {risk:g} on these validation data; "
+            f"the least is {least:.4g}, at an ID coverage of {at:.4g}: ask for that, or for other scores",
+            {"risk": least, "coverage": at},
+        )
+    return Pair(float(curve.tau_id[good[-1]]), float(curve.tau_ood[good[-1]]))
+
+
+def least_risk(data: Scored, coverage: float) -> Pair:
+    """The pair with the least risk among those that accept at least this share of the ID samples."""
+    curve = data.curve()
+    start = int(np.ceil(coverage * len(curve.risk) * (1.0 - SLACK))) - 1
+    tail = curve.risk[max(start, 0) :]
+    best = max(start, 0) + int(np.flatnonzero(tail <= tail.min() + SLACK)[-1])
+    return Pair(float(curve.tau_id[best]), float(curve.tau_ood[best]))
+
+
+def least_cost(data: Scored, costs: Costs) -> Pair:
+    """The pair with the least expected cost; of equals one of high thresholds; +inf where nothing is worth accepting.
+
+    Accepting a sample saves the cost of its rejection and pays for its failure, so the best pair has the largest sum
+    over accepted samples: a sweep over ``conf_ood`` that keeps the largest prefix sum over ``conf_id`` up to date.
+    """
+    weight = np.where(data.is_id, 1.0, data.weight if not data.is_id.all() else 1.0)
+    paid = np.where(data.correct, 0.0, np.where(data.is_id, costs.wrong, costs.ood))
+    gain = weight * (costs.reject - paid)
+    levels_id, column = np.unique(-data.conf_id, return_inverse=True)
+    levels_ood, row = np.unique(-data.conf_ood, return_inverse=True)
+    order = np.argsort(row, kind="stable")
+    ends = np.append(np.flatnonzero(np.diff(row[order])), len(order) - 1)
+    size = max(1, int(np.sqrt(len(levels_id))))
+    blocks = -(-len(levels_id) // size)
+    cells = np.zeros((blocks, size))
+    total, top = np.zeros(blocks), np.zeros(blocks)
+    best, found, start = SLACK, Pair(np.inf, np.inf), 0
+    for end in ends:
+        rows = order[start : end + 1]
+        start = end + 1
+        np.add.at(cells, (column[rows] // size, column[rows] % size), gain[rows])
+        for block in np.unique(column[rows] // size):
+            sums = np.cumsum(cells[block])
+            total[block], top[block] = sums[-1], sums.max()
+        reach = np.cumsum(total) - total + top
+        block = int(reach.argmax())
+        if reach[block] > best * (1.0 + SLACK):
+            best = float(reach[block])
+            place = min(block * size + int(np.cumsum(cells[block]).argmax()), len(levels_id) - 1)
+            found = Pair(float(-levels_id[place]), float(-levels_ood[row[rows[0]]]))
+    return found

@@ -1,0 +1,151 @@
+"""What enters a gate: validation data, fitted scores, and both confidences of outputs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from twofold._checks import Array
+from twofold._math import log_odds
+from twofold.errors import InvalidInput, UnfitData
+from twofold.outputs import Head, Outputs
+from twofold.steps import Chain, score_all
+from twofold.store import Run
+
+OUTSIDE = ("near", "mid", "far", "ood_val")  # roles of a run
+BLOCK = 64  # rows whose logits stay in the cache while both scores read them
+
+
+def validation_and_train(validation: Outputs | Run, train: Outputs | None) -> tuple[Outputs, Outputs | None]:
+    """Labelled validation rows, ID and OOD, and the training set, if there is one."""
+    if train is not None and not isinstance(train, Outputs):
+        raise InvalidInput(f"train must be Outputs, got {type(train).__name__}")
+    if isinstance(validation, Run):
+        run, inside = validation, validation.names("val")
+        if not inside:
+            raise InvalidInput("the run has no data set with the role val; add one, or pass labelled Outputs")
+        if train is None and run.names("train"):
+            train = joined(run, run.names("train"))
+        validation = joined(run, [*inside, *run.names("ood_val")])
+    if not isinstance(validation, Outputs):
+        raise InvalidInput(f"validation must be labelled Outputs or a Run, got {type(validation).__name__}")
+    if validation.labels is None:
+        raise InvalidInput(
+            "validation needs labels (-1: OOD), and these outputs have none; pass labels= to Outputs(...)"
+        )
+    if not validation.is_id.any():
+        raise UnfitData("validation has the label -1 everywhere; a gate needs at least one ID sample")
+    return validation, train
+
+
+def joined(run: Run, names: Sequence[str]) -> Outputs:
+    """Data sets of a run as one, with the fields that all of them have; the label is -1 in those with an OOD role."""
+    parts = [run[name] for name in names]
+    for i, name in enumerate(names):
+        if run.roles[name] in OUTSIDE:
+            parts[i] = parts[i].replace(labels=np.full(len(parts[i]), -1))
+    return Outputs.concat(_alike(parts))
+
+
+def _alike(parts: list[Outputs]) -> list[Outputs]:
+    """The parts with the fields that all of them have."""
+    keys = set.intersection(*(set(part.flat()) for part in parts))
+    means = {part.pass_count for part in parts}
+    made = []
+    for part in parts:
+        changes: dict[str, Any] = {"ids": None}
+        for group in ("layers", "learned"):
+            changes[group] = {k: a for k, a in getattr(part, group).items() if f"{group}/{k}" in keys}
+        if "features" not in keys:
+            changes["features"] = None
+        if len(means) > 1 or ("passes" not in keys and "passes.mean_prob" not in keys):
+            changes["passes"] = None
+        made.append(part.replace(**changes))
+    return made
+
+
+def fitted(chain: Chain, train: Outputs | None, part: Outputs) -> Chain:
+    """The chain, fitted if it was not; ``part`` serves as its val and ood_val."""
+    if chain.ready:
+        return chain
+    if train is None:
+        raise InvalidInput(f"{chain.spec} learns from a training set; pass train=, or a fitted chain")
+    outside = None if part.is_id.all() else part[np.flatnonzero(~part.is_id)]
+    inside = part[np.flatnonzero(part.is_id)] if part.is_id.any() else None
+    return chain.fit(train, val=inside, ood_val=outside)
+
+
+def judged(chain: Chain, outputs: Outputs) -> Outputs:
+    """The outputs with the predictions that the ID score judges."""
+    return outputs.averaged() if chain.judges == "passes" else outputs
+
+
+def confidences(first: Chain, second: Chain | None, outputs: Outputs) -> tuple[Array, Any]:
+    """Both confidences; msp and energy come from one exponential per logit."""
+    if second is None:
+        return score_all([first], outputs)[0], None
+    if (first.spec, second.spec) == ("msp", "energy"):
+        return _msp_and_energy(outputs)
+    conf_id, conf_ood = score_all([first, second], outputs)
+    return conf_id, conf_ood
+
+
+def _msp_and_energy(outputs: Outputs) -> tuple[Array, Array]:
+    n, chosen = len(outputs), outputs.predictions
+    odds, energy = np.empty(n), np.empty(n)
+    work, places = np.empty((BLOCK, outputs.classes)), np.arange(BLOCK)
+    for start in range(0, n, BLOCK):
+        rows = slice(start, min(start + BLOCK, n))
+        block, z = outputs.logits[rows], work[: rows.stop - start]
+        top = block.max(axis=1).astype(np.float64)
+        np.subtract(block, top[:, None], out=z)
+        at = places[: len(z)], chosen[rows]
+        own = z[at]
+        z[at] = -np.inf
+        others = np.exp(z, out=z).sum(axis=1)
+        lost = others < 1e-250  # below, digits are lost to underflow
+        others[lost] = 1.0
+        odds[rows] = own - np.log(others)
+        others[lost] = 0.0
+        energy[rows] = top + np.log(np.exp(own) + others)
+        if lost.any():
+            odds[start + np.flatnonzero(lost)] = log_odds(block[lost], chosen[rows][lost])
+    return odds, energy
+
+
+def widths(chains: list[Chain | None], outputs: Outputs) -> dict[str, int]:
+    """Columns of the features and layers that scores read."""
+    needed = {name for chain in chains if chain is not None for step in chain.steps for name in step.wants}
+    arrays = outputs.flat()
+    return {
+        name: int(array.shape[1])
+        for name, array in arrays.items()
+        if array.ndim == 2 and name.split("/")[0] in needed & {"features", "layers"}
+    }
+
+
+def head_print(chains: list[Chain | None], head: Head | None) -> str | None:
+    """SHA-256 of the last layer, if a score reads features or head."""
+    needed = {name for chain in chains if chain is not None for step in chain.steps for name in step.wants}
+    if head is None or not needed & {"head", "features"}:
+        return None
+    return _digest(head.weight, head.bias)
+
+
+def fingerprint(outputs: Outputs) -> str:
+    """SHA-256 of logits and labels."""
+    arrays = [outputs.logits] + ([] if outputs.labels is None else [outputs.labels])
+    return _digest(*arrays)
+
+
+def _digest(*arrays: npt.NDArray[Any]) -> str:
+    found = hashlib.sha256()
+    for array in arrays:
+        found.update(f"{array.dtype.str}{array.shape}".encode())
+        for start in range(0, len(array), 4096):
+            found.update(np.ascontiguousarray(array[start : start + 4096]).tobytes())
+    return found.hexdigest()

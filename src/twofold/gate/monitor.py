@@ -1,0 +1,178 @@
+r"""Watching a gate at work: unlabelled verdicts against the rates that validation promised.
+
+The alarm is a sequential test. With counts :math:`n_i` of accept, unsure and unknown after n inputs,
+
+.. math:: e_n = \frac{\int \prod_i p_i^{n_i}\, d\pi(p)}{\max_{p \in P} \prod_i p_i^{n_i}}
+
+with :math:`\pi` the Dirichlet(1/2, 1/2, 1/2) law and P the rates that validation leaves possible. If the true rates are
+in P, :math:`e_n` stays below a martingale that starts at 1, so it ever reaches 2/a with a probability of at most a/2
+(Ville); P is a box of exact (Clopper-Pearson) intervals that misses the true rates with at most a/2. Together a
+false alarm comes in at most a share ``false_alarms`` = a of all deployments, however long they run and however often
+one looks. That the thresholds were chosen on the same validation data is not accounted for; the slow tests count it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twofold._checks import number
+from twofold._files import replacing
+from twofold.errors import InvalidInput
+
+VERDICTS = ("accept", "unsure", "unknown")
+FORMAT = "twofold-monitor-1"
+LOG = 512  # entries at most; older ones are thinned
+
+
+@dataclass(eq=False)
+class Monitor:
+    """Counts verdicts of live batches and says when their rates have left what validation promised.
+
+    Memory is constant. ``log`` holds at most 512 entries (n, the three rates, log_e, alarm), thinned as it grows.
+    An alarm stays. Made by ``Gate.monitor``.
+
+    >>> monitor = Monitor(low=(0.85, 0.0, 0.0), high=(0.95, 0.1, 0.1), false_alarms=0.01)
+    >>> monitor.update(["accept"] * 90 + ["unsure"] * 5 + ["unknown"] * 5)
+    False
+    >>> monitor.update(["unknown"] * 60), monitor.n
+    (True, 160)
+    """
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    false_alarms: float
+    counts: tuple[int, ...] = (0, 0, 0)
+    alarm: bool = False
+    log: list[dict[str, Any]] = field(default_factory=list)
+    stride: int = 1  # every so many updates one is logged
+    updates: int = 0
+
+    @property
+    def n(self) -> int:
+        """Inputs seen."""
+        return sum(self.counts)
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """The share of each verdict so far; NaN before the first input."""
+        return {name: c / self.n if self.n else math.nan for name, c in zip(VERDICTS, self.counts, strict=True)}
+
+    @property
+    def log_e(self) -> float:
+        """The natural logarithm of the e-value; an alarm is raised at ``log(2 / false_alarms)``."""
+        return _log_mixture(self.counts) - _log_best(self.counts, self.low, self.high)
+
+    def update(self, verdicts: Any) -> bool:
+        """Count one batch, a Decision or its verdicts, and tell whether there is (or was) an alarm."""
+        given = np.asarray(getattr(verdicts, "verdict", verdicts))
+        if given.size == 0:
+            return self.alarm
+        found = [int((given == name).sum()) for name in VERDICTS]
+        if sum(found) != given.size:
+            odd = next(x for x in given.ravel().tolist() if x not in VERDICTS)
+            raise InvalidInput(f"verdicts must be {', '.join(VERDICTS)}, got {odd!r}; pass what Gate.decide returned")
+        self.counts = tuple(a + b for a, b in zip(self.counts, found, strict=True))
+        self._look()
+        return self.alarm
+
+    def merge(self, other: Monitor) -> Monitor:
+        """A monitor of both streams together; the same whichever comes first.
+
+        Its e-value is that of all inputs counted as one stream, so its own looks keep the false-alarm rate as long as
+        one does not merge because of what one saw. An alarm of either stays: k monitors that were each watched may
+        together raise k times as many false alarms. Counts and e-value are exact; the log holds the lines of both,
+        by their own n, thinned to 512.
+        """
+        if not isinstance(other, Monitor):
+            raise InvalidInput(f"merge takes a Monitor, got {type(other).__name__}")
+        if (self.low, self.high, self.false_alarms) != (other.low, other.high, other.false_alarms):
+            raise InvalidInput("monitors of different gates, shares or false-alarm rates cannot be merged")
+        log = sorted(self.log + other.log, key=lambda line: (line["n"], *line.values()))
+        both = Monitor(
+            self.low,
+            self.high,
+            self.false_alarms,
+            tuple(a + b for a, b in zip(self.counts, other.counts, strict=True)),
+            self.alarm or other.alarm,
+            log,
+            max(self.stride, other.stride),
+            self.updates + other.updates,
+        )
+        if both.n:
+            both._look()
+        return both
+
+    def save(self, path: str | Path) -> None:
+        """Write the state as JSON, whole or not at all."""
+        content = {"format": FORMAT, **{name: getattr(self, name) for name in self.__dataclass_fields__}}
+        with replacing(Path(path)) as file:
+            file.write(json.dumps(content, allow_nan=False).encode() + b"\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Monitor:
+        """Read what :meth:`save` wrote."""
+        try:
+            content = json.loads(Path(path).read_bytes())
+            if content.pop("format") != FORMAT or set(content) != set(cls.__dataclass_fields__):
+                raise ValueError("other fields")
+            for name in ("low", "high", "counts"):
+                content[name] = tuple(content[name])
+                if len(content[name]) != len(VERDICTS):
+                    raise ValueError(f"{name} needs three numbers")
+            if any(type(c) is not int or c < 0 for c in content["counts"]):
+                raise ValueError("counts must be whole numbers")
+            number(content["false_alarms"], "false_alarms", 0, 1, open_low=True, open_high=True)
+            return cls(**content)
+        except FileNotFoundError as error:
+            raise InvalidInput(f"{path} does not exist; write it with Monitor.save") from error
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise InvalidInput(f"{path} is damaged or no saved monitor ({error}); save it again") from error
+
+    def _look(self) -> None:
+        self.updates += 1
+        now = self.log_e
+        fresh = now >= math.log(2.0 / self.false_alarms) and not self.alarm
+        self.alarm = self.alarm or fresh
+        if fresh or self.updates % self.stride == 0:
+            self.log.append({"n": self.n, **self.rates, "log_e": now, "alarm": self.alarm})
+        while len(self.log) > LOG:
+            self.log = self.log[1::2]
+            self.stride *= 2
+
+
+def _log_mixture(counts: tuple[int, ...]) -> float:
+    """The likelihood of a sequence of verdicts under Dirichlet(1/2, ...)."""
+    k = len(counts)
+    start = math.lgamma(k / 2) - math.lgamma(sum(counts) + k / 2)
+    return start + sum(math.lgamma(c + 0.5) - math.lgamma(0.5) for c in counts)
+
+
+def _log_best(counts: tuple[int, ...], low: tuple[float, ...], high: tuple[float, ...]) -> float:
+    """The largest likelihood of a sequence of verdicts over rates in a box: rates c t, held inside the box.
+
+    Their sum grows with t, in straight pieces between the knots where a rate leaves or meets a side of the box; t is
+    where the sum is 1. Should it stay below, verdicts that never came take the rest.
+    """
+    sides = list(zip(counts, low, high, strict=True))
+
+    def total(t: float) -> float:
+        return sum(min(max(c * t, a), b) for c, a, b in sides)
+
+    knots = sorted(bound / c for c, a, b in sides if c for bound in (a, b))
+    t = 0.0
+    for knot in knots:
+        below, above = total(t), total(knot)
+        if above >= 1.0:
+            t += (knot - t) * max(1.0 - below, 0.0) / (above - below) if above > below else 0.0
+            break
+        t = knot
+    rates = [min(max(c * t, a), b) for c, a, b in sides]
+    if any(c and not p for c, p in zip(counts, rates, strict=True)):
+        return -1e300  # a verdict that cannot be: an e-value without bound, yet a number that JSON can hold
+    return sum(c * math.log(p) for c, p in zip(counts, rates, strict=True) if c)
