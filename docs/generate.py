@@ -1,4 +1,4 @@
-"""Write docs/metrics.md and docs/scores.md from the registries: python docs/generate.py"""
+"""Write docs/metrics.md, scores.md and benchmarks.md from the registries: python docs/generate.py"""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import re
 from pathlib import Path
 
 from twofold import metrics, steps
+from twofold.bench.anchors import DIFFERENCES
+from twofold.bench.benchmark import Benchmark, load, names
+from twofold.bench.protocols import PROTOCOLS
 
 HERE = Path(__file__).parent
 TASKS = {
@@ -87,7 +90,32 @@ def scores_page() -> str:
     return "\n".join(parts)
 
 
-PAGES = {"metrics.md": metrics_page, "scores.md": scores_page}
+def benchmarks_page() -> str:
+    """Every protocol, then every benchmark."""
+    parts = [(HERE / "benchmarks_intro.md").read_text(encoding="utf-8").strip() + "\n", "## Protocols\n"]
+    for one in PROTOCOLS.values():
+        rule = f"Settings are tuned by {one.tuning.metric} on {' and '.join(one.tuning.sets)}."
+        parts.append(f"### `{one.name}`\n\n{one.summary}\n\n{rule} {one.source}.\n")
+    parts.append("## Catalogue\n")
+    return "\n".join([*parts, *(benchmark(load(name)) for name in names())])
+
+
+def benchmark(found: Benchmark) -> str:
+    """One benchmark: what it is, its data sets, and what differs from the published one."""
+    lines = [
+        f"### `{found.name}`\n",
+        f"{found.title}. {found.source}.\n",
+        "| set | role | rows | note |",
+        "|---|---|---:|---|",
+    ]
+    for one in found.sets:
+        lines.append(f"| {one.name} | {one.role} | {one.rows or '?'} | {one.note} |")
+    lines += ["", f"{found.classes} classes; protocols {', '.join(found.protocols)}.", ""]
+    lines += [f"- {text}" for text in DIFFERENCES.get(found.name, ())] + [""]
+    return "\n".join(lines)
+
+
+PAGES = {"metrics.md": metrics_page, "scores.md": scores_page, "benchmarks.md": benchmarks_page}
 
 if __name__ == "__main__":
     for file, page in PAGES.items():

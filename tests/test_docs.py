@@ -2,6 +2,9 @@
 
 import importlib.util
 import inspect
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,12 +14,20 @@ from twofold import metrics, stats, steps
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
-@pytest.mark.parametrize("page", ["metrics.md", "scores.md"])
+@pytest.mark.parametrize("page", ["metrics.md", "scores.md", "benchmarks.md"])
 def test_the_page_is_current(page):
     spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     assert (DOCS / page).read_text(encoding="utf-8") == module.PAGES[page](), "run python docs/generate.py"
+
+
+def test_python_blocks_of_the_benchmark_page_run(tmp_path):
+    text = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
+    code = "\n".join(re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL))
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "**" in done.stdout
 
 
 def test_every_step_is_on_the_page():
