@@ -50,6 +50,7 @@ NETWORKS = (
     Network("cifar100-real", "cifar100-resnet8", "cifar100_kd_resnet8", "resnet8_cifar_kd", REAL, {}),
 )  # fmt: skip
 MAIN = NETWORKS[:2]  # those of the tables; all are in the maps
+SHORT = ("fd_shifts", "fd_shifts_original")  # of the other networks, without intervals
 CHOICE = ("msp", "react|energy", "vim", "knn")  # scores that take turns as the ID score
 
 
@@ -59,18 +60,19 @@ def main():
         sys.exit("set TWOFOLD_DATA to the folder with the image sheets")
     work = Path(sys.argv[sys.argv.index("--work") + 1] if "--work" in sys.argv else "real-bench")
     runs = {network.name: extracted(network, data, work / "runs") for network in NETWORKS}
-    results = {}
-    for name in ("cifar10-real", "cifar100-real"):
-        own = [runs[network.name] for network in NETWORKS if network.benchmark == name]
-        results[name] = runner.run(load(name), own, work / name, jobs=2, done=told)
-    every = Results.of([row for one in results.values() for row in one.rows])
-    world = SimpleNamespace(runs=runs, work=work, results=results, every=every)
+    rows = []
+    for network in NETWORKS:
+        shorter = {} if network in MAIN else {"protocols": SHORT, "pairs": [], "resamples": 0}
+        bench = load(network.benchmark)
+        rows += runner.run(bench, [runs[network.name]], work / network.name, jobs=2, done=told, **shorter).rows
+    every = Results.of(rows)
+    world = SimpleNamespace(runs=runs, work=work, every=every)
     folder = RESULTS if "--save" in sys.argv else work
     pages = [head(), table_1(world), table_6(world), table_2(world), shapes(world, folder), table_7(world)]
     pages += [shifts(world), calibration(world), ranks(world), modes(world), classifiers(world), precision(world)]
     pages += [cliques(world, folder)]
     (folder / "real_bench.md").write_text("\n\n".join(pages) + "\n", encoding="utf-8")
-    kept = [row for row in every.rows if row["shift"] in GROUPS or row["protocol"] is None]
+    kept = [{**row, "command": COMMAND} for row in every.rows if row["shift"] in GROUPS or row["protocol"] is None]
     Results.of(kept).to_csv(folder / "real_bench.csv")
     print(folder / "real_bench.md")
 
@@ -93,12 +95,12 @@ def extracted(network, data, folder):
 
 
 def of(world, network):
-    """The rows of one network, and its confidences under the rule of the joint protocol."""
-    return world.results[network.benchmark].filter(run=network.name)
+    """The rows of one network."""
+    return world.every.filter(run=network.name)
 
 
 def scored(world, network, protocol="joint"):
-    given = load(network.benchmark), world.runs[network.name], world.work / network.benchmark, protocol
+    given = load(network.benchmark), world.runs[network.name], world.work / network.name, protocol
     return {spec: one for spec, one in runner.confidences(*given).items() if not one.reason}
 
 

@@ -187,8 +187,11 @@ def test_without_pyarrow_and_pandas(tmp_path, monkeypatch):
         with pytest.raises(MissingExtra, match=r'pip install "twofold\[report\]"'):
             call()
     made.save(folder)
+    assert (folder / "results.parquet").exists()  # of the same rows
+    other = Results.of([row("knn")])
+    other.save(folder)
     assert not (folder / "results.parquet").exists()  # it would be of other rows
-    same(Results.open(folder), made)
+    same(Results.open(folder), other)
 
 
 # --- rows -----------------------------------------------------------------------------------------------------------

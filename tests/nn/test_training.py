@@ -425,7 +425,9 @@ def test_a_plan_trains_other_libraries_networks_too(tmp_path):
     plan = Plan.of("regmixup", tiny, spec, val=spec, preset="dinov3", epochs=1, batch=16)
     (found,) = plan.run(tmp_path / "out")
     assert np.isfinite(found.history[0]["loss"])
-    assert Run.open(tmp_path / "out" / "run")["val"].features.shape == (32, 16)
+    judged = Run.open(tmp_path / "out" / "run")
+    assert judged["val"].features.shape == (32, 16)
+    assert (judged.provenance["recipe"], judged.provenance["seed"]) == (plan.name, plan.settings.seed)
     with pytest.raises(InvalidInput, match="sure needs a network with head='cosine'"):
         Plan.of("sure", tiny, spec).network()
     with pytest.raises(InvalidInput, match="starts from a trained network"):

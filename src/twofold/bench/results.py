@@ -93,7 +93,8 @@ class Results:
     @classmethod
     def of(cls, rows: Iterable[Row], replicates: Mapping[Key, Any] | None = None) -> Results:
         """Check rows and replicates; columns that a row lacks are None, and so is empty text."""
-        entered = tuple(_entered(row, place) for place, row in enumerate(rows))
+        words: dict[tuple[str, Any], Any] = {}  # columns repeat few words: each is checked once
+        entered = tuple(_entered(row, place, words) for place, row in enumerate(rows))
         _refuse_doubles(entered, IDENTITY)
         drawn = {tuple(key): _drawn(key, array) for key, array in (replicates or {}).items()}
         if drawn:
@@ -292,7 +293,8 @@ class Results:
     def save(self, folder: str | Path) -> Path:
         """Write ``results.csv``, ``results.parquet`` where pyarrow is installed, and replicates where there are some.
 
-        Files are replaced when all of them are written. :meth:`open` reads the folder back.
+        Files are replaced when all of them are written; rows that are there already are not written to Parquet again.
+        :meth:`open` reads the folder back.
         """
         place = Path(folder)
         try:
@@ -300,10 +302,12 @@ class Results:
         except OSError as error:
             raise InvalidInput(f"{place} cannot be a folder of results ({error.strerror}); choose another") from error
         content = {place / CSV: self._csv()}
-        try:
-            content[place / PARQUET] = self._parquet()
-        except MissingExtra:
-            (place / PARQUET).unlink(missing_ok=True)  # of other rows
+        same = (place / CSV).is_file() and _bytes(place / CSV) == content[place / CSV]
+        if not (same and (place / PARQUET).is_file()):
+            try:
+                content[place / PARQUET] = self._parquet()
+            except MissingExtra:
+                (place / PARQUET).unlink(missing_ok=True)  # of other rows
         if self.replicates:
             content[place / REPLICATES] = self._packed(content[place / CSV])
         _write(content)
@@ -368,13 +372,23 @@ def key_of(row: Row) -> Key:
     return tuple(row[column] for column in KEY)
 
 
-def _entered(row: Row, place: int) -> Row:
+def _entered(row: Row, place: int, words: dict[tuple[str, Any], Any]) -> Row:
     if not isinstance(row, Mapping):
         raise InvalidInput(f"row {place} must be a mapping from columns to values, got {type(row).__name__}")
     odd = next((column for column in row if column not in COLUMNS), None)
     if odd is not None:
         raise InvalidInput(f"row {place}: {UnknownName.of('column', str(odd), COLUMNS)}")
-    entered = {column: _cell(column, row.get(column), place) for column in COLUMNS}
+    entered = {}
+    for column, value in zip(COLUMNS, map(row.get, COLUMNS), strict=True):
+        kind = type(value)
+        if value is None or (kind is float and column in REAL) or (kind is int and column in WHOLE):
+            entered[column] = value
+        elif kind is str:
+            if (column, value) not in words:
+                words[column, value] = _cell(column, value, place)
+            entered[column] = words[column, value]
+        else:
+            entered[column] = _cell(column, value, place)
     if entered["value"] is not None and not math.isnan(entered["value"]) and entered["metric"] is None:
         raise InvalidInput(f"row {place} has the value {entered['value']} but no metric; say what was measured")
     return MappingProxyType(entered)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -334,7 +334,7 @@ class Bench:
         found: dict[Cell, Found] = {}
         tasks, waiting = [], []
         for cell in cells:
-            keys, entry = cell.keys(), self.cache.read(cell.file)
+            keys, entry = cell.keys, self.cache.read(cell.file)
             kept = {shift for shift, key in keys.items() if entry.keys.get(shift) == key}
             known = {
                 view.shift: _unpacked(entry, view.shift, cell.wanted(view)) for view in cell.views if view.shift in kept
@@ -349,7 +349,7 @@ class Bench:
         for place, new in self._each(label, tasks):
             cell = waiting[place]
             found[cell] |= new
-            keys = cell.keys()
+            keys = cell.keys
             arrays = {f"{shift}|{name}": a for shift, (own, _, _) in found[cell].items() for name, a in own.items()}
             counts = {shift: [rows, known] for shift, (_, rows, known) in found[cell].items()}
             self.cache.write(cell.file, Entry(arrays, {shift: keys[shift] for shift in counts}, {"counts": counts}))
@@ -406,10 +406,11 @@ class Cell:
         """Name of the entry in the cache."""
         return f"value-{digest(self.subject.place, self.protocol.name, self.score, self.pair)}"
 
+    @cached_property
     def keys(self) -> dict[str, str]:
         """What the values of each view depend on."""
         shared = self.bench.seed, self.first.judges, code(*MEASURING)
-        return {v.shift: digest(asdict(v), [self.marks[name] for name in v.sets], *shared) for v in self.views}
+        return {v.shift: digest(_plain(v), [self.marks[name] for name in v.sets], *shared) for v in self.views}
 
     def scored(self, views: Iterable[View]) -> dict[str, Scored]:
         """The data sets of views under this score or pair."""
@@ -443,10 +444,10 @@ class Cell:
                 rows, known = np.sum([found[shift][1:] for shift in average.of], axis=0).tolist()
                 everything[average.shift] = (average.role, averaged(average, plain), rows, known)
         rows, replicates = [], {}
+        limits = _limits({(shift, m): a for shift, (_, own, _, _) in everything.items() for m, a in own.items()})
         for shift, (role, own, count, known) in everything.items():
-            limits = _limits(own)
             for metric, array in own.items():
-                low, high = limits.get(metric, (None, None))
+                low, high = limits.get((shift, metric), (None, None))
                 row = {"shift": shift, "role": role, "metric": metric, "value": float(array[0]), "low": low}
                 row |= {"high": high, "level": None if low is None else LEVEL, "n": count, "n_id": known}
                 row |= {"resamples": None if low is None else len(array) - 1, "n_ood": count - known}
@@ -458,18 +459,25 @@ class Cell:
         return rows, replicates
 
 
-def _limits(own: Values) -> dict[str, tuple[float, float]]:
-    """The interval of each metric that has replicates."""
-    drawn = {metric: array[1:] for metric, array in own.items() if len(array) > 1 and not np.isnan(array[1:]).all()}
-    if not drawn:
-        return {}
-    tails = (1 - LEVEL) / 2, (1 + LEVEL) / 2
-    low, high = np.nanquantile(np.stack(list(drawn.values())), tails, axis=1)
-    return {metric: (float(a), float(b)) for metric, a, b in zip(drawn, low, high, strict=True)}
+@cache
+def _plain(view: View) -> dict[str, Any]:
+    return asdict(view)
 
 
+@cache
 def _better(metric: str) -> str:
     return "higher" if metric == "accuracy" else metrics.info(metric.removesuffix("_ood")).better
+
+
+def _limits(values: Mapping[tuple[str, str], Array]) -> dict[tuple[str, str], tuple[float, float]]:
+    """The interval of each value that has replicates."""
+    drawn = {place: array[1:] for place, array in values.items() if len(array) > 1 and not np.isnan(array[1:]).all()}
+    if not drawn:
+        return {}
+    table = np.stack(list(drawn.values()))
+    tails = (1 - LEVEL) / 2, (1 + LEVEL) / 2
+    low, high = (np.nanquantile if np.isnan(table).any() else np.quantile)(table, tails, axis=1)
+    return {place: (float(a), float(b)) for place, a, b in zip(drawn, low, high, strict=True)}
 
 
 def _validation(subject: Subject, tuning: Tuning) -> list[View]:
@@ -499,11 +507,11 @@ def run(
     """Judge runs by a benchmark, and write the results and what they were made of to a folder.
 
     By default ``scores`` are those of the benchmark or else all that the runs allow, and ``pairs`` those of the
-    benchmark or else msp with each score. Intervals come from ``resamples`` resamples: of every value of a single
-    score, and of the values of the ``best`` pairs by mean DS-F1 over the unknown sets. Settings that a score leaves
-    open are chosen by the rule of each protocol. ``jobs`` processes share the work; ``engine`` and ``address`` name a
-    Dask or Ray cluster whose workers can read the runs. What is missing (a data set, a field that a score needs) is in
-    the results with its reason.
+    benchmark or else msp with each score; an empty list means none. Intervals come from ``resamples`` resamples: of
+    every value of a single score, and of the values of the ``best`` pairs by mean DS-F1 over the unknown sets. Settings
+    that a score leaves open are chosen by the rule of each protocol. ``jobs`` processes share the work; ``engine`` and
+    ``address`` name a Dask or Ray cluster whose workers can read the runs. What is missing (a data set, a field that a
+    score needs) is in the results with its reason.
     """
     _checks.whole(resamples, "resamples", 0)
     _checks.whole(jobs, "jobs", 1)
@@ -521,8 +529,8 @@ def run(
     replicates: Replicates = {}
     for subject in subjects:
         singles = [scorer(s).spec for s in scores or benchmark.scores or subject.scores]
-        given = pairs if pairs is not None else benchmark.pairs
-        doubles = [(scorer(a).spec, scorer(b).spec) for a, b in given or [("msp", spec) for spec in singles]]
+        given = pairs if pairs is not None else benchmark.pairs or [("msp", spec) for spec in singles]
+        doubles = [(scorer(a).spec, scorer(b).spec) for a, b in given]
         some, drawn = _judged(bench, subject, singles, doubles, best)
         rows += some + _absent(bench, subject)
         replicates |= drawn

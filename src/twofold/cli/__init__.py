@@ -177,7 +177,7 @@ def verify_command(run: Path, as_json: bool) -> None:
 @click.option("--mahalanobis", type=float, help="Record mds_perturbed with this step; extract train first.")
 @click.option("--rankfeat", help="Record RankFeat of these layers, separated by commas.")
 @click.option("--half", is_flag=True, help="Store features in float16; logits stay in float32.")
-@click.option("--seed", default=0, show_default=True, help="Seed of the passes.")
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of the passes; kept as that of the network.")
 @click.option("--replace", is_flag=True, help="Overwrite data sets that are there already.")
 @JSON
 def extract_command(

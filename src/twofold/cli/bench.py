@@ -96,6 +96,7 @@ def show_command(name: str, root: Path | None, as_json: bool) -> None:
 @click.option("--checkpoint", "checkpoints", multiple=True, help="Weights; several are a deep ensemble.")
 @click.option("--normalise", default="none", show_default=True, help="ID statistics: cifar10, imagenet, ...")
 @click.option("--recipe", help="How the network was trained; kept with the run.")
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of its training; kept with the run.")
 @click.option("--batch", type=click.IntRange(min=1), default=256, show_default=True, help="Images at a time.")
 @click.option("--device", default="cpu", show_default=True, help="Where the network runs.")
 @click.option("--layers", help="Record layer statistics: names separated by commas, or 'all'.")

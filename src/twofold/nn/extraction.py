@@ -76,7 +76,7 @@ def extract(
     keep_passes: bool = False,
     learned: Mapping[str, Perturbation] | None = None,
     workers: int = 0,
-    seed: int = 0,
+    seed: int | None = None,
     replace: bool = False,
     done: Callable[[int], Any] = lambda rows: None,
     **provenance: Any,
@@ -90,7 +90,8 @@ def extract(
     channel means, variances and Gram rows are recorded. ``passes``: stochastic passes with dropout on and all else
     frozen; their running means are kept, or all of them with ``keep_passes``. ``learned``: further values by name,
     computed with gradients (see :mod:`twofold.nn.perturb`). ``features`` may be float16; logits are float32 always.
-    With the roles near, mid, far and ood_val every label is -1, whatever the data say.
+    With the roles near, mid, far and ood_val every label is -1, whatever the data say. ``seed`` is that of the passes, and
+    is kept with a new run as the seed of its network.
     ``done`` is told how many rows were finished. Under torchrun or accelerate each process takes its share of the
     shards.
     """
@@ -114,7 +115,7 @@ def extract(
         count,
         keep_passes,
         dict(learned or {}),
-        seed,
+        seed or 0,
         known=role not in OUTSIDE,
     )
     few = source.read(range(min(2, source.rows)))
@@ -124,7 +125,7 @@ def extract(
     probe = recorder.record(few, 0)  # tells the shapes
     rank, world = _process()
     names = source.class_names if role not in OUTSIDE else None
-    run = _run(out, classifiers[0], names, rank, provenance)
+    run = _run(out, classifiers[0], names, rank, provenance | ({} if seed is None else {"seed": seed}))
     writer = run.writer(
         name,
         role=role,

@@ -784,9 +784,9 @@ class Plan:
             networks = [one.model for one in found]
             model = networks if len(networks) > 1 else networks[0]
             where = Path(out) / "run"
-            extract(
-                model, self.val, where, name="val", role="val", prepare=self.prepare, device=self.device, replace=True
-            )
+            given = {"name": "val", "role": "val", "prepare": self.prepare, "device": self.device, "replace": True}
+            kept = {"model": self.model, "recipe": self.name, "seed": self.settings.seed}  # provenance
+            extract(model, self.val, where, **given, **kept)  # type: ignore[arg-type]
         return found
 
 
