@@ -381,7 +381,7 @@ def _entered(row: Row, place: int, words: dict[tuple[str, Any], Any]) -> Row:
     entered = {}
     for column, value in zip(COLUMNS, map(row.get, COLUMNS), strict=True):
         kind = type(value)
-        if value is None or (kind is float and column in REAL) or (kind is int and column in WHOLE):
+        if value is None or (kind is float and column in REAL):
             entered[column] = value
         elif kind is str:
             if (column, value) not in words:
