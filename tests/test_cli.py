@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import twofold
 from twofold import metrics
 from twofold._math import log_odds
 from twofold.cli import main
@@ -42,7 +43,7 @@ def test_help_has_a_line_to_paste(name):
     result = run(*name.split(), "--help")
     assert result.exit_code == 0
     assert f"twofold {name}" in result.output
-    assert "--json" in result.output
+    assert "--json" in result.output or name == "completion"
 
 
 def test_evaluate_prints_what_the_library_returns(scores):
@@ -103,7 +104,7 @@ def test_undefined_metrics_are_null_with_a_reason(tmp_path):
 def test_bad_arrays_give_one_line(tmp_path, arrays, message):
     np.savez(tmp_path / "bad.npz", **arrays)
     result = run("evaluate", str(tmp_path / "bad.npz"))
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert re.search(message, result.stderr)
     assert "Traceback" not in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
@@ -113,13 +114,13 @@ def test_bad_files(tmp_path):
     assert run("evaluate", str(tmp_path / "missing.npz")).exit_code == 2
     (tmp_path / "text.npz").write_text("hello")
     result = run("evaluate", str(tmp_path / "text.npz"))
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert "npz" in result.stderr
 
 
 def test_unknown_metric_is_suggested(scores):
     result = run("evaluate", str(scores[0]), "--only", "aucr")
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert "'aurc'" in result.stderr
 
 
@@ -136,7 +137,7 @@ def test_verify(tmp_path):
     broken = run("verify", str(tmp_path / "run"))
     assert broken.exit_code == 1
     assert "t.safetensors" in broken.stderr
-    assert run("verify", str(tmp_path / "nowhere")).exit_code == 1
+    assert run("verify", str(tmp_path / "nowhere")).exit_code == 3
 
 
 def test_list_metrics():
@@ -156,3 +157,79 @@ def test_list_scores_and_transforms():
     few = run("list", "scores", "--needs", "logits").stdout
     assert "energy" in few
     assert "react" in run("list", "transforms").stdout
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Outputs of a small model on a training set, a test set and unknown inputs, as npz files."""
+    rng = np.random.default_rng(0)
+    weight = rng.normal(size=(3, 4))
+
+    def write(name, rows, known):
+        labels = rng.integers(0, 3, rows)
+        features = rng.normal(size=(rows, 4)) + (2 * weight[labels] if known else 0)
+        extra = {"labels": labels} if known else {}
+        np.savez(tmp_path / name, logits=features @ weight.T, features=features, **extra)
+        return tmp_path / name
+
+    return write("train.npz", 200, True), write("test.npz", 100, True), write("other.npz", 60, False)
+
+
+def test_evaluate_of_logits_with_unknown_files(files):
+    train, test, other = files
+    given = ["evaluate", str(test), "--ood", str(other), "--second", "mds", "--train", str(train), "--json"]
+    told = json.loads(run(*given).stdout)["metrics"]
+    known, unknown = Outputs.from_npz(test), Outputs.from_npz(other)
+    both = Outputs.concat([known, unknown.replace(labels=np.full(60, -1))])
+    mds = twofold.scorer("mds").fit(Outputs.from_npz(train))
+    conf = twofold.scorer("msp").score(both)
+    assert told["ds_f1"] == metrics.ds_f1(both.correct, conf, mds.score(both), both.is_id).value
+    assert told["auroc_ood"] == pytest.approx(metrics.auroc(both.is_id, mds.score(both)))
+    learns = run("evaluate", str(test), "--score", "mds")
+    assert (learns.exit_code, "--train" in learns.stderr) == (3, True)
+    plain = run("evaluate", str(other), "--json")
+    assert (plain.exit_code, "no labels" in plain.stderr) == (3, True)
+
+
+def test_evaluate_of_confidences_refuses_scores(scores, files):
+    result = run("evaluate", str(scores[0]), "--second", "energy")
+    assert (result.exit_code, "holds no logits" in result.stderr) == (3, True)
+
+
+def test_score_prints_confidences(files, tmp_path):
+    train, test, _ = files
+    lines = run("score", str(test), "--score", "energy", "--score", "mds", "--train", str(train)).stdout.splitlines()
+    assert lines[0] == "set,row,label,prediction,energy,mds"
+    outputs = Outputs.from_npz(test)
+    assert float(lines[1].split(",")[4]) == twofold.scorer("energy").score(outputs)[0]
+    assert len(lines) == 101
+    told = json.loads(run("score", str(test), "--score", "energy", "--json").stdout)
+    assert told["test"]["energy"] == pytest.approx(twofold.scorer("energy").score(outputs))
+    assert run("score", str(test), "--score", "energy", "--out", str(tmp_path / "s.npz")).exit_code == 0
+    assert np.load(tmp_path / "s.npz")["test/energy"] == pytest.approx(told["test"]["energy"])
+    made = Run.create(tmp_path / "run", model="m")
+    made.add("t", outputs, role="test")
+    assert run("score", str(tmp_path / "run"), "--score", "msp", "--name", "t").stdout.startswith("set,row")
+    assert run("score", str(tmp_path / "run"), "--score", "mds").exit_code == 3
+    assert "did you mean" in run("score", str(test), "--score", "enrgy").stderr
+
+
+def test_exit_codes_and_suggestions(tmp_path, monkeypatch):
+    wrong = run("evalute", "x.npz")
+    assert (wrong.exit_code, "did you mean 'evaluate'" in wrong.stderr) == (2, True)
+    assert "did you mean" in run("bench", "lst").stderr
+    assert run("evaluate").exit_code == 2
+    with pytest.raises(twofold.errors.TwofoldError):
+        CliRunner().invoke(main, ["--debug", "verify", str(tmp_path / "nowhere")], catch_exceptions=False)
+
+    def stopped(path):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("twofold.store.Run.open", stopped)
+    result = run("verify", str(tmp_path))
+    assert (result.exit_code, "goes on from there" in result.stderr) == (130, True)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(shell):
+    assert "_TWOFOLD_COMPLETE" in run("completion", shell).stdout

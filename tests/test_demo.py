@@ -78,6 +78,6 @@ def test_text_table_and_second_run(demo, tmp_path):
 def test_another_run_is_not_overwritten(tmp_path):
     Run.create(tmp_path / "mine", model="precious")
     result = CliRunner().invoke(main, ["demo", "--out", str(tmp_path / "mine"), "--resamples", "10"])
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert "another run" in result.stderr
     assert Run.open(tmp_path / "mine").provenance["model"] == "precious"

@@ -73,6 +73,10 @@ class RunError(TwofoldError, OSError):
     """A run on disk is missing, damaged, of another format, or already holds that data set."""
 
 
+class Damaged(RunError):
+    """A file of a run is not as it was written."""
+
+
 class MissingExtra(TwofoldError, ImportError):
     """An optional dependency is not installed; the message has the install line."""
 

@@ -34,7 +34,7 @@ import numpy.typing as npt
 
 from twofold._checks import ArrayLike, choice, whole
 from twofold._files import replacing, sync_folder
-from twofold.errors import InvalidInput, RunError, UnknownName
+from twofold.errors import Damaged, InvalidInput, RunError, UnknownName
 from twofold.outputs import (
     KNOWN_KEYS,
     PASS_ARRAYS,
@@ -259,7 +259,7 @@ class Run:
         return found if manifest.head is None else {**found, "head": manifest.head.sha256}
 
     def verify(self) -> None:
-        """Read every byte and raise RunError, listing every damaged file, unless all is as it was written."""
+        """Read every byte and raise Damaged, listing every damaged file, unless all is as it was written."""
         self._seen = None
         manifest = self._manifest()
         files = [entry.stored for entry in manifest.data.values()]
@@ -272,7 +272,7 @@ class Run:
             except RunError as error:
                 problems.append(str(error))
         if problems:
-            raise RunError("; ".join(problems))
+            raise Damaged("; ".join(problems))
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}: {', '.join(self.names()) or 'empty'})"

@@ -63,7 +63,7 @@ def test_bad_words_are_one_line(place):
         (("bench", "check", place / "nowhere"), "nowhere"),
         (("bench", "check", place / "out"), "published counterpart"),
     ]:
-        result = run(*words, status=1)
+        result = run(*words, status=3)
         assert message in result.stderr
         assert "Traceback" not in result.output
 

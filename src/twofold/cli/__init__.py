@@ -14,15 +14,18 @@ import click
 from twofold import __version__
 from twofold.cli.bench import bench_group, compare_command
 from twofold.cli.gate import gate_group
+from twofold.cli.score import score_command
 from twofold.cli.shared import JSON, Verbs, from_torch, progress
 
 if TYPE_CHECKING:
     from twofold.demo import Row
     from twofold.metrics import MetricInfo
+    from twofold.outputs import Outputs
     from twofold.stats import Interval
     from twofold.steps import StepInfo
 
 
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 RESAMPLES = click.option(
     "--resamples",
     type=click.IntRange(min=10),
@@ -34,7 +37,8 @@ RESAMPLES = click.option(
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="twofold")
-def main() -> None:
+@click.option("--debug", is_flag=True, help="Show where an error comes from.")
+def main(debug: bool) -> None:
     """Tell how far a classifier can be trusted.
 
     A classifier fails in two ways: it mislabels what it knows, or it labels what it does not know. twofold measures
@@ -43,6 +47,8 @@ def main() -> None:
     \b
       twofold demo
       twofold evaluate scores.npz --intervals
+
+    Exit codes: 0 done, 1 the answer is no, 2 wrong words, 3 wrong data, 130 stopped by Ctrl-C.
     """
 
 
@@ -81,7 +87,15 @@ def demo_command(out: str, resamples: int, seed: int, as_json: bool) -> None:
 
 
 @main.command("evaluate")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=FILE)
+@click.option(
+    "--ood", "unknown", multiple=True, type=FILE, help="npz file with logits of unknown inputs; may be repeated."
+)
+@click.option("--train", type=FILE, help="npz file of the training set, for scores that learn.")
+@click.option(
+    "--score", default="msp", show_default=True, help="Confidence of logits, or a chain: `twofold list scores`."
+)
+@click.option("--second", help="Another score, of known against unknown inputs: adds the joint metrics.")
 @click.option("--only", help="Metrics to compute, separated by commas, or 'all'.")
 @click.option("--ood-share", type=float, help="OOD prevalence expected in deployment, in [0, 1).")
 @click.option("--intervals", is_flag=True, help="Add 95 % bootstrap intervals.")
@@ -90,6 +104,10 @@ def demo_command(out: str, resamples: int, seed: int, as_json: bool) -> None:
 @JSON
 def evaluate_command(
     file: Path,
+    unknown: tuple[Path, ...],
+    train: Path | None,
+    score: str,
+    second: str | None,
     only: str | None,
     ood_share: float | None,
     intervals: bool,
@@ -100,17 +118,19 @@ def evaluate_command(
     """Print every standard metric of the confidences in an npz file.
 
     FILE holds `correct` (booleans) and `conf` (higher is safer), and optionally `is_id` (booleans) and `conf_ood`, a
-    second confidence for known against unknown inputs. Or it holds `logits` and `labels` (-1 = OOD); then the
-    confidence is the maximum softmax probability, ranked by its log-odds.
+    second confidence for known against unknown inputs. Or it holds `logits` and `labels` (-1 = OOD), and what else a
+    score needs (`features`, `head.weight`, `head.bias`); then --score is the confidence, by default the maximum softmax
+    probability, ranked by its log-odds.
 
     \b
       twofold evaluate scores.npz
       twofold evaluate scores.npz --only aurc,ds_f1 --intervals --json
+      twofold evaluate test.npz --ood svhn.npz --score msp --second energy
     """
     from twofold.metrics import evaluate
     from twofold.report import intervals as with_intervals
 
-    arrays = _arrays(file)
+    arrays = _arrays(file, unknown, train, score, second)
     wanted: Any = only if only in (None, "all") else [name.strip() for name in str(only).split(",")]
     result = evaluate(**arrays, ood_share=ood_share, only=wanted)
     if not intervals:
@@ -134,6 +154,21 @@ def evaluate_command(
     for name, interval in table.items():
         shown = f"undefined: {result.reasons[name]}" if name in result.reasons else _shown(interval, 1, 5)
         click.echo(f"{name:<{width}}  {shown}")
+
+
+@main.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion_command(shell: str) -> None:
+    """Print what makes a shell complete twofold's words.
+
+    \b
+      twofold completion bash >> ~/.bashrc
+    """
+    from click.shell_completion import get_completion_class
+
+    made = get_completion_class(shell)
+    assert made is not None
+    click.echo(made(main, {}, "twofold", "_TWOFOLD_COMPLETE").source())
 
 
 @main.command("verify")
@@ -285,7 +320,7 @@ def _as_line(row: dict[str, Any]) -> str:
     return "  ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items())
 
 
-@main.group("data")
+@main.group("data", cls=Verbs)
 def data_group() -> None:
     """Look at data sets and resize them; every subcommand takes --json.
 
@@ -403,21 +438,26 @@ def _step_row(record: StepInfo) -> dict[str, Any]:
     }
 
 
-def _arrays(file: Path) -> dict[str, Any]:
-    """The arguments of ``evaluate`` from an npz file."""
-    from twofold._math import log_odds
+def _arrays(
+    file: Path, unknown: tuple[Path, ...], train: Path | None, score: str, second: str | None
+) -> dict[str, Any]:
+    """The arguments of ``evaluate`` from npz files."""
+    from twofold.cli.score import joined
     from twofold.errors import InvalidInput
     from twofold.outputs import Outputs, load_npz
+    from twofold.steps import scorer
 
     arrays = load_npz(file)
     if "logits" in arrays:
-        outputs = Outputs.from_npz(file)
-        is_id = None if outputs.is_id.all() else outputs.is_id
-        return {
-            "correct": outputs.correct,
-            "conf": log_odds(outputs.logits, outputs.predictions),
-            "is_id": is_id,
-        }
+        outputs = joined(file, unknown)
+        learn = None if train is None else Outputs.from_npz(train)
+        chains = [scorer(spec) for spec in (score, second) if spec is not None]
+        fitted = [chain if chain.ready else chain.fit(_given(learn, chain.spec)) for chain in chains]
+        judged = outputs.averaged() if fitted[0].judges == "passes" else outputs
+        found = {"correct": judged.correct, "is_id": None if outputs.is_id.all() else outputs.is_id}
+        return found | dict(zip(("conf", "conf_ood"), (one.score(outputs) for one in fitted), strict=False))
+    if unknown or second or train or score != "msp":
+        raise InvalidInput(f"{file} holds no logits, so --ood, --train, --score and --second have nothing to work on")
     known = {"correct", "conf", "is_id", "conf_ood"}
     if not {"correct", "conf"} <= set(arrays) or set(arrays) - known:
         raise InvalidInput(
@@ -425,6 +465,14 @@ def _arrays(file: Path) -> dict[str, Any]:
             f"it holds {', '.join(sorted(arrays)) or 'nothing'}"
         )
     return arrays
+
+
+def _given(train: Outputs | None, spec: str) -> Outputs:
+    from twofold.errors import InvalidInput
+
+    if train is None:
+        raise InvalidInput(f"{spec} learns from a training set; pass its outputs with --train")
+    return train
 
 
 def _print_rows(rows: list[Row]) -> None:
@@ -478,6 +526,7 @@ def _interval_as_json(interval: Interval) -> dict[str, Any]:
 main.add_command(bench_group)
 main.add_command(compare_command)
 main.add_command(gate_group)
+main.add_command(score_command)
 
 
 if __name__ == "__main__":

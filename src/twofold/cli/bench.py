@@ -9,13 +9,13 @@ from typing import Any
 
 import click
 
-from twofold.cli.shared import JSON, from_torch, progress
+from twofold.cli.shared import JSON, Verbs, from_torch, progress
 
 ROOT = click.option("--root", type=click.Path(path_type=Path), help="Folder of data; by default $TWOFOLD_DATA.")
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
-@click.group("bench")
+@click.group("bench", cls=Verbs)
 def bench_group() -> None:
     """Judge classifiers by the protocols of the papers, with intervals and tests.
 

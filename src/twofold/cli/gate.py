@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twofold.cli.shared import JSON, from_torch, progress
+from twofold.cli.shared import JSON, NO, Failed, Verbs, from_torch, progress
 
 if TYPE_CHECKING:
     from twofold.gate import Gate
@@ -24,7 +24,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 COLUMNS = ("set", "input", "label", "verdict", "conf_id", "conf_ood", "margin_id", "margin_ood")
 
 
-@click.group("gate")
+@click.group("gate", cls=Verbs)
 def gate_group() -> None:
     """Turn two scores into a gate: accept, unsure or unknown, with a promise.
 
@@ -166,7 +166,7 @@ def card_command(gate: Path, source: Path, names: tuple[str, ...], as_json: bool
     """Tell what a gate does on labelled data, against its promise.
 
     SOURCE is a run or an npz file. Of a run, the test set is judged alone and with each OOD set, and every shifted set
-    alone; or with --name the named sets together.
+    alone; or with --name the named sets together. A promise that is not kept somewhere is exit code 1.
 
     \b
       twofold gate card gate twofold-demo
@@ -177,9 +177,12 @@ def card_command(gate: Path, source: Path, names: tuple[str, ...], as_json: bool
     cards = {name: opened.report_card(outputs) for name, outputs in _labelled(source, names)}
     if as_json:
         click.echo(json.dumps({name: card.to_dict() for name, card in cards.items()}, indent=2))
-        return
-    click.echo(f"{opened.promise}\n")
-    click.echo("\n\n".join(f"{name}\n{card}" for name, card in cards.items()))
+    else:
+        click.echo(f"{opened.promise}\n")
+        click.echo("\n\n".join(f"{name}\n{card}" for name, card in cards.items()))
+    broken = [name for name, card in cards.items() if card.kept == "no"]
+    if broken:
+        raise Failed(f"the promise is not kept on {', '.join(broken)}", NO)
 
 
 @gate_group.command("show")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twofold.errors import TwofoldError
+from twofold.errors import Damaged, Infeasible, TwofoldError, UnknownName
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -14,15 +14,38 @@ if TYPE_CHECKING:
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 
+OK, NO, USAGE, INPUT, STOPPED = 0, 1, 2, 3, 130
+"""Exit codes: done; the answer is no (a damaged run, a broken promise); wrong words; wrong data; Ctrl-C."""
+
+
+class Failed(click.ClickException):
+    """One line on stderr and an exit code."""
+
+    def __init__(self, message: str, code: int = INPUT) -> None:
+        super().__init__(message)
+        self.exit_code = code  # type: ignore[misc]
+
+
 class Verbs(click.Group):
-    """Errors of twofold end the command with one line on stderr, not with a traceback."""
+    """Errors of twofold end the command with one line on stderr, not with a traceback; --debug shows it."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb."""
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            raise Failed("stopped; what was finished is kept, the same command goes on from there", STOPPED) from stop
         except TwofoldError as error:
-            raise click.ClickException(str(error)) from error
+            if ctx.find_root().params.get("debug"):
+                raise
+            raise Failed(str(error), NO if isinstance(error, Infeasible | Damaged) else INPUT) from error
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Find the verb; an unknown one is an error with the nearest names."""
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and self.get_command(ctx, name) is None:
+            ctx.fail(str(UnknownName.of("command", name, self.list_commands(ctx))))
+        return super().resolve_command(ctx, args)
 
 
 def from_torch(module: str) -> Any:

@@ -48,10 +48,10 @@ def joined(run: Run, names: Sequence[str]) -> Outputs:
     for i, name in enumerate(names):
         if run.roles[name] in OUTSIDE:
             parts[i] = parts[i].replace(labels=np.full(len(parts[i]), -1))
-    return Outputs.concat(_alike(parts))
+    return Outputs.concat(alike(parts))
 
 
-def _alike(parts: list[Outputs]) -> list[Outputs]:
+def alike(parts: list[Outputs]) -> list[Outputs]:
     """The parts with the fields that all of them have."""
     keys = set.intersection(*(set(part.flat()) for part in parts))
     means = {part.pass_count for part in parts}
