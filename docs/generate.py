@@ -1,4 +1,4 @@
-"""Write docs/metrics.md, scores.md and benchmarks.md from the registries: python docs/generate.py"""
+"""Write the reference pages from the registries: python docs/generate.py (recipes need torch)"""
 
 from __future__ import annotations
 
@@ -115,7 +115,45 @@ def benchmark(found: Benchmark) -> str:
     return "\n".join(lines)
 
 
+def recipes_page() -> str:
+    """Every recipe as its composition, and every preset."""
+    from twofold.nn.recipes import RECIPES
+    from twofold.nn.training import PRESETS
+
+    parts = [(HERE / "recipes_intro.md").read_text(encoding="utf-8").strip() + "\n", "## Recipes\n"]
+    for name, one in RECIPES.items():
+        composed = " | ".join(repr(part) for part in one.parts)
+        parts.append(f"### `{name}`\n\n`{composed}`\n\nPasses per step: {one.passes}.\n")
+    seen: dict[str, str] = {}
+    for one in RECIPES.values():
+        for part in one.parts:
+            seen.setdefault(type(part).__name__, prose(type(part)))
+    parts += ["## Parts\n", *(f"### `{name}`\n\n{text}\n" for name, text in sorted(seen.items()))]
+    lines = [f"| `{name}` | `{settings}` |" for name, settings in PRESETS.items()]
+    parts += ["## Presets\n", "| preset | settings |", "|---|---|", *lines, ""]
+    return "\n".join(parts)
+
+
+def commands_page() -> str:
+    """The help of every command."""
+    import click
+
+    from twofold.cli import main
+
+    def shown(command: click.Command, words: tuple[str, ...]) -> list[str]:
+        context = click.Context(command, info_name=" ".join(words), max_content_width=100, terminal_width=100)
+        text = [f"## `{' '.join(words)}`\n", f"```text\n{command.get_help(context)}\n```\n"]
+        if isinstance(command, click.Group):
+            for name in command.list_commands(context):
+                text += shown(command.commands[name], (*words, name))
+        return text
+
+    start = "# Commands\n\nThe help of every command, as `twofold COMMAND --help` prints it.\n"
+    return "\n".join([start, *shown(main, ("twofold",))])
+
+
 PAGES = {"metrics.md": metrics_page, "scores.md": scores_page, "benchmarks.md": benchmarks_page}
+PAGES |= {"recipes.md": recipes_page, "commands.md": commands_page}
 
 if __name__ == "__main__":
     for file, page in PAGES.items():
