@@ -111,7 +111,7 @@ def cell(rows, **where):
 
 def markdown(header, lines):
     head = ["| " + " | ".join(header) + " |", "|---|" + "---:|" * (len(header) - 1)]
-    return "\n".join(head + ["| " + " | ".join(str(x) for x in line) + " |" for line in lines])
+    return "\n".join(head + ["| " + " | ".join(str(x).replace("|", "\\|") for x in line) + " |" for line in lines])
 
 
 def number(value, factor=100, digits=2):
