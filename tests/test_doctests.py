@@ -30,5 +30,7 @@ def test_docstring_examples(name):
 
 def test_examples_exist():
     finder = doctest.DocTestFinder(exclude_empty=True)
-    counted = sum(len(t.examples) for m in MODULES if m not in TORCH and m not in LIBRARY for t in finder.find(import_module(m)))
+    counted = sum(
+        len(t.examples) for m in MODULES if m not in TORCH and m not in LIBRARY for t in finder.find(import_module(m))
+    )
     assert counted > 100

@@ -37,6 +37,7 @@ def test_twofold_commands_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     np.savez("scores.npz", correct=rng.random(200) < 0.8, conf=rng.normal(size=200))
+    assert CliRunner().invoke(main, ["demo", "--resamples", "10"]).exit_code == 0  # what the first command runs
     shell = "\n".join(text for language, text in BLOCKS if language == "sh").replace("\\\n", " ")
     commands = [line for line in shell.splitlines() if line.startswith("twofold ")]
     assert len(commands) >= 2

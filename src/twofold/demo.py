@@ -142,5 +142,7 @@ def _write(path: Path, split: dict[str, tuple[Array, Any]], seed: int, done: Ste
     run = Run.create(path, model=MODEL, class_names=names, command="twofold demo", seed=seed)
     for role, (rows, truth) in split.items():
         features = np.maximum(rows @ inner + inner_bias, 0.0)  # the hidden layer, input of the last one
-        run.add(UNKNOWN.get(role, role), Outputs(head.logits(features), truth, features, head, class_names=names), role=role)
+        run.add(
+            UNKNOWN.get(role, role), Outputs(head.logits(features), truth, features, head, class_names=names), role=role
+        )
     return run

@@ -14,6 +14,7 @@ import click
 from twofold import __version__
 from twofold.cli.bench import bench_group, compare_command
 from twofold.cli.gate import gate_group
+from twofold.cli.report import report_command
 from twofold.cli.score import score_command
 from twofold.cli.shared import JSON, Verbs, from_torch, progress
 
@@ -527,6 +528,7 @@ main.add_command(bench_group)
 main.add_command(compare_command)
 main.add_command(gate_group)
 main.add_command(score_command)
+main.add_command(report_command)
 
 
 if __name__ == "__main__":

@@ -90,8 +90,8 @@ def extract(
     channel means, variances and Gram rows are recorded. ``passes``: stochastic passes with dropout on and all else
     frozen; their running means are kept, or all of them with ``keep_passes``. ``learned``: further values by name,
     computed with gradients (see :mod:`twofold.nn.perturb`). ``features`` may be float16; logits are float32 always.
-    With the roles near, mid, far and ood_val every label is -1, whatever the data say. ``seed`` is that of the passes, and
-    is kept with a new run as the seed of its network.
+    With the roles near, mid, far and ood_val every label is -1, whatever the data say. ``seed`` is that of the passes,
+    and is kept with a new run as the seed of its network.
     ``done`` is told how many rows were finished. Under torchrun or accelerate each process takes its share of the
     shards.
     """

@@ -1,0 +1,349 @@
+"""Small SVG charts, drawn by hand: sharp at every size, a few kilobytes each, coloured by the page's style sheet.
+
+Colours and dashes are classes (``k0`` to ``k6``), so that light, dark and print differ in the style alone. Text is
+always escaped here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+import numpy as np
+
+from twofold._checks import Array, Mask
+
+WIDTH, HEIGHT = 480, 320
+LETTER = 7.0  # mean width of a letter at the size of labels
+
+
+def ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """Round numbers inside [low, high], at most ``most`` of them.
+
+    >>> ticks(0.0, 1.0), ticks(-3.2, 17.0)
+    ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [0.0, 5.0, 10.0, 15.0])
+    """
+    span = high - low
+    if not span > 0 or not math.isfinite(span):
+        return [low]
+    power = 10.0 ** math.floor(math.log10(span / most))
+    step = next(s * power for s in (1, 2, 2.5, 5, 10, 20) if span / (s * power) <= most)
+    first = math.ceil(low / step - 1e-9)
+    return [round(i * step, 12) + 0.0 for i in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def shown(value: float) -> str:
+    """A tick as text.
+
+    >>> shown(0.2), shown(1e6), shown(0.0)
+    ('0.2', '1e+06', '0')
+    """
+    return f"{value:.4g}"
+
+
+def clipped(text: str, most: int) -> str:
+    """Text cut to ``most`` letters; the whole is in a title beside it."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def label(x: float, y: float, text: str, cls: str = "t", most: int = 60, extra: str = "") -> str:
+    """A text element; what is cut off is told when one points at it."""
+    told = f"<title>{escape(text)}</title>" if len(text) > most else ""
+    return f'<text class="{cls}" x="{x:.1f}" y="{y:.1f}"{extra}>{told}{escape(clipped(text, most))}</text>'
+
+
+@dataclass
+class Plot:
+    """Axes with a legend above; series are added, then :meth:`svg` draws them."""
+
+    x: tuple[float, float]
+    y: tuple[float, float]
+    x_label: str
+    y_label: str
+    about: str  # for those who do not see it
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = 58
+    lines: int = 2  # of the legend
+    body: list[str] = field(default_factory=list)
+    legend: list[tuple[str, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.top, self.bottom, self.right = 16 + 17 * self.lines, self.height - 44, self.width - 12
+        self.x, self.y = _spread(self.x), _spread(self.y)
+
+    def _px(self, values: Sequence[float] | Array) -> Array:
+        low, high = self.x
+        share = (np.asarray(values, dtype=np.float64) - low) / (high - low)
+        return np.asarray(self.left + share * (self.right - self.left))
+
+    def _py(self, values: Sequence[float] | Array) -> Array:
+        low, high = self.y
+        share = (np.asarray(values, dtype=np.float64) - low) / (high - low)
+        return np.asarray(self.bottom - share * (self.bottom - self.top))
+
+    def line(self, xs: Sequence[float] | Array, ys: Sequence[float] | Array, cls: str, name: str = "") -> None:
+        """A line; with a name it is in the legend."""
+        self.body.append(f'<path class="l {cls}" d="{_path(self._px(xs), self._py(ys))}"/>')
+        if name:
+            self.legend.append((cls, name))
+
+    def area(self, xs: Sequence[float] | Array, ys: Sequence[float] | Array, cls: str, name: str = "") -> None:
+        """A line whose area down to the axis is tinted."""
+        px, py = self._px(xs), self._py(ys)
+        if len(px):
+            closed = f"{_path(px, py)}L{px[-1]:.1f} {self.bottom}L{px[0]:.1f} {self.bottom}Z"
+            self.body.append(f'<path class="f {cls}" d="{closed}"/>')
+        self.line(xs, ys, cls, name)
+
+    def dots(
+        self, xs: Sequence[float] | Array, ys: Sequence[float] | Array, cls: str, name: str = "", size: str = "d"
+    ) -> None:
+        """Points, all in one path."""
+        px, py = self._px(xs), self._py(ys)
+        path = "".join(f"M{a:.1f} {b:.1f}h0" for a, b in zip(px, py, strict=True))
+        self.body.append(f'<path class="{size} {cls}" d="{path}"/>')
+        if name:
+            self.legend.append((f"{size} {cls}", name))
+
+    def bars(self, lows: Array, highs: Array, heights: Array, cls: str, name: str = "") -> None:
+        """Bars from the axis up."""
+        a, b, top = self._px(lows), self._px(highs), self._py(heights)
+        for left, right, y in zip(a, b, top, strict=True):
+            size = f'width="{max(right - left - 1, 0.5):.1f}" height="{max(self.bottom - y, 0):.1f}"'
+            self.body.append(f'<rect class="b {cls}" x="{left + 0.5:.1f}" y="{y:.1f}" {size}/>')
+        if name:
+            self.legend.append((f"b {cls}", name))
+
+    def svg(self) -> str:
+        """The drawing."""
+        parts = [f'<g class="g">{self._grid()}</g>', *self.body, self._axes(), self._legend()]
+        return wrap(self.width, self.height, self.about, "".join(parts))
+
+    def _grid(self) -> str:
+        across = "".join(f"M{p:.1f} {self.top}V{self.bottom}" for p in self._px(ticks(*self.x)))
+        up = "".join(f"M{self.left} {p:.1f}H{self.right}" for p in self._py(ticks(*self.y)))
+        return f'<path d="{across}{up}"/>'
+
+    def _axes(self) -> str:
+        parts = [f'<path class="a" d="M{self.left} {self.top}V{self.bottom}H{self.right}"/>']
+        for value, p in zip(ticks(*self.x), self._px(ticks(*self.x)), strict=True):
+            parts.append(label(float(p), self.bottom + 16, shown(value), "t m"))
+        for value, p in zip(ticks(*self.y), self._py(ticks(*self.y)), strict=True):
+            parts.append(label(self.left - 6, float(p) + 4, shown(value), "t e"))
+        middle = (self.left + self.right) / 2
+        parts.append(label(middle, self.height - 8, self.x_label, "t m"))
+        up = (self.top + self.bottom) / 2
+        parts.append(label(11, up, self.y_label, "t m", extra=f' transform="rotate(-90 11 {up:.1f})"'))
+        return "".join(parts)
+
+    def _legend_lines(self) -> list[list[tuple[str, str, float]]]:
+        lines: list[list[tuple[str, str, float]]] = [[]]
+        x = float(self.left)
+        for cls, name in self.legend:
+            wide = 42 + LETTER * min(len(name), self._most)
+            if lines[-1] and x + wide > self.width:
+                lines.append([])
+                x = float(self.left)
+            lines[-1].append((cls, name, x))
+            x += wide
+        return lines
+
+    def _legend(self) -> str:
+        parts = []
+        lines = self._legend_lines()
+        for i, line in enumerate(lines):
+            y = self.top - 12 - 17 * (len(lines) - 1 - i)
+            for cls, name, x in line:
+                if cls.startswith("b "):
+                    parts.append(f'<rect class="{cls}" x="{x + 6:.1f}" y="{y - 9}" width="12" height="10"/>')
+                elif cls.startswith(("d ", "dd ")):
+                    parts.append(f'<path class="dd {cls.split()[1]}" d="M{x + 12:.1f} {y - 4}h0"/>')
+                else:
+                    parts.append(f'<path class="l {cls}" d="M{x:.1f} {y - 4}h22"/>')
+                parts.append(label(x + 27, y, name, "t", self._most))
+        return "".join(parts)
+
+    @property
+    def _most(self) -> int:
+        """Letters of a name in the legend; more where each has a line of its own."""
+        return 56 if self.lines >= len(self.legend) else 34
+
+
+def wrap(width: float, height: float, about: str, body: str, extra: str = "") -> str:
+    """A drawing with the sentence that says what it shows."""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 {width:g} {height:g}" role="img" '
+        f'aria-label="{escape(about)}"{extra}>{body}</svg>'
+    )
+
+
+def natural(width: float, height: float, about: str, body: str) -> str:
+    """A drawing that keeps its size, however wide the page is."""
+    return wrap(math.ceil(width), math.ceil(height), about, body, f' style="width:{math.ceil(width)}px"')
+
+
+def _spread(span: tuple[float, float]) -> tuple[float, float]:
+    low, high = span
+    return (low, high) if high > low else (low - 0.5, high + 0.5)
+
+
+def _path(px: Array, py: Array) -> str:
+    return "".join(f"{'L' if i else 'M'}{a:.1f} {b:.1f}" for i, (a, b) in enumerate(zip(px, py, strict=True)))
+
+
+def thinned(count: int, most: int = 240) -> Array:
+    """Evenly spaced places of a long curve, its ends among them.
+
+    >>> thinned(5, 3).tolist(), thinned(2).tolist()
+    ([0, 2, 4], [0, 1])
+    """
+    return np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))
+
+
+def heat_map(values: Array, rows: Sequence[str], columns: Sequence[str], about: str, groups: Sequence[str] = ()) -> str:
+    """A matrix of shares as squares, dark where large; ``groups`` name the block each row belongs to."""
+    cell_w, cell_h = max(14.0, min(34.0, 620.0 / len(columns))), 18.0 if len(rows) <= 60 else 13.0
+    side = 12 + LETTER * min(max(map(len, groups)), 22) if any(groups) else 0.0
+    left = 16 + LETTER * min(max((len(r) for r in rows), default=1), 24) + side
+    top = 16 + 0.72 * LETTER * min(max((len(c) for c in columns), default=1), 18)
+    width, height = left + cell_w * len(columns) + 46, top + cell_h * len(rows) + 8
+    biggest = float(values.max()) or 1.0
+    parts = []
+    for j, name in enumerate(columns):
+        x = left + cell_w * (j + 0.65)
+        parts.append(label(x, top - 5, name, "t", 18, f' transform="rotate(-46 {x:.1f} {top - 5:.1f})"'))
+    for i, name in enumerate(rows):
+        y = top + cell_h * i
+        parts.append(label(left - 5, y + cell_h * 0.72, name, "t e", 24))
+        if any(groups) and (i == 0 or groups[i] != groups[i - 1]):
+            parts.append(label(4, y + cell_h * 0.72, groups[i], "t q", 22))
+            parts.append(f'<path class="a" d="M4 {y:.1f}H{width - 46:.1f}"/>')
+        for j, name_j in enumerate(columns):
+            share = float(values[i, j])
+            tip = f"<title>{escape(name)} → {escape(name_j)}: {share:.3f}</title>"
+            size = f'width="{cell_w - 1:.1f}" height="{cell_h - 1:.1f}"'
+            place = f'x="{left + cell_w * j:.1f}" y="{y:.1f}"'
+            parts.append(f'<rect class="h" {place} {size} style="fill-opacity:{share / biggest:.3f}">{tip}</rect>')
+    return natural(width, height, about, "".join(parts))
+
+
+def bar_rows(names: Sequence[str], values: Array, x_label: str, about: str, unit: str = "%") -> str:
+    """A bar for each name from zero to the left or right.
+
+    Bars end at -100 and 100; the number beside them is always the whole.
+    """
+    left, right, row, top = 150.0, WIDTH - 66.0, 22.0, 10.0
+    ends = np.concatenate([[0.0], values])
+    ends = np.clip(ends[np.isfinite(ends)], -100.0, 100.0)
+    low, high = _spread((float(ends.min()), float(ends.max())))
+    height = top + row * len(names) + 46
+
+    def at(value: float) -> float:
+        return left + (min(max(value, low), high) - low) / (high - low) * (right - left)
+
+    base = top + row * len(names) + 4
+    grid = "".join(f"M{at(t):.1f} {top}V{base}" for t in ticks(low, high, 5))
+    parts = [f'<g class="g"><path d="{grid}"/></g>', f'<path class="a" d="M{at(0):.1f} {top}V{base}"/>']
+    for i, name in enumerate(names):
+        y, value = top + row * i, float(values[i])
+        parts.append(label(left - 6, y + 15, name, "t e", 22))
+        if not math.isfinite(value):
+            continue
+        a, b = sorted((at(0), at(value)))
+        cls = "k0" if value >= 0 else "k1"
+        size = f'width="{max(b - a, 0.5):.1f}" height="{row - 8}"'
+        parts.append(f'<rect class="b {cls}" x="{a:.1f}" y="{y + 4:.1f}" {size}/>')
+        parts.append(label(right + 4, y + 15, f"{value:+.1f}{unit}", "t"))
+    for t in ticks(low, high, 5):
+        parts.append(label(at(t), base + 15, shown(t), "t m"))
+    parts.append(label((left + right) / 2, height - 6, x_label, "t m"))
+    return wrap(WIDTH, math.ceil(height), about, "".join(parts))
+
+
+def box_rows(groups: Sequence[tuple[str, Array]], x_label: str, about: str) -> str:
+    """A box plot for each group: quartiles, median, whiskers to the extremes, every value as a dot."""
+    left, right, row, top = 150.0, WIDTH - 14.0, 30.0, 10.0
+    pooled = np.concatenate([values for _, values in groups])
+    low, high = _spread((float(pooled.min()), float(pooled.max())))
+    height = top + row * len(groups) + 46
+
+    def at(value: float) -> float:
+        return left + (value - low) / (high - low) * (right - left)
+
+    base = top + row * len(groups) + 4
+    grid = "".join(f"M{at(t):.1f} {top}V{base}" for t in ticks(low, high, 5))
+    parts = [f'<g class="g"><path d="{grid}"/></g>']
+    for i, (name, values) in enumerate(groups):
+        y = top + row * i + row / 2
+        least, q1, q2, q3, most = (at(float(q)) for q in np.quantile(values, (0, 0.25, 0.5, 0.75, 1)))
+        parts.append(label(left - 6, y + 4, f"{name} ({len(values)})", "t e", 22))
+        parts.append(f'<path class="w" d="M{least:.1f} {y}H{most:.1f}"/>')
+        size = f'width="{max(q3 - q1, 1):.1f}" height="16"'
+        parts.append(f'<rect class="x k0" x="{q1:.1f}" y="{y - 8}" {size}/>')
+        parts.append(f'<path class="w" d="M{q2:.1f} {y - 8}v16"/>')
+        path = "".join(f"M{at(float(v)):.1f} {y}h0" for v in values[:200])
+        parts.append(f'<path class="d k1" d="{path}"/>')
+    for t in ticks(low, high, 5):
+        parts.append(label(at(t), base + 15, shown(t), "t m"))
+    parts.append(label((left + right) / 2, height - 6, x_label, "t m"))
+    return wrap(WIDTH, math.ceil(height), about, "".join(parts))
+
+
+def rank_rows(
+    names: Sequence[str], ranks: Array, cliques: Sequence[Sequence[str]], top_names: Sequence[str], about: str
+) -> str:
+    """Mean ranks, a line for each method; bars at the right join methods that cannot be told apart."""
+    several = [group for group in cliques if len(group) > 1]
+    left, row, top = 24 + LETTER * min(max(map(len, names)), 27), 20.0, 34.0
+    right = left + 270.0
+    width = right + 24 + 12 * len(several)
+    k = len(names)
+    height = top + row * k + 14
+
+    def at(rank: float) -> float:
+        return left + (rank - 1) / max(k - 1, 1) * (right - left)
+
+    place = {name: top + row * i + row / 2 for i, name in enumerate(names)}
+    marks = ticks(1, k, 7) if k > 1 else [1.0]
+    grid = "".join(f"M{at(t):.1f} {top}V{height - 12:.1f}" for t in marks)
+    parts = [f'<g class="g"><path d="{grid}"/></g>', label((left + right) / 2, 12, "mean rank (1 is best)", "t m")]
+    parts += [label(at(t), top - 6, shown(t), "t m") for t in marks]
+    for name, rank in zip(names, ranks, strict=True):
+        y, cls = place[name], "k0" if name in top_names else "k6"
+        parts.append(label(left - 10, y + 4, name, "t e", 27))
+        parts.append(f'<path class="w" d="M{at(1):.1f} {y}H{at(float(rank)):.1f}"/>')
+        parts.append(f'<path class="dd {cls}" d="M{at(float(rank)):.1f} {y}h0"/>')
+    for column, group in enumerate(several):
+        x = right + 22 + 12 * column
+        rows = sorted(place[name] for name in group)
+        cls = "k0" if list(group) == list(top_names) else "k6"
+        parts.append(f'<path class="{"l k0" if cls == "k0" else "w"}" d="M{x:.1f} {rows[0]}V{rows[-1]}"/>')
+        parts.append(f'<path class="d {cls}" d="{"".join(f"M{x:.1f} {y}h0" for y in rows)}"/>')
+    return natural(width, height, about, "".join(parts))
+
+
+def member_map(rows: Sequence[str], columns: Sequence[str], member: Mask, judged: Mask, about: str) -> str:
+    """A dot where a method leads a group, a ring where it was compared and does not."""
+    left, row, column = 24 + LETTER * min(max(map(len, rows)), 27), 20.0, 30.0
+    top = 18 + 0.75 * LETTER * min(max(len(c) for c in columns), 26)
+    width, height = left + column * len(columns) + 110, top + row * len(rows) + 8
+    parts = []
+    for j, name in enumerate(columns):
+        x = left + column * (j + 0.5)
+        parts.append(label(x, top - 6, name, "t", 26, f' transform="rotate(-46 {x:.1f} {top - 6:.1f})"'))
+        inside = [top + row * (i + 0.5) for i in range(len(rows)) if member[i, j]]
+        if len(inside) > 1:
+            parts.append(f'<path class="l k0" d="M{x:.1f} {inside[0]:.1f}V{inside[-1]:.1f}"/>')
+    for i, name in enumerate(rows):
+        y = top + row * (i + 0.5)
+        parts.append(label(left - 10, y + 4, name, "t e", 27))
+        for j in range(len(columns)):
+            x = left + column * (j + 0.5)
+            if member[i, j]:
+                parts.append(f'<path class="dd k0" d="M{x:.1f} {y:.1f}h0"/>')
+            elif judged[i, j]:
+                parts.append(f'<circle class="o" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>')
+    return natural(width, height, about, "".join(parts))

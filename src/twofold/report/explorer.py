@@ -1,0 +1,110 @@
+"""The threshold explorer's summary: counts of right, wrong and unknown inputs over a grid of threshold pairs.
+
+A page works on these counts alone, so it is as quick for a million samples as for a hundred. Each cell counts the
+samples whose highest passed thresholds are its own; accepted at a pair are all cells at or above it on both axes.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from twofold._checks import Array, Mask
+from twofold.metrics._grid import quantile_thresholds
+from twofold.metrics._samples import operating_point
+from twofold.metrics._sweep import ood_weight
+
+SIDE = 200  # quantile thresholds on each axis
+
+Counts = npt.NDArray[np.unsignedinteger[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Counts over thresholds: ``counts[k, i, j]`` samples of kind k, ID thresholds rising with i, OOD ones with j."""
+
+    tau_id: Array
+    tau_ood: Array
+    kinds: tuple[str, ...]  # "right", "wrong", then kinds of unknown inputs
+    counts: Counts
+
+    @classmethod
+    def of(
+        cls,
+        kind: Mapping[str, Mask],
+        conf_id: Array,
+        conf_ood: Array,
+        also: tuple[tuple[float, float], ...] = (),
+        side: int = SIDE,
+    ) -> Grid:
+        """Count ``kind``, disjoint masks by name; ``also`` are pairs of thresholds that must be on the grid.
+
+        >>> right = np.array([True, False, True])
+        >>> grid = Grid.of({"right": right, "wrong": ~right}, np.array([3.0, 2.0, 1.0]), np.array([1.0, 2.0, 3.0]))
+        >>> grid.accepted(1, 0)
+        {'right': 1, 'wrong': 1}
+        """
+        axes = []
+        for conf, more in ((conf_id, [a for a, _ in also]), (conf_ood, [b for _, b in also])):
+            inside = [tau for tau in more if conf.min() <= tau <= conf.max()]
+            axes.append(np.unique(np.concatenate([quantile_thresholds(conf, side), inside])))
+        rows, columns = (
+            np.searchsorted(axis, conf, side="right") - 1 for axis, conf in zip(axes, (conf_id, conf_ood), strict=True)
+        )
+        shape = len(axes[0]), len(axes[1])
+        place = rows * shape[1] + columns
+        tables = [np.bincount(place[mask], minlength=shape[0] * shape[1]).reshape(shape) for mask in kind.values()]
+        counts = np.stack(tables)
+        return cls(axes[0], axes[1], tuple(kind), counts.astype(np.min_scalar_type(int(counts.max()))))
+
+    def accepted(self, i: int, j: int) -> dict[str, int]:
+        """How many of each kind pass the thresholds at row i and column j."""
+        return {kind: int(table[i:, j:].sum()) for kind, table in zip(self.kinds, self.counts, strict=True)}
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """How many of each kind there are."""
+        return self.accepted(0, 0)
+
+    def place(self, tau_id: float, tau_ood: float) -> tuple[int, int]:
+        """The lowest place whose thresholds are at least these: nothing more is accepted than asked."""
+        found = [
+            min(int(np.searchsorted(axis, tau)), len(axis) - 1)
+            for axis, tau in ((self.tau_id, tau_id), (self.tau_ood, tau_ood))
+        ]
+        return found[0], found[1]
+
+    def risks(self, ood_share: float | None = None) -> tuple[Array, Array, Array]:
+        """Risk, ID coverage and F1 at every pair; an empty accepted set has risk 0."""
+        passed = np.flip(np.flip(self.counts.astype(np.int64), (1, 2)).cumsum(1).cumsum(2), (1, 2))
+        right, known, outside = passed[0], passed[0] + passed[1], passed[2:].sum(axis=0)
+        ids, oods = int(known[0, 0]), int(outside[0, 0])
+        total = known + ood_weight(ood_share, ids, oods) * outside
+        risk = np.where(total > 0, 1.0 - right / np.maximum(total, 1e-300), 0.0)
+        return risk, known / ids, 2.0 * right / (total + ids)
+
+    def point(self, i: int, j: int, ood_share: float | None = None) -> dict[str, float]:
+        """What the pair at row i and column j does, in the words of :func:`twofold.metrics.ds_f1`."""
+        passed, totals = list(self.accepted(i, j).values()), list(self.totals.values())
+        ids, oods = totals[0] + totals[1], sum(totals[2:])
+        outside = ood_weight(ood_share, ids, oods) * sum(passed[2:])
+        return operating_point(passed[0], passed[0] + passed[1], outside, ids)
+
+    def packed(self) -> dict[str, Any]:
+        """Everything as text a page can hold: thresholds as float64, counts in the least whole numbers that fit."""
+        return {
+            "tau_id": _base64(self.tau_id.astype("<f8")),
+            "tau_ood": _base64(self.tau_ood.astype("<f8")),
+            "kinds": list(self.kinds),
+            "bytes": self.counts.dtype.itemsize,
+            "counts": _base64(self.counts.astype(self.counts.dtype.newbyteorder("<"))),
+        }
+
+
+def _base64(array: npt.NDArray[Any]) -> str:
+    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()

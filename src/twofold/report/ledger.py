@@ -1,0 +1,265 @@
+"""The report on benchmark results: who leads, who cannot be told from them, and on what."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from twofold.bench.compare import CliqueMap, Comparison, clique_map, compare
+from twofold.bench.results import MAIN, Results, Row, better_of, finest, method, missing, scale
+from twofold.errors import InvalidInput
+from twofold.report import charts
+from twofold.report.document import Cell, Document, Figure, Number, Part, Section, Table, count, listed
+from twofold.report.material import Done
+
+BASE = "msp"  # what improvements are measured against
+METHODS = 40  # rows of a table
+BOXES = 12  # of a box plot
+
+
+def document(results: Results, source: str, done: Done = lambda _: None) -> Document:
+    """The whole report on results, a section for each protocol."""
+    measured = [row for row in results.rows if row["metric"] is not None and not missing(row["value"])]
+    if not measured:
+        raise InvalidInput(f"{source} holds no values; the column reason says why")
+    protocols = list(dict.fromkeys(row["protocol"] for row in measured))
+    compared = {protocol: _compared(results, protocol, measured) for protocol in protocols}
+    done("comparing")
+    names = [one.methods for one in compared.values()]
+    models = {row["model"] for row in measured if row["model"]}
+    sections = [_verdict(compared)]
+    for protocol, one in compared.items():
+        sections.append(_protocol(results, protocol, one))
+        done(f"protocol {protocol}")
+    sections += [_gaps(results), _provenance(results, source)]
+    methods = len({name for several in names for name in several})
+    sets = len({row["shift"] for row in measured})
+    return Document(
+        title="Which scores can be trusted?",
+        subtitle=f"{count(methods, 'method')} on {count(sets, 'data set or group', 'data sets and groups')} of "
+        f"{count(max(len(models), 1), 'architecture')}, from {source}.",
+        tiles=_tiles(compared, measured),
+        sections=tuple(sections),
+    )
+
+
+class _Found:
+    """One protocol: its main metric, its values, and the comparison of methods where there is enough to compare."""
+
+    def __init__(self, protocol: str | None, metric: str, rows: Sequence[Row]) -> None:
+        self.protocol, self.metric, self.rows = protocol, metric, rows
+        self.better = better_of(rows)
+        self.factor, self.unit = scale(metric)
+        several: dict[str, list[float]] = {}
+        for row in rows:
+            several.setdefault(method(row), []).append(float(row["value"]))
+        full = max(map(len, several.values()))
+        sign = -1.0 if self.better == "higher" else 1.0
+        self.means = {name: float(np.mean(values)) for name, values in several.items()}
+        self.values = {name: np.array(values) for name, values in several.items()}
+        order = sorted(several, key=lambda name: (len(several[name]) < full, sign * self.means[name], name))
+        self.methods = tuple(order)
+        self.base = next((name for name in (BASE, f"{BASE} + {BASE}") if name in several), "")
+        self.comparison: Comparison | None = None
+        self.map: CliqueMap | None = None
+        self.reason = ""
+
+    @property
+    def title(self) -> str:
+        """The metric with its unit."""
+        return f"{self.metric} ({self.unit})" if self.unit else self.metric
+
+    @property
+    def name(self) -> str:
+        """The protocol as a heading."""
+        return self.protocol or "all results"
+
+    def number(self, value: float, low: float = math.nan, high: float = math.nan, *, strong: bool = False) -> Number:
+        """A value of the metric as it is printed."""
+        return Number(value, low, high, self.factor, 2 if self.factor > 1 else 4, strong)
+
+
+def _compared(results: Results, protocol: str | None, measured: Sequence[Row]) -> _Found:
+    own = [row for row in measured if row["protocol"] == protocol and row["score"] is not None]
+    have = list(dict.fromkeys(row["metric"] for row in own))
+    metric = next(name for name in (*MAIN.get(str(protocol), ("aurc",)), *have) if name in have)
+    found = _Found(protocol, metric, finest(row for row in own if row["metric"] == metric))
+    try:
+        found.comparison = compare(results, metric, protocol=protocol)
+        found.map = clique_map(results, metric, protocol=protocol)
+    except InvalidInput as error:
+        found.reason = str(error)
+    return found
+
+
+def _tiles(compared: Mapping[str | None, _Found], measured: Sequence[Row]) -> tuple[tuple[str, str, str], ...]:
+    tiles = [(f"{len(measured):,}", "values", f"{len(compared)} protocol{'s' if len(compared) > 1 else ''}")]
+    for one in list(compared.values())[:4]:
+        best = one.methods[0]
+        tiles.append((best, f"leads {one.name}", f"{one.title} {one.number(one.means[best])}"))
+    return tuple(tiles)
+
+
+def _verdict(compared: Mapping[str | None, _Found]) -> Section:
+    parts: list[Part] = []
+    doubts: list[str] = []
+    for one in compared.values():
+        best, c = one.methods[0], one.comparison
+        told = f"{one.name}: {best} has the best mean {one.title}, {one.number(one.means[best])}"
+        if one.base and best != one.base:
+            gain = _gain(one.means[best], one.means[one.base], one.better)
+            told += f", {gain:.1f} % better than {BASE} ({one.number(one.means[one.base])})"
+        if c is None:
+            parts.append(f"{told}. Methods were not compared: {one.reason}.")
+            continue
+        if not c.omnibus:
+            parts.append(f"{told}. Friedman's test finds no difference between any of the {len(c.methods)} methods.")
+        else:
+            others = [name for name in c.top if name != c.methods[0]]
+            rest = f"cannot be told from {listed(others)}" if others else "stands alone at the top"
+            parts.append(f"{told}. By ranks, {c.methods[0]} leads and {rest} ({count(len(c.blocks), 'block')}).")
+        doubts += [f"{one.name}: {text}." for text in c.warnings]
+    if doubts:
+        parts.append(Table("cautions", "What stands against these numbers", ("caution",), tuple((t,) for t in doubts)))
+    return Section("verdict", "The verdict", tuple(parts))
+
+
+def _gain(value: float, base: float, better: str) -> float:
+    """Improvement over the base in percent of the base: of its value, or of its distance where lower is better."""
+    return 100.0 * (value - base if better == "higher" else base - value) / abs(base) if base else math.nan
+
+
+def _protocol(results: Results, protocol: str | None, one: _Found) -> Section:
+    key = "".join(c if c.isalnum() else "-" for c in one.name)
+    parts: list[Part] = [_table(one, key)]
+    if one.comparison is not None:
+        c = one.comparison
+        rule = f"{c.test} with Holm's correction at {c.alpha:g}"
+        top, groups = (c.top, c.cliques) if c.omnibus else ((), ())
+        about = f"Mean ranks of {len(c.methods)} methods under {one.name}"
+        svg = charts.rank_rows(c.methods, c.mean_ranks, groups, top, about)
+        caption = f"Bars join methods that cannot be told apart ({rule})."
+        rows = tuple(zip(c.methods, c.mean_ranks.tolist(), strict=True))
+        parts.append(Figure(f"ranks-{key}", "Ranks and cliques", caption, svg, ("method", "mean rank"), rows, True))
+    if one.map is not None:
+        parts.append(_map(one.map, one, key))
+    parts += _improvement(one, key)
+    parts += _boxes(one, key)
+    if one.reason:
+        parts.append(f"No ranks are drawn: {one.reason}.")
+    return Section(f"protocol-{key}", f"Protocol {one.name}", tuple(parts))
+
+
+def _table(one: _Found, key: str) -> Table:
+    shifts = list(dict.fromkeys(str(row["shift"]) for row in one.rows))
+    cells: dict[tuple[str, str], list[Row]] = {}
+    for row in one.rows:
+        cells.setdefault((method(row), str(row["shift"])), []).append(row)
+    lead = {shift: _lead(one, [v for (_, s), v in cells.items() if s == shift]) for shift in shifts}
+    rows = []
+    for name in one.methods[:METHODS]:
+        line: list[Cell] = [name, one.number(one.means[name], strong=name == one.methods[0])]
+        for shift in shifts:
+            several = cells.get((name, shift), [])
+            if not several:
+                line.append(Number(math.nan))
+                continue
+            mean = float(np.mean([row["value"] for row in several]))
+            single = several[0] if len(several) == 1 and several[0]["low"] is not None else None
+            span = (single["low"], single["high"]) if single is not None else ()
+            line.append(one.number(mean, *span, strong=mean == lead[shift]))
+        rows.append(tuple(line))
+    more = len(one.methods) - METHODS
+    notes = [f"{count(more, 'more method')} below these."] if more > 0 else []
+    caption = f"{one.title}, {one.better} is better; bold is best of its column, and means are over runs"
+    return Table(f"values-{key}", caption, ("method", "mean", *shifts), tuple(rows), 1, tuple(notes))
+
+
+def _lead(one: _Found, several: Sequence[Sequence[Row]]) -> float:
+    means = [float(np.mean([row["value"] for row in rows])) for rows in several]
+    return max(means) if one.better == "higher" else min(means)
+
+
+def _map(table: CliqueMap, one: _Found, key: str) -> Figure:
+    columns = [f"{name} ({n})" for name, n in zip(table.columns, table.blocks, strict=True)]
+    some = slice(0, METHODS)
+    about = f"Which of {len(table.rows)} methods lead which group under {one.name}"
+    svg = charts.member_map(table.rows[some], columns, table.member[some], table.judged[some], about)
+    rows = tuple(
+        (name, group, "leads" if table.member[i, j] else "compared" if table.judged[i, j] else "not compared")
+        for i, name in enumerate(table.rows)
+        for j, group in enumerate(table.columns)
+    )
+    caption = "A dot: in the top clique of the group. A ring: compared, and not in it. The number counts blocks."
+    return Figure(f"map-{key}", "Who leads where", caption, svg, ("method", "group", "place"), rows, True)
+
+
+def _improvement(one: _Found, key: str) -> list[Part]:
+    if not one.base or len(one.means) < 2:
+        return [f"There is no {BASE} here to measure improvement against."]
+    base = one.means[one.base]
+    gains = {name: _gain(mean, base, one.better) for name, mean in one.means.items() if name != one.base}
+    names = sorted(gains, key=lambda name: -gains[name])[:METHODS]
+    about = f"Improvement of {len(names)} methods over {BASE}"
+    label = f"improvement of {one.metric} over {BASE}, %"
+    svg = charts.bar_rows(names, np.array([gains[name] for name in names]), label, about)
+    caption = f"Of the mean {one.metric}, in percent of that of {BASE}."
+    rows = tuple((name, gains[name]) for name in names)
+    return [Figure(f"improvement-{key}", f"Improvement over {BASE}", caption, svg, ("method", "improvement %"), rows)]
+
+
+def _boxes(one: _Found, key: str) -> list[Part]:
+    """The leading method and the plain one by architecture."""
+    groups: dict[str, list[float]] = {}
+    shown = [name for name in dict.fromkeys((one.methods[0], one.base)) if name in one.means]
+    for row in one.rows:
+        if method(row) in shown:
+            groups.setdefault(f"{row['model'] or 'model'}: {method(row)}", []).append(one.factor * float(row["value"]))
+    boxes = [(name, np.array(values)) for name, values in sorted(groups.items())][:BOXES]
+    if not boxes:
+        return []
+    svg = charts.box_rows(boxes, one.title, f"{one.title} of {listed(shown)} by architecture")
+    rows = tuple((name, value) for name, values in boxes for value in values.tolist())
+    caption = f"Values of {listed(shown)} over data sets and runs: quartiles, median and extremes."
+    return [Figure(f"boxes-{key}", "By architecture", caption, svg, ("model and method", one.title), rows)]
+
+
+def _gaps(results: Results) -> Section:
+    """What has no value, and why."""
+    reasons: dict[str, int] = {}
+    for row in results.rows:
+        if missing(row["value"]) and row["reason"]:
+            what = method(row) if row["score"] is not None else str(row["shift"] or row["run"] or "")
+            reasons[f"{what}: {row['reason']}"] = reasons.get(f"{what}: {row['reason']}", 0) + 1
+    if not reasons:
+        return Section("missing", "What is missing", ("Nothing: every score has a value on every data set.",))
+    rows = tuple((why, n) for why, n in sorted(reasons.items(), key=lambda item: -item[1])[:METHODS])
+    return Section("missing", "What is missing", (Table("missing", "Why values are missing", ("what", "rows"), rows),))
+
+
+def _provenance(results: Results, source: str) -> Section:
+    from twofold import __version__
+
+    def told(column: str) -> str:
+        found = dict.fromkeys(str(row[column]) for row in results.rows if row[column] is not None)
+        return listed(list(found), 8) or "–"
+
+    facts = {
+        "source": source,
+        "rows": f"{len(results):,}",
+        "report made with": f"twofold {__version__}",
+    }
+    facts |= {name: told(name) for name in ("benchmark", "model", "recipe", "seed", "run", "version", "command")}
+    place = shlex.quote(source)
+    commands = [(f"twofold report {place} -o report.html", "this page")]
+    metric = next((row["metric"] for row in results.rows if row["metric"] is not None), "aurc")
+    commands.append((f"twofold compare {place} --metric {metric}", "ranks, tests and cliques of one metric"))
+    commands.append((f"twofold bench check {place}", "agreement with published numbers"))
+    tables = (
+        Table("facts", "Provenance", ("what", "value"), tuple(facts.items())),
+        Table("commands", "Commands", ("command", "gives"), tuple(commands)),
+    )
+    return Section("provenance", "Where this comes from", tables)

@@ -1,0 +1,456 @@
+"""What a report on one classifier is made from: scored test sets, and the pairs of scores that are shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twofold import metrics
+from twofold._checks import Array, ArrayLike, Labels, Mask, confidence, joint
+from twofold.errors import InvalidInput, TwofoldError
+from twofold.gate.entry import joined
+from twofold.outputs import Outputs, load_npz
+from twofold.scores.logits import probability
+from twofold.steps import Chain, score_all, scorer
+from twofold.store import Run
+from twofold.tuning import Recommendation, computable, recommend
+
+PLAIN = ("msp", "energy")  # what everybody tries first
+SCORES = ("msp", "energy", "mls", "entropy", "gen", "knn", "mds", "vim", "neco", "fdbd")
+"""Scores that are compared unless others are asked for, as far as the outputs allow them."""
+ALONE = ("msp", "conf")  # the one score that everything is measured against
+UNKNOWN = ("near", "mid", "far", "unknown")  # roles of inputs of no known class; the last where nobody says which
+BEST = 2  # recommended pairs that are shown beside the plain one
+ROWS = 200_000  # above, intervals are narrower than the digits that are printed
+
+Done = Callable[[str], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """One data set with its confidences by score."""
+
+    name: str
+    role: str  # test, shift, near, mid, far, unknown
+    correct: Mask
+    conf: Mapping[str, Array]
+    prob: Array | None = None  # of the predicted class
+    predictions: Labels | None = None
+    labels: Labels | None = None
+    ids: Any = None
+    softmax: Array | None = None  # mean over the rows, or over those of each class in ``classes``
+    classes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.correct)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two scores, and thresholds chosen on validation data where there are some."""
+
+    id: str
+    ood: str
+    tau_id: float = math.nan
+    tau_ood: float = math.nan
+
+    @property
+    def name(self) -> str:
+        """Both scores; one where they are the same."""
+        return self.id if self.id == self.ood else f"{self.id} + {self.ood}"
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """Scored sets, the pairs that are shown, the first of them the one that is judged, and how it was chosen."""
+
+    title: str
+    source: str
+    sets: tuple[Scored, ...]
+    pairs: tuple[Pair, ...]
+    scores: tuple[str, ...]
+    chosen: str  # a sentence: how the first pair was chosen
+    cautions: tuple[str, ...]
+    facts: Mapping[str, str]  # provenance
+    class_names: tuple[str, ...] | None = None
+    superclasses: Mapping[str, str] = field(default_factory=dict)  # of classes, where the run's provenance has them
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    validated: bool = False  # thresholds come from validation data
+    gate: str = ""  # why there is no gate command, where there is none
+
+    @property
+    def is_run(self) -> bool:
+        """A run, not a file."""
+        return Path(self.source).is_dir()
+
+    @property
+    def test(self) -> tuple[Scored, ...]:
+        """Test sets of known classes, without shifts."""
+        return tuple(one for one in self.sets if one.role == "test")
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Kinds of unknown inputs that are here."""
+        return tuple(role for role in UNKNOWN if any(one.role == role for one in self.sets))
+
+    def of(self, *roles: str) -> tuple[Scored, ...]:
+        """The sets of these roles, in that order of roles."""
+        return tuple(one for role in roles for one in self.sets if one.role == role)
+
+    def pool(self, *roles: str) -> Pool:
+        """The test sets and all sets of these roles as one."""
+        return Pool.of(self.of("test", *roles), self.scores)
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Several sets, one after the other."""
+
+    correct: Mask
+    is_id: Mask
+    role: Any  # of each row
+    conf: Mapping[str, Array]
+
+    @classmethod
+    def of(cls, sets: Sequence[Scored], scores: Sequence[str]) -> Pool:
+        """Stack sets; scores that one of them lacks are left out."""
+        shared = [name for name in scores if all(name in one.conf for one in sets)]
+        role = np.concatenate([np.full(len(one), one.role) for one in sets])
+        return cls(
+            np.concatenate([one.correct for one in sets]),
+            ~np.isin(role, UNKNOWN),
+            role,
+            {name: np.concatenate([one.conf[name] for one in sets]) for name in shared},
+        )
+
+    @property
+    def inside(self) -> Mask | None:
+        """``is_id`` as metrics take it: None where nothing is unknown."""
+        return None if self.is_id.all() else self.is_id
+
+    @property
+    def kinds(self) -> dict[str, Mask]:
+        """Disjoint masks: right, wrong, and each kind of unknown inputs."""
+        found = {"right": self.correct, "wrong": self.is_id & ~self.correct}
+        return found | {role: self.role == role for role in UNKNOWN if (self.role == role).any()}
+
+
+def gather(
+    source: Run | str | Path,
+    *,
+    id: str | None = None,  # noqa: A002 - the name of the design
+    ood: str | None = None,
+    scores: Sequence[str] | None = None,
+    ood_classes: Mapping[str, ArrayLike] | None = None,
+    resamples: int = 200,
+    seed: int = 0,
+    done: Done = lambda _: None,
+) -> Material:
+    """Score the sets of a run or of an npz file, and choose the pairs of scores to show."""
+    if isinstance(source, Run):
+        return _of_run(source, id, ood, scores, ood_classes or {}, resamples, seed, done)
+    path = Path(source)
+    if path.is_dir():
+        return _of_run(Run.open(path), id, ood, scores, ood_classes or {}, resamples, seed, done)
+    arrays = load_npz(path)
+    if "logits" in arrays:
+        return _of_outputs(path, Outputs.from_npz(path), id, ood, scores, done)
+    return _of_confidences(path, arrays, id, ood)
+
+
+# --- a run ----------------------------------------------------------------------------------------------------------
+
+
+def _of_run(
+    run: Run,
+    id: str | None,  # noqa: A002
+    ood: str | None,
+    scores: Sequence[str] | None,
+    ood_classes: Mapping[str, ArrayLike],
+    resamples: int,
+    seed: int,
+    done: Done,
+) -> Material:
+    tests = run.names("test") or run.names("val")
+    if not tests:
+        raise InvalidInput(
+            f"{run.path} has no data set with the role test; add one with run.add(..., role='test'); "
+            f"it holds {', '.join(f'{n} ({r})' for n, r in run.roles.items()) or 'nothing'}"
+        )
+    unlabelled = [name for name in (*tests, *run.names("shift")) if run[name].labels is None]
+    if unlabelled:
+        raise InvalidInput(f"{unlabelled[0]} has no labels, so nobody can say what is right; add it with labels")
+    for name in ood_classes:
+        if name not in run:
+            raise InvalidInput(f"ood_classes: the run has no data set {name!r}; it holds {', '.join(run.names())}")
+    cautions = [] if run.names("test") else ["The run has no test set: its validation set is judged instead."]
+    outside = [name for role in UNKNOWN[:-1] for name in run.names(role)]
+    train = joined(run, run.names("train")) if run.names("train") else None
+    val = joined(run, run.names("val")) if run.names("val") else None
+    asked = [spec for spec in (id, ood) if spec is not None and spec != "none"]
+    wanted = list(dict.fromkeys(scorer(spec).spec for spec in (*asked, *PLAIN, *(scores or SCORES))))
+    have = computable([run[name] for name in (*tests, *outside)])
+    chains, skipped = _fitted(wanted, [*asked, *(scores or ())], train, val, have, done)
+    if id is not None or ood is not None:
+        pairs = [_asked(id, ood)]
+        chosen = "The pair of scores was asked for."
+    else:
+        pairs, chosen, more = _recommended(run, list(chains), resamples, seed, done)
+        cautions += more
+    pairs = list(dict.fromkeys([*pairs, Pair(*PLAIN), Pair("msp", "msp")]))
+    averaged = chains[pairs[0].id].judges == "passes"
+    if averaged:
+        cautions.append("Right and wrong are those of the mean of several passes, which the first score judges.")
+    alien, known = (sum(len(run[name]) for name in names) for names in (outside, tests))
+    pairs, validated = _thresholds(run, pairs, chains, val, averaged, alien / (alien + known))
+    shown = list(dict.fromkeys(["msp", *(spec for pair in pairs for spec in (pair.id, pair.ood))]))
+    sets = []
+    for name in (*tests, *run.names("shift"), *outside):
+        role = "test" if name in tests else run.roles[name]
+        use = {s: chains[s] for s in (shown if role == "shift" else chains)}
+        for part, kind, rows in _parts(name, role, run[name]):
+            use = chains if kind in UNKNOWN else use
+            sets.append(_scored(part, kind, rows, use, ood_classes.get(name), averaged))
+        done(f"scoring {name}")
+    about = run.provenance
+    above = about.get("superclasses")
+    own = ("versions", "superclasses")
+    told = {key: str(value) for key, value in about.items() if value is not None and key not in own}
+    told |= {f"{name} version": str(v) for name, v in dict(about.get("versions") or {}).items()}
+    return Material(
+        title=str(about.get("model") or run.path.name),
+        source=str(run.path),
+        sets=tuple(sets),
+        pairs=tuple(pairs),
+        scores=tuple(chains),
+        chosen=chosen,
+        cautions=tuple(cautions),
+        facts=told | {f"SHA-256 of {name}": digest for name, digest in run.digests().items()},
+        class_names=run.class_names,
+        superclasses={str(k): str(v) for k, v in above.items()} if isinstance(above, Mapping) else {},
+        skipped=skipped,
+        validated=validated,
+        gate="" if run.names("val") else "the run has no validation set to fit a gate on; add one with the role val",
+    )
+
+
+def _asked(id: str | None, ood: str | None) -> Pair:  # noqa: A002
+    """The pair of scores that was asked for; without a second score ("none") the first does both."""
+    first = scorer(id or "msp").spec
+    return Pair(first, first if ood == "none" else scorer(ood or "energy").spec)
+
+
+def _fitted(
+    wanted: Sequence[str],
+    asked: Sequence[str],
+    train: Outputs | None,
+    val: Outputs | None,
+    have: Sequence[str],
+    done: Done,
+) -> tuple[dict[str, Chain], dict[str, str]]:
+    """Fitted scores, and why others are not there; a score that was asked for must be."""
+    chains, skipped = {}, {}
+    must = {scorer(spec).spec for spec in asked}
+    for spec in wanted:
+        chain = scorer(spec)
+        try:
+            if spec not in must and chain.steps[-1].info.name not in have:
+                raise InvalidInput(f"needs {' and '.join(chain.needs)}, which not all sets have")
+            if not chain.ready:
+                if train is None:
+                    raise InvalidInput("learns from a training set, and there is none")
+                chain = chain.fit(train, val=val)
+        except TwofoldError as error:
+            if spec in must:
+                raise InvalidInput(f"{spec} cannot be used here: {error}") from error
+            skipped[spec] = str(error)
+            continue
+        chains[spec] = chain
+        done(f"fitting {spec}")
+    return chains, skipped
+
+
+def _recommended(
+    run: Run, scores: list[str], resamples: int, seed: int, done: Done
+) -> tuple[list[Pair], str, list[str]]:
+    """The best pairs on validation data; the plain one where nothing can be chosen on."""
+    lacking = [role for role in ("train", "val", "ood_val") if not run.names(role)]
+    if lacking:
+        kind = {"train": "training", "val": "validation", "ood_val": "unknown validation"}
+        missing = " and ".join(f"{kind[role]} data (role {role})" for role in lacking)
+        return [Pair(*PLAIN)], f"The pair is the plain one: the run has no {missing} to choose a better one on.", []
+    found: Recommendation = recommend(
+        run, id_scores=scores, ood_scores=scores, show=BEST, n=min(resamples, 1000) or 10, seed=seed, done=done
+    )
+    pairs = [Pair(pair.id_score, pair.ood_score) for pair in found.pairs]
+    told = f"The pair is the best of {found.tried} by DS-F1 on validation data, never on the test data shown here."
+    return pairs, told, [_sentence(text) for text in found.cautions]
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:].rstrip(".") + "."
+
+
+def _thresholds(
+    run: Run, pairs: list[Pair], chains: Mapping[str, Chain], val: Outputs | None, averaged: bool, share: float
+) -> tuple[list[Pair], bool]:
+    """The pairs with the thresholds of best DS-F1 on validation data, at the share of unknown inputs that is shown."""
+    if val is None or not run.names("ood_val") or not run.names("test") or not share:
+        return pairs, False
+    unknown = joined(run, run.names("ood_val"))
+    specs = list(dict.fromkeys(spec for pair in pairs for spec in (pair.id, pair.ood)))
+    conf = {
+        spec: np.concatenate(parts)
+        for spec, *parts in zip(
+            specs, *(score_all([chains[s] for s in specs], one) for one in (val, unknown)), strict=True
+        )
+    }
+    inside = np.arange(len(val) + len(unknown)) < len(val)
+    right = np.concatenate([(val.averaged() if averaged else val).correct, np.zeros(len(unknown), bool)])
+    found = []
+    for pair in pairs:
+        best = metrics.ds_f1(right, conf[pair.id], conf[pair.ood], inside, ood_share=share)
+        found.append(Pair(pair.id, pair.ood, best.tau_id, best.tau_ood))
+    return found, True
+
+
+def _parts(name: str, role: str, outputs: Outputs) -> list[tuple[str, str, Outputs]]:
+    """A set as it is; one of known classes that holds rows of none (label -1) as two."""
+    if role in UNKNOWN or outputs.is_id.all():
+        return [(name, role, outputs)]
+    inside = outputs.is_id
+    known = [(name, role, outputs[np.flatnonzero(inside)])] if inside.any() else []
+    return [*known, (f"{name}, unknown rows", "unknown", outputs[np.flatnonzero(~inside)])]
+
+
+def _scored(
+    name: str,
+    role: str,
+    outputs: Outputs,
+    chains: Mapping[str, Chain],
+    classes: ArrayLike | None = None,
+    averaged: bool = False,
+) -> Scored:
+    conf = dict(zip(chains, score_all(list(chains.values()), outputs), strict=True))
+    outputs = outputs.averaged() if averaged else outputs
+    known = role in ("test", "shift")
+    correct = outputs.correct if known else np.zeros(len(outputs), bool)
+    means, names = _mean_softmax(name, outputs, classes) if not known else (None, ())
+    return Scored(
+        name,
+        role,
+        correct,
+        conf,
+        probability(outputs),
+        outputs.predictions,
+        outputs.labels,
+        outputs.ids,
+        means,
+        names,
+    )
+
+
+def _mean_softmax(name: str, outputs: Outputs, classes: ArrayLike | None) -> tuple[Array, tuple[str, ...]]:
+    """Mean probabilities of each class of unknown inputs; of the whole set where nobody says which classes.
+
+    Classes are given, or read from ids such as CLASS/FILE and SUPERCLASS/CLASS/FILE.
+    """
+    given: list[str] | None = None if classes is None else [str(one) for one in classes]
+    if given is None and outputs.ids is not None and outputs.ids.dtype.kind == "U":
+        parts = [str(one).rpartition("/")[0] for one in outputs.ids]
+        given = parts if all(parts) else None
+    if given is not None and len(given) != len(outputs):
+        raise InvalidInput(f"ood_classes: {name} has {len(outputs)} rows but {len(given)} class names")
+    names, place = np.unique(given or [""] * len(outputs), return_inverse=True)
+    if len(names) > 300 or len(names) == len(outputs) > 1:
+        names, place = np.array([""]), np.zeros(len(outputs), int)
+    sums, first = np.zeros((len(names), outputs.classes)), 0
+    for block in outputs.blocks():
+        z = np.asarray(block.logits, dtype=np.float64)
+        p = np.exp(z - z.max(axis=1, keepdims=True))
+        np.add.at(sums, place[first : first + len(z)], p / p.sum(axis=1, keepdims=True))
+        first += len(z)
+    return sums / np.bincount(place)[:, None], tuple(str(one) for one in names)
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+def _of_outputs(
+    path: Path,
+    outputs: Outputs,
+    id: str | None,  # noqa: A002
+    ood: str | None,
+    scores: Sequence[str] | None,
+    done: Done,
+) -> Material:
+    """An npz file with logits and labels, -1 for unknown inputs."""
+    if outputs.labels is None:
+        raise InvalidInput(f"{path} has no labels, so nobody can say what is right; add labels (-1: unknown input)")
+    asked = [spec for spec in (id, ood) if spec is not None and spec != "none"]
+    wanted = list(dict.fromkeys(scorer(spec).spec for spec in (*asked, *PLAIN, *(scores or SCORES))))
+    chains, skipped = _fitted(wanted, [*asked, *(scores or ())], None, None, computable([outputs]), done)
+    first = _asked(id, ood)
+    inside = outputs.is_id
+    if not inside.any():
+        raise InvalidInput(f"{path} has the label -1 everywhere; a report needs inputs of known classes")
+    parts = {"test": np.flatnonzero(inside), "unknown": np.flatnonzero(~inside)}
+    sets = [
+        _scored(path.stem if role == "test" else "unknown inputs", role, outputs[rows], chains)
+        for role, rows in parts.items()
+        if len(rows)
+    ]
+    plain = "The pair is the plain one: a file has no other data to choose on."
+    return Material(
+        title=path.name,
+        source=str(path),
+        sets=tuple(sets),
+        pairs=tuple(dict.fromkeys([first, Pair(*PLAIN), Pair("msp", "msp")])),
+        scores=tuple(chains),
+        chosen="The pair of scores was asked for." if asked else plain,
+        cautions=(),
+        facts={"file": path.name},
+        class_names=outputs.class_names,
+        skipped=skipped,
+    )
+
+
+def _of_confidences(path: Path, arrays: Mapping[str, Any], id: str | None, ood: str | None) -> Material:  # noqa: A002
+    """An npz file with correct and conf, and optionally is_id and conf_ood."""
+    if not {"correct", "conf"} <= set(arrays) or set(arrays) - {"correct", "conf", "is_id", "conf_ood"}:
+        raise InvalidInput(
+            f"{path} must hold logits and labels, or correct and conf, optionally with is_id and conf_ood; "
+            f"it holds {', '.join(sorted(arrays)) or 'nothing'}"
+        )
+    if id is not None or ood is not None:
+        raise InvalidInput(f"{path} holds confidences, so scores cannot be chosen; leave out id and ood")
+    conf = {name: confidence(arrays[name], name) for name in ("conf", "conf_ood") if name in arrays}
+    correct, inside = joint(arrays["correct"], arrays.get("is_id"), **conf)
+    known = np.ones(len(correct), bool) if inside is None else inside
+    if not known.any():
+        raise InvalidInput(f"{path}: is_id is False everywhere; a report needs inputs of known classes")
+    first = conf["conf"]
+    likely = first if first.min() >= 0.0 and first.max() <= 1.0 else None
+    sets = []
+    for role, rows in (("test", known), ("unknown", ~known)):
+        if rows.any():
+            name = path.stem if role == "test" else "unknown inputs"
+            part = {key: np.ascontiguousarray(value[rows]) for key, value in conf.items()}
+            sets.append(Scored(name, role, correct[rows], part, None if likely is None else likely[rows]))
+    pair = Pair("conf", "conf_ood" if "conf_ood" in conf else "conf")
+    return Material(
+        title=path.name,
+        source=str(path),
+        sets=tuple(sets),
+        pairs=tuple(dict.fromkeys([pair, Pair("conf", "conf")])),
+        scores=tuple(conf),
+        chosen="The confidences are those of the file.",
+        cautions=(),
+        facts={"file": path.name},
+        gate="the file holds confidences without the outputs they come from, so no gate can be fitted on it",
+    )
