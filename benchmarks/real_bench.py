@@ -20,6 +20,7 @@ from scipy.stats import spearmanr
 
 from timing import RESULTS
 from twofold import metrics, probability
+from twofold._math import sigmoid
 from twofold.bench import runner
 from twofold.bench.benchmark import load
 from twofold.bench.compare import clique_map, compare
@@ -188,7 +189,8 @@ def table_6(world):
         "## Which score is the ID score (first paper, Table 6)",
         "The paper finds that VIM and ReAct are poor ID scores: with the same two scores in the other order its DS-F1 "
         "drops. Exact metrics accept a sample when both scores pass, so the order cannot matter; the released grid takes "
-        "the ID score as it is, on thresholds between 0 and 1. DS-F1 of each order, exact and by the released grid:",
+        "the ID score as it is, on thresholds between 0 and 1, so that a negative score accepts nothing. DS-F1 of each "
+        "order, exact and by the released grid:",
     ]
     for network in MAIN:
         unknown = load(network.benchmark).names("near") + load(network.benchmark).names("far")
@@ -198,13 +200,12 @@ def table_6(world):
                 values = {}
                 for shift in unknown:
                     correct, inside, first, second = joined(world, network, a, shift, b)
+                    if a == "msp":
+                        first = sigmoid(first)  # the released code knows the probability
                     for how in ("exact", "published"):
-                        values.setdefault((how, 0), []).append(
-                            metrics.ds_f1(correct, first, second, inside, method=how).value
-                        )
-                        values.setdefault((how, 1), []).append(
-                            metrics.ds_f1(correct, second, first, inside, method=how).value
-                        )
+                        for order, pair in enumerate([(first, second), (second, first)]):
+                            value = metrics.ds_f1(correct, *pair, inside, method=how).value
+                            values.setdefault((how, order), []).append(value)
                 mean = {key: float(np.mean(v)) for key, v in values.items()}
                 assert abs(mean["exact", 0] - mean["exact", 1]) < 1e-12
                 worst = max(worst, abs(mean["published", 0] - mean["published", 1]))
@@ -230,7 +231,7 @@ def table_2(world):
         one, other = metrics.f1(correct, g[a], inside), metrics.f1(correct, g[b], inside)
         both = metrics.ds_f1(correct, g[a], g[b], inside)
         lines = [["validation", number(one.value), number(other.value), number(both.value), "", ""]]
-        wins = []
+        wins, over = [], []
         unknown = load(network.benchmark).names("near") + load(network.benchmark).names("far")
         for shift in unknown:
             correct, inside, first, second = joined(world, network, a, shift, b)
@@ -242,12 +243,13 @@ def table_2(world):
             found.append(at((first >= both.tau_id) & (second >= both.tau_ood)))
             best = metrics.ds_f1(correct, first, second, inside).value
             wins.append(found[2] >= max(found[:2]))
+            over.append(found[2] >= found[0])
             lines.append([shift, *map(number, found), number(best), number(best - found[2])])
         parts += [
             f"### {network.name}: chosen on validation data with Tiny-ImageNet",
             markdown(["set", "msp alone", "react alone", "both", "both, best here", "lost"], lines),
-            f"With thresholds from validation data the pair is at least as good as both single scores on {sum(wins)} of "
-            f"{len(wins)} sets: the paper's claim that it stays ahead "
+            f"With thresholds from validation data the pair is at least as good as msp alone on {sum(over)} of {len(over)} "
+            f"sets and as both single scores on {sum(wins)}: the paper's claim that it stays ahead "
             f"{'holds' if all(wins) else 'holds on most sets' if sum(wins) > len(wins) / 2 else 'does not hold'}.",
         ]
     return "\n\n".join(parts)
