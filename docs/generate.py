@@ -141,7 +141,9 @@ def commands_page() -> str:
     from twofold.cli import main
 
     def shown(command: click.Command, words: tuple[str, ...]) -> list[str]:
-        context = click.Context(command, info_name=" ".join(words), max_content_width=100, terminal_width=100)
+        told = {"info_name": " ".join(words), "max_content_width": 100, "terminal_width": 100}
+        vars(command)["_help_option"] = None  # click keeps that of the first call, which may have had other names
+        context = click.Context(command, help_option_names=["-h", "--help"], **told)
         text = [f"## `{' '.join(words)}`\n", f"```text\n{command.get_help(context)}\n```\n"]
         if isinstance(command, click.Group):
             for name in command.list_commands(context):

@@ -17,6 +17,7 @@ from twofold.cli.gate import gate_group
 from twofold.cli.report import report_command
 from twofold.cli.score import score_command
 from twofold.cli.shared import JSON, Verbs, from_torch, progress
+from twofold.cli.study import study_group
 
 if TYPE_CHECKING:
     from twofold.demo import Row
@@ -529,6 +530,7 @@ main.add_command(compare_command)
 main.add_command(gate_group)
 main.add_command(score_command)
 main.add_command(report_command)
+main.add_command(study_group)
 
 
 if __name__ == "__main__":

@@ -405,10 +405,12 @@ def _sheet(
     ids: str | None = None,
     tile: int = 32,
     columns: int = 100,
+    part: Literal["source", "shifted"] | None = None,
 ) -> Images:
     """One large image of square tiles, row by row; labels in an .npz beside it under the file's name or ``key``.
 
-    Class names are the array ``names``, or else the array names_X or wnids_X where X is a word of the key.
+    Class names are the array ``names``, or else the array names_X or wnids_X where X is a word of the key. ``part``: as
+    of cifar100.
     """
     file = Path(path)
     whole(tile, "tile", 1)
@@ -421,6 +423,8 @@ def _sheet(
         )
     tiles = sheet.reshape(-1, tile, columns, tile, 3).transpose(0, 2, 1, 3, 4).reshape(-1, tile, tile, 3)
     if labels is None:
+        if part is not None:
+            raise InvalidInput("sheet: part= needs labels=")
         return Images.of(tiles, name=file.stem)
     where = beside(labels, file)
     arrays = archives.npz(where)
@@ -430,13 +434,19 @@ def _sheet(
         raise InvalidInput(f"{file} has {len(tiles)} tiles but {where} has {len(truth)} labels under {key!r}")
     guess = next((n for w in key.split("_") for n in (f"names_{w}", f"wnids_{w}") if n in arrays), None)
     found = names or guess
-    return Images.of(
+    images = Images.of(
         tiles[: len(truth)],
         truth,
         ids=None if ids is None else member(arrays, ids, where),
         class_names=None if found is None else member(arrays, found, where).tolist(),
         name=file.stem,
     )
+    if part is None:
+        return images
+    from twofold.nn.data.views import super_cifar100  # views build on readers
+
+    source, shifted = super_cifar100(images)
+    return replace(source if part == "source" else shifted, name=f"{file.stem}-{part}")
 
 
 @reader("svhn")
