@@ -104,7 +104,10 @@ def main():
     rows.append(
         row("sure_plus", "saved activations / basic", activations["sure_plus"] / activations["basic"], "x", "<= 2.2")
     )
-    for training, told in ((contenders["basic"], "ResNet-20, 64"), (prepared("basic", "resnet18_32", 128), "ResNet-18, 128")):
+    for training, told in (
+        (contenders["basic"], "ResNet-20, 64"),
+        (prepared("basic", "resnet18_32", 128), "ResNet-18, 128"),
+    ):
         together = best({joined: views(training, joined) for joined in (True, False)}, 3)
         ratio = together[True] / together[False]
         rows.append(row("two views", f"one forward over both / one each, {told}", ratio, "x", "-"))

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -233,3 +235,10 @@ def test_exit_codes_and_suggestions(tmp_path, monkeypatch):
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion(shell):
     assert "_TWOFOLD_COMPLETE" in run("completion", shell).stdout
+
+
+def test_the_module_runs_too():
+    done = subprocess.run(
+        [sys.executable, "-m", "twofold.cli", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("twofold, version")

@@ -37,7 +37,13 @@ def demo(tmp_path_factory):
     return out
 
 
-PAGES = ["index.md", "gate.md", "benchmarks.md", *(f"tutorials/{p.name}" for p in (DOCS / "tutorials").glob("*.md"))]
+PAGES = [
+    "index.md",
+    "gate.md",
+    "howto.md",
+    "benchmarks.md",
+    *(f"tutorials/{p.name}" for p in DOCS.glob("tutorials/*.md")),
+]
 ELSEWHERE = ("twofold demo", "twofold extract", "twofold train", "twofold bench extract")  # tested by themselves
 
 
@@ -49,14 +55,14 @@ def test_what_a_page_shows_works(page, demo, tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     np.savez("scores.npz", correct=rng.random(200) < 0.8, conf=rng.normal(size=200))
     blocks = re.findall(r"```(\w+)\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+    code = "\n".join(text for language, text in blocks if language == "python")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     shell = "\n".join(text for language, text in blocks if language == "sh").replace("\\\n", " ")
     lines = [line for line in shell.splitlines() if line.startswith("twofold ") and not line.startswith(ELSEWHERE)]
     for line in [] if page == "benchmarks.md" else lines:
         result = CliRunner().invoke(main, shlex.split(line.partition(" > ")[0])[1:])
         assert result.exit_code == 0, (line, result.output)
-    code = "\n".join(text for language, text in blocks if language == "python")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("page", [p.relative_to(DOCS).as_posix() for p in sorted(DOCS.rglob("*.md"))])

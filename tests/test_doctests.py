@@ -8,7 +8,8 @@ import pytest
 
 import twofold
 
-MODULES = [m.name for m in pkgutil.walk_packages(twofold.__path__, "twofold.", onerror=lambda name: None)]
+FOUND = pkgutil.walk_packages(twofold.__path__, "twofold.", onerror=lambda name: None)
+MODULES = [m.name for m in FOUND if not m.name.endswith("__main__")]
 TORCH = [name for name in MODULES if name.startswith("twofold.nn")]  # without torch these cannot be imported
 LIBRARY = {f"twofold.adapters.{name}": name for name in ("torchmetrics", "lightning")}  # nor these without theirs
 

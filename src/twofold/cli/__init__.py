@@ -531,7 +531,3 @@ main.add_command(gate_group)
 main.add_command(score_command)
 main.add_command(report_command)
 main.add_command(study_group)
-
-
-if __name__ == "__main__":
-    main()
