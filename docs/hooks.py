@@ -1,13 +1,27 @@
-"""MkDocs hook: mathematics between dollar signs becomes MathML, which browsers draw without any script."""
+"""MkDocs hooks: mathematics between dollar signs becomes MathML, and the pages of results/ join the site."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 CODE = re.compile(r"(```.*?```|`[^`\n]*`)", flags=re.DOTALL)
 SHOWN = re.compile(r"\$\$(.+?)\$\$", flags=re.DOTALL)
 INLINE = re.compile(r"(?<![\\$\w])\$([^$\n]+?)\$(?![\w$])")
+
+
+RESULTS = Path(__file__).resolve().parents[1] / "results"
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages and pictures of results."""
+    from mkdocs.structure.files import File
+
+    for path in sorted(RESULTS.iterdir()):
+        if path.suffix in (".md", ".png") and path.name != "README.md":
+            files.append(File.generated(config, f"results/{path.name}", abs_src_path=str(path)))
+    return files
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
