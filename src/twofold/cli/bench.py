@@ -306,6 +306,49 @@ def build_command(
         click.echo("".join(f"{label}\t{one}\t{why}\n" for one, why in reasons.items()), nl=False)
 
 
+@bench_group.command("embed")
+@click.argument("name")
+@click.option("--clip", "model", required=True, help="Network of open_clip, such as ViT-B-32.")
+@click.option("--weights", required=True, type=click.Path(path_type=Path), help="File of its weights.")
+@click.option(
+    "--only", "chosen", multiple=True, help="Data set of the benchmark; by default train and the unknown ones."
+)
+@click.option("--out", required=True, type=click.Path(path_type=Path, dir_okay=False), help="npz file to write.")
+@ROOT
+@JSON
+def embed_command(
+    name: str, model: str, weights: Path, chosen: tuple[str, ...], out: Path, root: Path | None, as_json: bool
+) -> None:
+    """Embed the data sets of a benchmark by a CLIP network, for `bench strata --embeddings`.
+
+    \b
+      twofold bench embed cifar10-real --clip ViT-B-32 --weights clip.pt --out clip.npz
+    """
+    import numpy as np
+
+    from twofold._files import replacing
+    from twofold.bench.benchmark import load
+    from twofold.nn import data
+
+    found = load(name)
+    wanted = chosen or [s.name for s in found.sets if s.role in ("train", "near", "mid", "far")]
+    opened = {word: data.open(found[word].spec(root)) for word in wanted}
+    names = next((one.class_names for word, one in opened.items() if found.roles[word] == "train"), None)
+    with progress(rate=True) as bar:
+        task = bar.add_task("loading", total=sum(map(len, opened.values())))
+        arrays = from_torch("clip").embed(
+            opened,
+            model,
+            weights,
+            class_names=names or (),
+            done=lambda label, rows: bar.update(task, advance=rows, description=label),
+        )
+    with replacing(out) as file:
+        np.savez_compressed(file, **arrays)
+    shapes = {label: list(array.shape) for label, array in arrays.items()}
+    click.echo(json.dumps(shapes) if as_json else "\n".join(f"{label}  {a} x {b}" for label, (a, b) in shapes.items()))
+
+
 @bench_group.command("strata")
 @click.argument("run", type=FOLDER)
 @click.option("--embeddings", type=click.Path(path_type=Path), help="npz with an array for each data set of the run.")
@@ -313,10 +356,12 @@ def build_command(
 def strata_command(run: Path, embeddings: Path | None, as_json: bool) -> None:
     """Group the unknown sets of a run into near, mid and far by their distance from the training set.
 
-    Distances are those of the model's own features unless other embeddings of the same rows are given.
+    Distances are those of the model's own features unless other embeddings of the same rows are given, such as those of
+    `twofold bench embed`.
 
     \b
       twofold bench strata run
+      twofold bench strata run --embeddings clip.npz
     """
     from twofold.bench.strata import distances, strata
     from twofold.errors import InvalidInput
@@ -340,7 +385,8 @@ def strata_command(run: Path, embeddings: Path | None, as_json: bool) -> None:
             raise InvalidInput(f"{embeddings} has no array {name}; it holds {', '.join(given)}")
         return given[name]
 
-    table = distances(rows(train[0]), opened[train[0]].labels, {name: rows(name) for name in unknown})
+    texts = None if given is None else given.get("class_texts")
+    table = distances(rows(train[0]), opened[train[0]].labels, {name: rows(name) for name in unknown}, text=texts)
     found = strata(table)
     source = "the model's own features" if given is None else str(embeddings)
     if as_json:
