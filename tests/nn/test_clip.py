@@ -15,7 +15,6 @@ from twofold.errors import InvalidInput, UnknownName  # noqa: E402
 from twofold.nn.clip import embed  # noqa: E402
 from twofold.nn.data import Images  # noqa: E402
 
-
 TINY = {
     "embed_dim": 16,
     "vision_cfg": {"image_size": 32, "layers": 1, "width": 64, "patch_size": 16},
