@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 
+import numpy as np
+
 from timing import best, finish, row
 
 # every kernel once, with and without OOD samples, plain and weighted
@@ -39,6 +41,16 @@ def first_calls(cache):
     return float(run(sys.executable, "-W", "ignore", "-c", FIRST_CALLS, NUMBA_CACHE_DIR=cache))
 
 
+def evaluated(folder, rows=10**6):
+    """A call of `twofold evaluate` on a million rows, start of the interpreter included."""
+    rng = np.random.default_rng(0)
+    is_id = rng.random(rows) < 0.8
+    correct = is_id & (rng.random(rows) < 0.9)
+    file = os.path.join(folder, "scores.npz")
+    np.savez(file, correct=correct, conf=rng.normal(size=rows) + correct, is_id=is_id)
+    return best({"evaluate": lambda: run(sys.executable, "-m", "twofold.cli", "evaluate", file)}, 3)["evaluate"]
+
+
 def main():
     times = best(
         {
@@ -60,6 +72,7 @@ def main():
     with tempfile.TemporaryDirectory() as cache:
         rows.append(row("first calls, empty cache", "all kernels compiled", first_calls(cache), "s", "<= 6"))
         rows.append(row("first calls, filled cache", "all kernels loaded", first_calls(cache), "s", "-"))
+        rows.append(row("twofold evaluate, 1e6 rows", "seconds in all", evaluated(cache), "s", "<= 3"))
     finish("start_up", rows)
 
 
