@@ -63,7 +63,7 @@ def from_torch(module: str) -> Any:
 
 
 def progress(*, rate: bool = False) -> Progress:
-    """A bar on stderr that goes when it is done."""
+    """A bar on stderr that goes when it is done; nothing where stderr is no terminal."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -84,4 +84,6 @@ def progress(*, rate: bool = False) -> Progress:
 
     columns: list[ProgressColumn] = [BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn()]
     columns += [Rate(), TimeRemainingColumn()] if rate else []
-    return Progress(*columns, TextColumn("{task.description}"), console=Console(stderr=True), transient=True)
+    columns.append(TextColumn("{task.description}"))
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
