@@ -402,7 +402,8 @@ def test_history_for_tensorboard(tmp_path):
 
 
 def test_half_precision_passes(tmp_path):
-    pytest.importorskip("accelerate", reason="accelerate is not installed")
+    accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")
+    accelerate.Accelerator(cpu=True, mixed_precision="no")  # another training of this process
     found = train(
         recipe("basic"),
         network(),

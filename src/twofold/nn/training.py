@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -504,8 +505,10 @@ def _fleet(device: str, precision: Precision) -> Any:
         return None
     try:
         from accelerate import Accelerator
+        from accelerate.state import AcceleratorState
     except ImportError as error:
         raise MissingExtra('several processes and bf16 need accelerate: pip install "twofold[torch]"') from error
+    AcceleratorState._reset_state()  # an earlier training of this process may have had another precision
     return Accelerator(cpu=device == "cpu", mixed_precision="no" if precision == "float32" else "bf16")
 
 
@@ -848,8 +851,8 @@ def _quality(values: Mapping[str, float], keep: str) -> float:
 def _folder(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
-        (path / ".writable").touch()
-        (path / ".writable").unlink()
+        with TemporaryFile(dir=path):  # nameless, because several processes ask at once
+            pass
     except OSError as error:
         raise RunError(f"{path} cannot be written to ({error.strerror}); choose another folder") from error
     return path
