@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 import twofold
-from timing import RESULTS
+from timing import RESULTS, said
 from twofold import metrics
 from twofold._math import harmonic, log_factorial, log_softmax, softmax
 from twofold.metrics import aurc_weight_bias, aurc_weight_mse, aurc_weights
@@ -49,13 +49,6 @@ FUNCTIONS = {
 AT = 128  # the paper's batch size for comparing confidence functions
 WEAK = "cifar100/lenet_5"  # right in one of eight, and often wrong where it is sure
 DETAILED = ("cifar10/resnet110", "cifar10/resnet50_ce", "cifar100/densenet_bc_100")
-
-
-def said(text, holds):
-    """The sentence, if these numbers bear it out."""
-    if not holds:
-        sys.exit(f"not true of these numbers: {text}")
-    return text
 
 
 # --- the material ---------------------------------------------------------------------------------------------------

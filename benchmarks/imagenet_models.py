@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 import twofold
-from timing import RESULTS
+from timing import RESULTS, said
 from twofold import metrics, stats
 from twofold._math import harmonic
 from twofold.bench.results import Results
@@ -62,13 +62,6 @@ def _weighted_ece(correct, conf):
 accuracy.weighted = lambda correct, conf: lambda weights: float(weights @ correct.astype(np.float32)) / len(correct)
 ece.weighted = _weighted_ece
 DRAWN = {"accuracy": accuracy, "aurc": metrics.aurc, "augrc": metrics.augrc, "ece": ece}
-
-
-def said(text, holds):
-    """The sentence, if these numbers bear it out."""
-    if not holds:
-        sys.exit(f"not true of these numbers: {text}")
-    return text
 
 
 def load():

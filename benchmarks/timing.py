@@ -33,6 +33,13 @@ def row(case: str, quantity: str, value: float, unit: str, target: str) -> dict[
     return {"case": case, "quantity": quantity, "value": f"{value:.4g}", "unit": unit, "target": target}
 
 
+def said(text: str, holds: bool) -> str:
+    """A sentence of a page, if the numbers bear it out."""
+    if not holds:
+        sys.exit(f"not true of these numbers: {text}")
+    return text
+
+
 def finish(name: str, rows: list[dict[str, str]]) -> None:
     """Print the rows and, with --save, keep them in results/NAME.csv with the command that made them."""
     for r in rows:

@@ -315,8 +315,12 @@ def _scores(given: Iterable[str] | None, sets: Sequence[Outputs]) -> list[str]:
 
 def computable(sets: Sequence[Outputs]) -> list[str]:
     """The scores that need only what every one of these outputs holds."""
-    have = set.intersection(*({name for name in FIELDS if _held(one, name)} for one in sets))
-    return [name for name in steps.names("score", needs=have) if name not in ("sum", "product", "mc")]
+    return [name for name in steps.names("score", needs=held(sets)) if name not in ("sum", "product", "mc")]
+
+
+def held(sets: Sequence[Outputs]) -> set[str]:
+    """The fields that every one of these outputs holds."""
+    return set.intersection(*({name for name in FIELDS if _held(one, name)} for one in sets))
 
 
 def _held(outputs: Outputs, name: str) -> bool:

@@ -338,7 +338,7 @@ def test_results_have_ranks_maps_boxes_and_bars(results, tmp_path):
     shown = dict(kinds["improvement"]["rows"])
     assert shown["mds"] == pytest.approx(100 * (mean["msp"] - mean["mds"]) / mean["msp"])
     assert kinds["ranks"]["rows"] == [[f"knn{EVIL}", 1.0], ["mds", 2.0], ["msp", 3.0]]
-    assert {row[0].split(":")[0] for row in kinds["boxes"]["rows"]} == {"resnet", "vit"}
+    assert {row[0].split(", ")[-1] for row in kinds["boxes"]["rows"]} == {"resnet", "vit"}
     assert any("needs <passes>" in text for text in page.texts)
 
 

@@ -26,10 +26,10 @@ from twofold.bench.protocols import Protocol, Scored, Tuning, View, protocol
 from twofold.bench.results import Results
 from twofold.bench.values import Values, averaged, values
 from twofold.errors import InvalidInput, MissingExtra, TwofoldError
-from twofold.outputs import FIELDS, Outputs
+from twofold.outputs import Outputs
 from twofold.steps import Chain, scorer
 from twofold.store import Run
-from twofold.tuning import computable, tune
+from twofold.tuning import computable, held, tune
 
 Engine = Literal["local", "dask", "ray"]
 Pair = tuple[str, str]
@@ -134,12 +134,7 @@ class Subject:
         """All scores that the fields of these data sets allow."""
         sets = [self.run[name] for name in self.roles]
         plain = computable(sets)
-        return plain + [spec for spec in SHAPED if set(scorer(spec).needs) <= _held(sets)]
-
-
-def _held(sets: Sequence[Outputs]) -> set[str]:
-    fields = [{name for name in FIELDS if getattr(one, name) is not None} for one in sets]
-    return set.intersection(*fields)
+        return plain + [spec for spec in SHAPED if set(scorer(spec).needs) <= held(sets)]
 
 
 @dataclass(frozen=True)

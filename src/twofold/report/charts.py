@@ -279,7 +279,7 @@ def box_rows(groups: Sequence[tuple[str, Array]], x_label: str, about: str) -> s
     for i, (name, values) in enumerate(groups):
         y = top + row * i + row / 2
         least, q1, q2, q3, most = (at(float(q)) for q in np.quantile(values, (0, 0.25, 0.5, 0.75, 1)))
-        parts.append(label(left - 6, y + 4, f"{name} ({len(values)})", "t e", 22))
+        parts.append(label(left - 6, y + 4, f"{name} ({len(values)})", "t e", 20))
         parts.append(f'<path class="w" d="M{least:.1f} {y}H{most:.1f}"/>')
         size = f'width="{max(q3 - q1, 1):.1f}" height="16"'
         parts.append(f'<rect class="x k0" x="{q1:.1f}" y="{y - 8}" {size}/>')

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
 
@@ -89,9 +90,11 @@ def _compared(results: Results, protocol: str | None, measured: Sequence[Row]) -
     found = _Found(protocol, metric, finest(row for row in own if row["metric"] == metric))
     try:
         found.comparison = compare(results, metric, protocol=protocol)
-        found.map = clique_map(results, metric, protocol=protocol)
     except InvalidInput as error:
         found.reason = str(error)
+        return found
+    with suppress(InvalidInput):  # no group has two data sets: there is nothing to map
+        found.map = clique_map(results, metric, protocol=protocol)
     return found
 
 
@@ -105,7 +108,7 @@ def _tiles(compared: Mapping[str | None, _Found], measured: Sequence[Row]) -> tu
 
 def _verdict(compared: Mapping[str | None, _Found]) -> Section:
     parts: list[Part] = []
-    doubts: list[str] = []
+    doubts: dict[str, list[str]] = {}  # protocols by what is said of them
     for one in compared.values():
         best, c = one.methods[0], one.comparison
         told = f"{one.name}: {best} has the best mean {one.title}, {one.number(one.means[best])}"
@@ -121,9 +124,11 @@ def _verdict(compared: Mapping[str | None, _Found]) -> Section:
             others = [name for name in c.top if name != c.methods[0]]
             rest = f"cannot be told from {listed(others)}" if others else "stands alone at the top"
             parts.append(f"{told}. By ranks, {c.methods[0]} leads and {rest} ({count(len(c.blocks), 'block')}).")
-        doubts += [f"{one.name}: {text}." for text in c.warnings]
+        for text in c.warnings:
+            doubts.setdefault(text, []).append(one.name)
     if doubts:
-        parts.append(Table("cautions", "What stands against these numbers", ("caution",), tuple((t,) for t in doubts)))
+        told_once = tuple((f"{', '.join(names)}: {text}.",) for text, names in doubts.items())
+        parts.append(Table("cautions", "What stands against these numbers", ("caution",), told_once))
     return Section("verdict", "The verdict", tuple(parts))
 
 
@@ -146,6 +151,8 @@ def _protocol(results: Results, protocol: str | None, one: _Found) -> Section:
         parts.append(Figure(f"ranks-{key}", "Ranks and cliques", caption, svg, ("method", "mean rank"), rows, True))
     if one.map is not None:
         parts.append(_map(one.map, one, key))
+    elif one.comparison is not None:
+        parts.append("Who leads where is not drawn: it needs two data sets of one kind, such as near or far.")
     parts += _improvement(one, key)
     parts += _boxes(one, key)
     if one.reason:
@@ -217,14 +224,14 @@ def _boxes(one: _Found, key: str) -> list[Part]:
     shown = [name for name in dict.fromkeys((one.methods[0], one.base)) if name in one.means]
     for row in one.rows:
         if method(row) in shown:
-            groups.setdefault(f"{row['model'] or 'model'}: {method(row)}", []).append(one.factor * float(row["value"]))
+            groups.setdefault(f"{method(row)}, {row['model'] or 'model'}", []).append(one.factor * float(row["value"]))
     boxes = [(name, np.array(values)) for name, values in sorted(groups.items())][:BOXES]
     if not boxes:
         return []
     svg = charts.box_rows(boxes, one.title, f"{one.title} of {listed(shown)} by architecture")
     rows = tuple((name, value) for name, values in boxes for value in values.tolist())
     caption = f"Values of {listed(shown)} over data sets and runs: quartiles, median and extremes."
-    return [Figure(f"boxes-{key}", "By architecture", caption, svg, ("model and method", one.title), rows)]
+    return [Figure(f"boxes-{key}", "By architecture", caption, svg, ("method and model", one.title), rows)]
 
 
 def _gaps(results: Results) -> Section:
