@@ -132,6 +132,23 @@ def test_the_gate_does_on_its_data_what_the_promise_says(objective, ood, share):
         assert card.coverage >= 0.7
 
 
+@pytest.mark.parametrize(("ood", "own"), [("energy", (0.7, 3.5)), (None, 0.7), ("energy", (-np.inf, np.inf))])
+def test_given_thresholds_are_kept_and_measured(tmp_path, ood, own):
+    data = logits_world()
+    gate = Gate.fit(data, ood=ood, objective="given", thresholds=own)
+    assert gate.taus() == (own if ood else (own, -np.inf))
+    decision, card = gate.decide(data), gate.report_card(data)
+    taken = decision.conf_id >= gate.tau_id
+    if ood:
+        taken &= decision.conf_ood >= gate.tau_ood
+    assert ((decision.verdict == "accept") == taken).all()
+    assert gate.promise.seen_coverage == pytest.approx((taken & data.is_id).sum() / data.is_id.sum())
+    assert card.kept == "cannot tell"
+    assert any("no promise" in text for text in gate.promise.cautions)
+    gate.save(tmp_path / "g")
+    assert Gate.load(tmp_path / "g").to_dict() == gate.to_dict()
+
+
 def test_verdicts_and_margins():
     gate = dataclasses.replace(Gate.fit(logits_world()), tau_id=1.0, tau_ood=2.0)
     data = logits_world(50, seed=1)
@@ -225,6 +242,12 @@ def test_misfits_are_refused():
     ("settings", "match"),
     [
         ({"objective": "f2"}, "objective"),
+        ({"objective": "given"}, "needs thresholds"),
+        ({"thresholds": (1, 2)}, "belongs to objective='given'"),
+        ({"objective": "given", "thresholds": 1.0}, "one for each score"),
+        ({"objective": "given", "thresholds": (1.0, 2.0), "ood": None}, "one number"),
+        ({"objective": "given", "thresholds": (1.0, "high")}, "thresholds must be a number"),
+        ({"objective": "given", "thresholds": (1.0, float("nan"))}, "thresholds must be in"),
         ({"objective": "risk"}, "needs risk"),
         ({"risk": 0.1}, "belongs to objective='risk'"),
         ({"objective": "risk", "risk": 1.5}, "risk must be"),

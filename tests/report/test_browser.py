@@ -11,6 +11,7 @@ from example import samples, unpacked
 
 from twofold.gate.choice import Costs
 from twofold.metrics._samples import operating_point
+from twofold.outputs import Outputs
 from twofold.report import report
 
 pytestmark = pytest.mark.slow
@@ -193,17 +194,18 @@ def test_buttons_find_the_best_on_the_grid(open_page, run, pairs):
     assert (shown(driver, "id-tau"), shown(driver, "ood-tau")) == (tau_id[i], tau_ood[j])
 
 
-def test_copy_as_gate_is_a_command_that_runs(open_page, pairs, tmp_path):
+def test_copy_as_gate_is_a_command_that_runs(open_page, run, tmp_path):
     import shlex
 
     from click.testing import CliRunner
     from selenium.webdriver.common.by import By
 
     from twofold.cli.gate import gate_group
+    from twofold.gate import Gate
 
     driver = open_page()
     put(driver, "x-share", 10)
-    for goal in ("coverage", "cost", "f1", "risk"):
+    for goal in ("coverage", "cost", "f1", "risk", "given"):
         put(driver, "x-goal", goal)
         words = shlex.split(driver.find_element(By.ID, "x-command").text)
         assert words[:3] == ["twofold", "gate", "fit"]
@@ -211,6 +213,12 @@ def test_copy_as_gate_is_a_command_that_runs(open_page, pairs, tmp_path):
         assert words[-2:] == ["--out", "gate"]
         done = CliRunner().invoke(gate_group, [*words[2:-1], str(tmp_path / goal)])
         assert done.exit_code == 0, done.output
+    gate = Gate.load(tmp_path / "given")  # the very thresholds, and on the same data the very counts
+    assert gate.taus() == (shown(driver, "id-tau"), shown(driver, "ood-tau"))
+    every = [run[name].replace(ids=None) for role in ("test", "near", "far") for name in run.names(role)]
+    card = gate.report_card(Outputs.concat(every))
+    for name in ("true_accept", "false_accept_ood", "false_accept_mistakes", "false_reject"):
+        assert getattr(card, name) == shown(driver, name)
     driver.find_element(By.ID, "x-copy").click()
     assert driver.find_element(By.ID, "x-copy").text == "Copied"
 

@@ -42,10 +42,10 @@ def gate_group() -> None:
 )
 @click.option(
     "--objective",
-    type=click.Choice(["f1", "risk", "coverage", "cost"]),
+    type=click.Choice(["f1", "risk", "coverage", "cost", "given"]),
     default="f1",
     show_default=True,
-    help="Best DS-F1; most coverage at a risk; least risk at a coverage; least cost.",
+    help="Best DS-F1; most coverage at a risk; least risk at a coverage; least cost; given thresholds.",
 )
 @click.option("--risk", type=float, help="Largest share of failures among accepted inputs (objective risk).")
 @click.option("--delta", type=float, help="Guarantee the risk with confidence 1 - DELTA.")
@@ -53,6 +53,8 @@ def gate_group() -> None:
 @click.option("--cost-wrong", type=float, help="Cost of a wrong label accepted (objective cost).")
 @click.option("--cost-ood", type=float, help="Cost of an OOD input accepted.")
 @click.option("--cost-reject", type=float, help="Cost of an input rejected.")
+@click.option("--tau-id", type=float, help="Threshold on the score of --id (objective given).")
+@click.option("--tau-ood", type=float, help="Threshold on the score of --ood.")
 @click.option("--ood-share", type=float, help="OOD prevalence expected in use, in [0, 1); by default validation's.")
 @click.option("--train", type=click.Path(exists=True, path_type=Path), help="npz file of the training set.")
 @click.option("--out", required=True, type=FOLDER, help="Folder of the gate.")
@@ -67,6 +69,8 @@ def fit_command(
     cost_wrong: float | None,
     cost_ood: float | None,
     cost_reject: float | None,
+    tau_id: float | None,
+    tau_ood: float | None,
     **asked: Any,
 ) -> None:
     """Choose two thresholds on validation data and write the gate.
@@ -77,6 +81,7 @@ def fit_command(
     \b
       twofold gate fit twofold-demo --id msp --ood energy --objective risk --risk 0.1 --delta 0.1 --out gate
       twofold gate fit twofold-demo --objective cost --cost-wrong 1 --cost-ood 5 --cost-reject 0.2 --out gate
+      twofold gate fit twofold-demo --objective given --tau-id 2.2 --tau-ood 5 --out gate
     """
     from twofold.gate import Gate
     from twofold.outputs import Outputs
@@ -84,12 +89,14 @@ def fit_command(
 
     costs = {"wrong": cost_wrong, "ood": cost_ood, "reject": cost_reject}
     given = {name: value for name, value in costs.items() if value is not None}
+    thresholds = tuple(tau for tau in (tau_id, tau_ood) if tau is not None)
     gate = Gate.fit(
         Run.open(source) if source.is_dir() else Outputs.from_npz(source),
         id_score,
         None if ood_score == "none" else ood_score,
         train=None if train is None else Outputs.from_npz(train),
         costs=given or None,
+        thresholds=thresholds or None,
         **asked,
     )
     gate.save(out)

@@ -32,7 +32,7 @@ from twofold.outputs import Outputs
 from twofold.steps import Chain, scorer
 from twofold.store import Run
 
-Objective = Literal["f1", "risk", "coverage", "cost"]
+Objective = Literal["f1", "risk", "coverage", "cost", "given"]
 Kept = Literal["yes", "no", "cannot tell"]
 FORMAT, VERSION = "twofold-gate", 1
 LEVEL = 0.95  # of the intervals of a report card
@@ -73,6 +73,7 @@ class Promise:
             + (f", guaranteed with confidence {1.0 - self.delta:g}" if self.delta is not None else " (estimated)"),
             "coverage": f"least risk at an ID coverage of at least {self.coverage}",
             "cost": f"least cost with {self.costs}",
+            "given": "the thresholds that were given",
         }[self.objective]
         share = "as in validation" if self.ood_share is None else f"{self.ood_share:g}"
         seen = f"risk {self.seen_risk:.4g}, ID coverage {self.seen_coverage:.4g}, DS-F1 {self.seen_f1:.4g}"
@@ -173,6 +174,7 @@ class Gate:
         delta: float | None = None,
         coverage: float | None = None,
         costs: Mapping[str, float] | tuple[float, float, float] | None = None,
+        thresholds: tuple[float, float] | float | None = None,
         ood_share: float | None = None,
     ) -> Gate:
         """Choose both thresholds on labelled validation data (label -1: OOD), or on a run's roles val and ood_val.
@@ -180,7 +182,8 @@ class Gate:
         ``objective``: ``f1``, the best DS-F1; ``risk``, the largest ID coverage with a selective risk of at most
         ``risk``, estimated, or guaranteed with confidence 1 - ``delta``; ``coverage``, the least risk at an ID coverage
         of at least ``coverage``; ``cost``, the least expected cost, with ``costs`` = (wrong accept, OOD accept,
-        reject) or a mapping with the keys wrong, ood, reject. Every one looks at all pairs of thresholds, except
+        reject) or a mapping with the keys wrong, ood, reject; ``given``, just these ``thresholds``, of both scores or
+        of the one, which are measured and promise nothing. Every other one looks at all pairs of thresholds, except
         with ``delta``, where a path of pairs is tested (:mod:`twofold.gate.guarantee` says what is proven).
         ``ood_share`` is the OOD prevalence expected in use, by default that of the validation data.
 
@@ -188,7 +191,8 @@ class Gate:
         with ``delta``, from the part that learns, so that the promise holds. ``ood=None``: one score alone. What
         cannot be kept raises Infeasible.
         """
-        asked = _asked(objective, risk, delta, coverage, costs)
+        asked = _asked(objective, risk, delta, coverage, costs, thresholds)
+        own = _thresholds(asked.pop("thresholds"), ood is not None)
         rows, train = validation_and_train(validation, train)
         share = check_share(ood_share, rows.is_id)
         learn = test = None
@@ -203,6 +207,8 @@ class Gate:
         data = Scored(seen.correct, seen.is_id, conf_id, np.zeros(len(seen)) if second is None else conf_ood, share)
         if learn is not None and test is not None:
             pair = guarantee.guaranteed(data[learn], data[test], risk=asked["risk"], delta=asked["delta"])
+        elif own is not None:
+            pair = own
         elif objective == "risk":
             pair = choice.most_coverage(data, asked["risk"])
         elif objective == "coverage":
@@ -445,21 +451,23 @@ class Gate:
 # What was asked
 
 
-def _asked(objective: str, risk: Any, delta: Any, coverage: Any, costs: Any) -> dict[str, Any]:
+def _asked(objective: str, risk: Any, delta: Any, coverage: Any, costs: Any, thresholds: Any) -> dict[str, Any]:
     """The settings of the objective, checked; those of another objective are errors."""
-    _checks.choice(objective, "objective", ("f1", "risk", "coverage", "cost"))
+    _checks.choice(objective, "objective", ("f1", "risk", "coverage", "cost", "given"))
     takes: dict[str, tuple[str, ...]] = {
         "f1": (),
         "risk": ("risk", "delta"),
         "coverage": ("coverage",),
         "cost": ("costs",),
+        "given": ("thresholds",),
     }
     given: dict[str, Any] = {"risk": risk, "delta": delta, "coverage": coverage, "costs": costs}
+    given["thresholds"] = thresholds
     for name, value in given.items():
         if value is not None and name not in takes[objective]:
             owner = next(o for o, names in takes.items() if name in names)
             raise InvalidInput(f"{name} belongs to objective={owner!r}, and objective is {objective!r}")
-    needed = {"risk": "risk", "coverage": "coverage", "cost": "costs"}.get(objective)
+    needed = {"risk": "risk", "coverage": "coverage", "cost": "costs", "given": "thresholds"}.get(objective)
     if needed and given[needed] is None:
         raise InvalidInput(f"objective={objective!r} needs {needed}=")
     if risk is not None:
@@ -472,6 +480,17 @@ def _asked(objective: str, risk: Any, delta: Any, coverage: Any, costs: Any) -> 
     if costs is not None:
         given["costs"] = _costs(costs)
     return {"objective": objective, **given}
+
+
+def _thresholds(given: Any, both: bool) -> Pair | None:
+    """Thresholds of one's own; that of a score that is not there lets all pass."""
+    if given is None:
+        return None
+    values = np.asarray(given, dtype=object).ravel().tolist()
+    if len(values) != 1 + both:
+        raise InvalidInput(f"thresholds must be {'one for each score' if both else 'one number'}, got {given!r}")
+    checked = [_checks.number(value, "thresholds", -math.inf, math.inf) for value in values]
+    return Pair(checked[0], checked[1] if both else -math.inf)
 
 
 def _costs(costs: Any) -> Costs:
@@ -547,6 +566,8 @@ def _cautions(
         found.append(
             "the risk is an estimate from the data that chose the thresholds, not a bound; pass delta= for one"
         )
+    if asked["objective"] == "given":
+        found.append("the thresholds were given: the numbers are what they do on validation data, and no promise")
     for spec, chain in zip(given, chains, strict=True):
         used = set() if chain is None else set(chain.saw) & {"val", "ood_val"}
         if isinstance(spec, Chain) and spec.ready and used:

@@ -151,13 +151,14 @@ def _gate_note(material: Material) -> str:
         return ""
     if not material.is_run:
         return (
-            "The command fits its thresholds on this same file, so the numbers above are no test of them: keep other "
-            "data for that. With --objective risk, --delta 0.1 guarantees the risk with confidence 0.9."
+            "Thresholds that were chosen by these numbers are not tested by them: keep other data for that. The other "
+            "goals let the command choose, on this same file. With --objective risk, --delta 0.1 guarantees the risk "
+            "with confidence 0.9."
         )
     return (
-        "The command chooses its own thresholds on validation data to do this, so they differ a little from those "
-        "above: thresholds chosen on test data promise nothing. With --objective risk, --delta 0.1 guarantees the risk "
-        "with confidence 0.9."
+        "Thresholds that were chosen by these numbers promise nothing: it was test data that chose them. The other "
+        "goals let the command choose on validation data, so its thresholds differ a little from those above. With "
+        "--objective risk, --delta 0.1 guarantees the risk with confidence 0.9."
     )
 
 

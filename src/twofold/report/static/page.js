@@ -261,6 +261,9 @@
       if (!pair.command) return "";
       const p = at(i, j), goal = $("x-goal").value, down = (x) => Math.floor(x * 1e4) / 1e4, up = (x) => Math.ceil(x * 1e4) / 1e4;
       let asked = "";
+      const number = (tau) => (Number.isFinite(tau) ? String(tau) : tau > 0 ? "inf" : "-inf");
+      const alone = pair.id === pair.ood;
+      if (goal === "given") asked = alone ? ` --tau-id=${number(Math.max(pair.tauId[i], pair.tauOod[j]))}` : ` --tau-id=${number(pair.tauId[i])} --tau-ood=${number(pair.tauOod[j])}`;
       if (goal === "coverage") asked = ` --coverage ${Math.max(down(p.coverage), 0.0001)}`;
       if (goal === "risk") asked = ` --risk ${Math.min(up(p.risk), 0.9999)}`;
       if (goal === "cost") asked = ` --cost-wrong ${money.wrong} --cost-ood ${money.alien} --cost-reject ${money.reject}`;
