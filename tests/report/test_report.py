@@ -342,6 +342,17 @@ def test_results_have_ranks_maps_boxes_and_bars(results, tmp_path):
     assert any("needs <passes>" in text for text in page.texts)
 
 
+def test_a_method_measured_on_less_is_no_improvement(results, tmp_path):
+    rows = [dict(row) for row in Results.open(results).rows if row["metric"]]
+    rows += [{**row, "score": "odin", "value": 0.01} for row in rows if row["score"] == "msp" and row["seed"] == 0]
+    saved = Results.of(rows).save(tmp_path / "more")
+    page = Page(report(saved, tmp_path / "r.html").read_text(encoding="utf-8"))
+    figures = json.loads(page.scripts["data"])["figures"]
+    names = [name for name, _ in figures["improvement-fd-shifts"]["rows"]]
+    assert sorted(names) == sorted(["mds", f"knn{EVIL}"])
+    assert any("1 method without a value" in text for text in page.texts)
+
+
 # --- forms ----------------------------------------------------------------------------------------------------------
 
 

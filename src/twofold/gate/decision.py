@@ -9,7 +9,7 @@ import math
 import os
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -174,7 +174,7 @@ class Gate:
         delta: float | None = None,
         coverage: float | None = None,
         costs: Mapping[str, float] | tuple[float, float, float] | None = None,
-        thresholds: tuple[float, float] | float | None = None,
+        thresholds: Sequence[float] | float | None = None,
         ood_share: float | None = None,
     ) -> Gate:
         """Choose both thresholds on labelled validation data (label -1: OOD), or on a run's roles val and ood_val.

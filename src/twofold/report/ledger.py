@@ -208,12 +208,18 @@ def _improvement(one: _Found, key: str) -> list[Part]:
     if not one.base or len(one.means) < 2:
         return [f"There is no {BASE} here to measure improvement against."]
     base = one.means[one.base]
-    gains = {name: _gain(mean, base, one.better) for name, mean in one.means.items() if name != one.base}
+    size = len(one.values[one.base])  # a mean over fewer, perhaps easier, data sets and networks is no improvement
+    everywhere = [name for name, values in one.values.items() if name != one.base and len(values) == size]
+    gains = {name: _gain(one.means[name], base, one.better) for name in everywhere}
+    if not gains:
+        return [f"No method is measured wherever {BASE} is, so there is no improvement to show."]
     names = sorted(gains, key=lambda name: -gains[name])[:METHODS]
     about = f"Improvement of {len(names)} methods over {BASE}"
     label = f"improvement of {one.metric} over {BASE}, %"
     svg = charts.bar_rows(names, np.array([gains[name] for name in names]), label, about)
+    left = len(one.means) - 1 - len(everywhere)
     caption = f"Of the mean {one.metric}, in percent of that of {BASE}."
+    caption += f" Left out: {count(left, 'method')} without a value for each of these." if left else ""
     rows = tuple((name, gains[name]) for name in names)
     return [Figure(f"improvement-{key}", f"Improvement over {BASE}", caption, svg, ("method", "improvement %"), rows)]
 
