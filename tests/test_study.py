@@ -24,7 +24,20 @@ from twofold.nn.extraction import Prepare  # noqa: E402
 from twofold.nn.models import load as load_model  # noqa: E402
 from twofold.nn.recipes import RECIPES as RECIPES_BY_NAME  # noqa: E402
 from twofold.nn.training import Settings, train  # noqa: E402
-from twofold.study import Study, finished, load, loads, names, opened, report, results, run, values  # noqa: E402
+from twofold.study import (  # noqa: E402
+    estimate,
+    finished,
+    keep,
+    load,
+    loads,
+    names,
+    opened,
+    report,
+    results,
+    run,
+    table,
+    values,
+)
 
 ROWS = {"train": 64, "val": 24, "test": 40, "close": 24, "noise": 24}
 ROLES = {"close": "near", "noise": "far"}
@@ -203,12 +216,39 @@ def test_a_new_score_costs_only_itself(whole, root, tmp_path):
     assert row["value"] == pytest.approx(metrics.aurc(test.correct, np.asarray(test.logits).max(axis=1)))
 
 
+def test_what_is_kept_has_the_tables_and_nothing_else(whole, study, root, tmp_path):
+    small = tmp_path / "small"
+    assert keep(study, whole, small) == finished(study, whole) == finished(study, small)
+    assert {path.name for path in small.iterdir()} <= {
+        *("study.json", "cells.json", "results.csv", "results.parquet", "replicates.safetensors"),
+    }
+    assert table(study, results(study, small)) == table(study, results(study, whole))
+    assert report(study, small) == report(study, whole)
+    assert {row["metric"] for row in results(study, small)} == {"accuracy", "aurc", "ds_f1"}
+    assert run(study, small, root=root).finished == ()
+    assert keep(study, small, tmp_path / "again") == finished(study, whole)
+    assert numbers(tmp_path / "again") == numbers(small)
+
+
+def test_a_study_goes_on_from_what_was_kept(whole, study, root, tmp_path):
+    """Without any weights: the cell that the next one starts from is trained again, and only trained."""
+    part = shutil.copytree(whole, tmp_path / "part")
+    shutil.rmtree(part / "judged" / "aurc-s1")
+    small = tmp_path / "small"
+    keep(study, part, small)
+    assert run(study, small, root=root).finished == ("aurc-s1",)
+    assert not (small / "runs" / "basic-s1").exists()
+    assert table(study, results(study, small)) == table(study, results(study, whole))
+    with pytest.raises(InvalidInput, match="nothing to keep"):
+        keep(study, tmp_path / "empty", tmp_path / "to")
+
+
 def test_the_estimate_counts_what_is_left(whole, study, root, tmp_path):
-    told = study.estimate(whole, root=root)
+    told = estimate(study, whole, root=root)
     spent = [json.loads((whole / "judged" / c.name / "cell.json").read_text())["minutes"] for c in study.cells()]
     assert told.hours == pytest.approx(sum(spent) / 60)
     assert told.hours_left == 0
-    fresh = study.estimate(tmp_path, root=root)
+    fresh = estimate(study, tmp_path, root=root)
     assert fresh.finished == ()
     assert fresh.hours == fresh.hours_left > 0
     assert fresh.minutes["basic-s0"] == fresh.minutes["basic-s1"]  # a row is measured once
@@ -216,12 +256,12 @@ def test_the_estimate_counts_what_is_left(whole, study, root, tmp_path):
 
 def test_a_slice_begins_no_cell_that_would_not_fit(study, root, tmp_path, monkeypatch):
     """By an estimate of six minutes a cell, seven minutes are enough for one."""
-    monkeypatch.setattr(Study, "_guess", lambda self, *given: 6.0)
+    monkeypatch.setattr("twofold.study.sweep._guess", lambda *given: 6.0)
     made = []
-    monkeypatch.setattr("twofold.study._make", lambda study, cell, *given: made.append(cell.name))
-    monkeypatch.setattr("twofold.study._publish", lambda study, out: None)
+    monkeypatch.setattr("twofold.study.sweep._make", lambda study, cell, *given: made.append(cell.name))
+    monkeypatch.setattr("twofold.study.sweep.publish", lambda study, out: None)
     clock = iter(range(0, 3000, 120))  # two minutes from look to look
-    monkeypatch.setattr("twofold.study.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("twofold.study.sweep.time.monotonic", lambda: float(next(clock)))
     told = run(study, tmp_path, limit_minutes=9, root=root)
     assert told.finished == tuple(made) == ("basic-s0",)  # the second would be begun after 4 minutes
     assert told.left == ("aurc-s0", "basic-s1", "aurc-s1")

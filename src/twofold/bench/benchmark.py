@@ -9,17 +9,17 @@ the others are NAME-1, NAME-2 and so on.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Protocol
 
+from twofold import _toml
 from twofold.errors import InvalidInput, TwofoldError, UnknownName
 from twofold.store import ROLES
 
@@ -146,12 +146,12 @@ class Benchmark:
 
     def to_toml(self) -> str:
         """The benchmark as the text of a file that loads as the same benchmark."""
-        lines = [f"{key} = {_toml(getattr(self, key))}" for key in REQUIRED]
-        lines += [f"{key} = {_toml(getattr(self, key))}" for key in OPTIONAL if getattr(self, key)]
+        lines = [f"{key} = {_toml.written(getattr(self, key))}" for key in REQUIRED]
+        lines += [f"{key} = {_toml.written(getattr(self, key))}" for key in OPTIONAL if getattr(self, key)]
         for one in self.sets:
             lines += ["", "[[sets]]"]
-            lines += [f"{key} = {_toml(getattr(one, key))}" for key in ("name", "role", "data")]
-            lines += [f"{key} = {_toml(getattr(one, key))}" for key in ("rows", "get", "note") if getattr(one, key)]
+            keys = ("name", "role", "data", *(key for key in ("rows", "get", "note") if getattr(one, key)))
+            lines += [f"{key} = {_toml.written(getattr(one, key))}" for key in keys]
             lines += [] if one.removed is None else [f"removed = {one.removed}"]
         return "\n".join(lines) + "\n"
 
@@ -168,13 +168,6 @@ def _status(one: DataSet, root: str | Path | None, opener: Opener) -> Status:
         return Status(one, len(opener(one.spec(root))))
     except (TwofoldError, OSError) as error:
         return Status(one, None, str(error))
-
-
-def _toml(value: Any) -> str:
-    """A string, whole number or tuple of them as TOML."""
-    if isinstance(value, tuple):
-        return f"[{', '.join(_toml(v) for v in value)}]"
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # JSON strings are TOML strings but for DEL
 
 
 # --- the catalogue --------------------------------------------------------------------------------------------------
@@ -225,31 +218,33 @@ def load(name: str | Path, *, split: int | None = None) -> Benchmark:
 
 def loads(text: str, *, where: str = "benchmark", split: int = 0) -> Benchmark:
     """A benchmark from the text of its file; ``where`` names it in errors."""
-    try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidInput(f"{where} is no TOML: {error}") from error
-    _known(content, (*REQUIRED, *OPTIONAL, "sets", "splits"), where)
+    content = _toml.parsed(text, where)
+    _toml.known(content, (*REQUIRED, *OPTIONAL, "sets", "splits"), where)
+    return described(content, where, split)
+
+
+def described(content: Mapping[str, Any], where: str, split: int = 0) -> Benchmark:
+    """A benchmark from the content of a file, which may have other keys besides."""
     words = _words(content, where, split)
-    name = _text(content, "name", where)
+    name = _toml.text(content, "name", where)
     if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", name):
         raise InvalidInput(f"{where}: name must be letters, digits, '.', '_' or '-', got {name!r}")
     return Benchmark(
         name=f"{name}-{split}" if split else name,
-        title=_text(content, "title", where),
-        source=_text(content, "source", where),
-        classes=_whole(content, "classes", where, 2),
+        title=_toml.text(content, "title", where),
+        source=_toml.text(content, "source", where),
+        classes=_toml.whole(content, "classes", where, 2),
         protocols=_protocols(content, where),
         sets=_sets(content, where, words),
-        scores=_scores(content, where),
-        pairs=_pairs(content, where),
+        scores=scores(content, where),
+        pairs=pairs(content, where),
         metrics=_metrics(content, where),
     )
 
 
 def _words(content: Mapping[str, Any], where: str, split: int) -> dict[str, str]:
     """What stands for the words in braces in one split."""
-    splits = _tables(content, "splits", where) if "splits" in content else []
+    splits = _toml.tables(content, "splits", where) if "splits" in content else []
     if split and not 0 <= split < len(splits):
         top = f"0..{len(splits) - 1}" if splits else "none, since it has no [[splits]]"
         raise InvalidInput(f"{where}: there is no split {split}; splits are {top}")
@@ -264,7 +259,7 @@ def _words(content: Mapping[str, Any], where: str, split: int) -> dict[str, str]
 def _sets(content: Mapping[str, Any], where: str, words: Mapping[str, str]) -> tuple[DataSet, ...]:
     if "sets" not in content:
         raise InvalidInput(f"{where}: key 'sets' is missing; write a [[sets]] table for each data set")
-    tables = _tables(content, "sets", where)
+    tables = _toml.tables(content, "sets", where)
     if not tables:
         raise InvalidInput(f"{where}: sets must name at least one data set")
     found: dict[str, DataSet] = {}
@@ -278,8 +273,8 @@ def _sets(content: Mapping[str, Any], where: str, words: Mapping[str, str]) -> t
 
 
 def _set(table: Mapping[str, Any], where: str, words: Mapping[str, str]) -> DataSet:
-    _known(table, SET_KEYS, where)
-    name = _text(table, "name", where)
+    _toml.known(table, SET_KEYS, where)
+    name = _toml.text(table, "name", where)
     stem, slash, level = name.partition("/")
     if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", stem) or (slash and level not in LEVELS):
         raise InvalidInput(
@@ -287,7 +282,7 @@ def _set(table: Mapping[str, Any], where: str, words: Mapping[str, str]) -> Data
             f"got {name!r}"
         )
     where = f"{where} ({name})"
-    role = _text(table, "role", where)
+    role = _toml.text(table, "role", where)
     if role not in ROLES:
         raise InvalidInput(f"{where}: role: {UnknownName.of('role', role, ROLES)}")
     if slash and role != "shift":
@@ -295,11 +290,11 @@ def _set(table: Mapping[str, Any], where: str, words: Mapping[str, str]) -> Data
     one = DataSet(
         name,
         role,
-        _filled(_text(table, "data", where), words, where),
-        _whole(table, "rows", where, 0) if "rows" in table else 0,
-        _text(table, "get", where) if "get" in table else "",
-        _text(table, "note", where) if "note" in table else "",
-        _whole(table, "removed", where, 0) if "removed" in table else None,
+        _filled(_toml.text(table, "data", where), words, where),
+        _toml.whole(table, "rows", where, 0) if "rows" in table else 0,
+        _toml.text(table, "get", where) if "get" in table else "",
+        _toml.text(table, "note", where) if "note" in table else "",
+        _toml.whole(table, "removed", where, 0) if "removed" in table else None,
     )
     if "{data}" in one.data and not one.get:
         raise InvalidInput(f"{where}: key 'get' is missing; say in a few words where a person gets the data")
@@ -320,10 +315,16 @@ def _filled(data: str, words: Mapping[str, str], where: str) -> str:
     return data
 
 
+def changes(content: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """What a file says of protocols, scores, pairs and metrics, for ``dataclasses.replace`` of a benchmark."""
+    readers = {"protocols": _protocols, "scores": scores, "pairs": pairs, "metrics": _metrics}
+    return {key: read(content, where) for key, read in readers.items() if key in content}
+
+
 def _protocols(content: Mapping[str, Any], where: str) -> tuple[str, ...]:
     from twofold.bench.protocols import PROTOCOLS
 
-    given = _texts(content, "protocols", where)
+    given = _toml.texts(content, "protocols", where)
     if not given:
         raise InvalidInput(f"{where}: protocols must name at least one of {', '.join(PROTOCOLS)}")
     for name in given:
@@ -332,14 +333,16 @@ def _protocols(content: Mapping[str, Any], where: str) -> tuple[str, ...]:
     return given
 
 
-def _scores(content: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    given = _texts(content, "scores", where) if "scores" in content else ()
+def scores(content: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    """The scores that a table of a file names, checked; none where it names none."""
+    given = _toml.texts(content, "scores", where) if "scores" in content else ()
     for spec in given:
         _check_score(spec, f"{where}: scores")
     return given
 
 
-def _pairs(content: Mapping[str, Any], where: str) -> tuple[tuple[str, str], ...]:
+def pairs(content: Mapping[str, Any], where: str) -> tuple[tuple[str, str], ...]:
+    """The pairs of scores that a table of a file names, checked; none where it names none."""
     given = content.get("pairs", [])
     if not isinstance(given, list) or not all(
         isinstance(p, list) and len(p) == 2 and all(isinstance(s, str) for s in p) for p in given
@@ -363,54 +366,8 @@ def _check_score(spec: str, where: str) -> None:
 def _metrics(content: Mapping[str, Any], where: str) -> tuple[str, ...]:
     from twofold import metrics
 
-    given = _texts(content, "metrics", where) if "metrics" in content else ()
+    given = _toml.texts(content, "metrics", where) if "metrics" in content else ()
     for name in given:
         if name not in metrics.names():
             raise InvalidInput(f"{where}: metrics: {UnknownName.of('metric', name, metrics.names())}")
     return given
-
-
-# --- the schema -----------------------------------------------------------------------------------------------------
-
-
-def _known(table: Mapping[str, Any], keys: Sequence[str], where: str) -> None:
-    for key in table:
-        if key not in keys:
-            raise InvalidInput(f"{where}: {UnknownName.of('key', key, keys)}")
-
-
-def _value(table: Mapping[str, Any], key: str, where: str) -> Any:
-    if key not in table:
-        raise InvalidInput(f"{where}: key {key!r} is missing")
-    return table[key]
-
-
-def _text(table: Mapping[str, Any], key: str, where: str) -> str:
-    value = _value(table, key, where)
-    if not isinstance(value, str) or not value.strip():
-        raise InvalidInput(f"{where}: {key} must be a string with something in it, got {value!r}")
-    return value
-
-
-def _whole(table: Mapping[str, Any], key: str, where: str, low: int) -> int:
-    value = _value(table, key, where)
-    if not isinstance(value, int) or isinstance(value, bool) or value < low:
-        raise InvalidInput(f"{where}: {key} must be a whole number of at least {low}, got {value!r}")
-    return value
-
-
-def _texts(table: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
-    value = _value(table, key, where)
-    if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
-        raise InvalidInput(f"{where}: {key} must be a list of strings, got {value!r}")
-    twice = next((v for i, v in enumerate(value) if v in value[:i]), None)
-    if twice is not None:
-        raise InvalidInput(f"{where}: {key} names {twice!r} twice")
-    return tuple(value)
-
-
-def _tables(table: Mapping[str, Any], key: str, where: str) -> list[dict[str, Any]]:
-    value = table[key]
-    if not isinstance(value, list) or not all(isinstance(v, dict) for v in value):
-        raise InvalidInput(f"{where}: {key} must be tables, written [[{key}]], got {value!r}")
-    return value

@@ -65,6 +65,7 @@ def show_command(
       twofold study show sure_plus --out sure_plus
       twofold study show sure_plus --preset full --no-time
     """
+    from twofold.study import estimate as estimated
     from twofold.study import finished, load
 
     study = load(file, preset=preset)
@@ -75,7 +76,7 @@ def show_command(
     if timed:
         with progress() as bar:
             bar.add_task("measuring a few steps of every row", total=None)
-            estimate = study.estimate(out, root=root, device=device)
+            estimate = estimated(study, out, root=root, device=device)
         minutes = dict(estimate.minutes)
     rows = [
         {"cell": c.name, "recipe": c.row.text, "seed": c.seed, "starts_from": c.start, "benchmark": c.benchmark.name}
@@ -169,3 +170,22 @@ def table_command(folder: Path, as_json: bool) -> None:
         click.echo(json.dumps([asdict(one) for one in values(study, found)], indent=2))
         return
     click.echo(table(study, found))
+
+
+@study_group.command("keep")
+@click.argument("folder", type=FOLDER)
+@click.argument("to", type=FOLDER)
+@JSON
+def keep_command(folder: Path, to: Path, as_json: bool) -> None:
+    """Write what the tables show of the finished cells of FOLDER into the small folder TO.
+
+    Weights and outputs stay behind. `twofold study run ... --out TO` goes on from there, on this machine or another.
+
+    \b
+      twofold study keep sure_plus results/sure_plus
+    """
+    from twofold.study import keep, opened
+
+    cells = keep(opened(folder), folder, to)
+    click.echo(json.dumps({"folder": str(to), "cells": cells}, indent=2) if as_json else f"{len(cells)} cells")
+    click.echo(f"They are in {to}.", err=True)

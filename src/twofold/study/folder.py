@@ -1,0 +1,153 @@
+"""What a folder of a study holds: the file it is of, and the results of finished cells.
+
+A folder that a study ran in has ``judged/CELL``; one that :func:`keep` wrote has ``cells.json`` and, of the results,
+what the tables show. Both tell what is finished, and a study goes on from either.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from twofold._files import replacing
+from twofold.bench.cache import digest
+from twofold.bench.results import VALIDATION, Results, key_of, method
+from twofold.errors import InvalidInput, RunError
+from twofold.store import Run
+from twofold.study.spec import Cell, Study, loads
+
+Told = Mapping[str, Any]  # a row of results, or what is known of a cell
+
+STATE, CELL, CELLS = "study.json", "cell.json", "cells.json"
+
+
+def results(study: Study, out: str | Path) -> Results:
+    """The results of all finished cells."""
+    folder = Path(out)
+    rows: list[Told] = []
+    replicates: dict[tuple[str | None, ...], Any] = {}
+    done = finished(study, folder)
+    kept = [name for name in done if not (folder / "judged" / name / CELL).exists()]
+    for name in done:
+        if name not in kept:
+            some = Results.open(folder / "judged" / name)
+            rows += some.rows
+            replicates |= some.replicates
+    if kept:
+        some = Results.open(folder)
+        own = [row for row in some.rows if row["run"] in kept]
+        rows += own
+        replicates |= {key_of(row): some.replicates[key_of(row)] for row in own if key_of(row) in some.replicates}
+    return Results.of(rows, replicates)
+
+
+def keep(study: Study, out: str | Path, to: str | Path) -> tuple[str, ...]:
+    """Write what the tables show of all finished cells into a small folder; a study goes on from there as well.
+
+    Weights, outputs and all other results stay behind. Returns the cells.
+    """
+    folder, target = Path(out), Path(to)
+    found = results(study, folder)
+    if not found.rows:
+        raise InvalidInput(f"no cell of {study.name} is finished in {folder}; there is nothing to keep")
+    claim(study, target)
+    shown = {column for table in study.tables for column in table.columns}
+    rows = [row for row in found.rows if row["shift"] == VALIDATION or _columns(row) & shown]
+    keys = {key_of(row) for row in rows}
+    told = {cell.name: told_of(study, cell, folder) for cell in study.cells()}
+    told = {name: one | {"sets": counts(one, folder / "runs" / name)} for name, one in told.items() if one is not None}
+    Results.of(rows, {key: value for key, value in found.replicates.items() if key in keys}).save(target)
+    write_json(target / CELLS, told)
+    return tuple(told)
+
+
+def counts(told: Told, run: Path) -> dict[str, int]:
+    """How many images of each data set a cell saw."""
+    if "sets" in told or not run.is_dir():
+        return dict(told.get("sets", {}))
+    seen = Run.open(run)
+    return {f"{name} ({role})": len(seen[name]) for name, role in seen.roles.items()}
+
+
+def _columns(row: Told) -> set[tuple[str, ...]]:
+    """The columns of a table that may show a row of results."""
+    place = row["metric"], row["shift"], row["protocol"]
+    return {place, (*place, method(row))}
+
+
+def _kept(out: Path) -> dict[str, Any]:
+    return read_json(out / CELLS) or {}
+
+
+def finished(study: Study, out: str | Path) -> tuple[str, ...]:
+    """The cells of a study that are finished in a folder."""
+    return tuple(cell.name for cell in study.cells() if told_of(study, cell, Path(out)) is not None)
+
+
+def opened(out: str | Path) -> Study:
+    """The study whose cells are in a folder."""
+    told = read_json(Path(out) / STATE)
+    if told is None:
+        raise InvalidInput(f"{out} holds no study: there is no {STATE} in it")
+    return loads(told["file"], where=f"{out}/{STATE}", preset=told["preset"])
+
+
+def claim(study: Study, folder: Path) -> None:
+    """Write which study a folder is of; a folder of another study is an error."""
+    told = read_json(folder / STATE)
+    if told is not None and (told["name"], told["preset"]) != (study.name, study.preset):
+        was = told["name"] + ("" if told["preset"] is None else f" with preset {told['preset']}")
+        raise RunError(f"{folder} holds the study {was}; choose another folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / STATE, {"name": study.name, "preset": study.preset, "file": study.text})
+    except OSError as error:
+        raise RunError(f"{folder} cannot be written to ({error.strerror}); choose another folder") from error
+
+
+def pairs_of(cell: Cell) -> tuple[tuple[str, str], ...]:
+    """The pairs of scores that a cell is judged by."""
+    return cell.row.pairs or cell.benchmark.pairs
+
+
+def marks(study: Study, cell: Cell) -> dict[str, str]:
+    """Digests of what a cell was trained and extracted by, and of what it was judged by."""
+    row, on = cell.row, cell.benchmark
+    made = {key: value for key, value in asdict(row).items() if key not in ("name", "family", "scores", "pairs")}
+    trained = digest(study.model, study.normalise, study.base, dict(study.settings), made, cell.train.data, cell.seed)
+    sets = [(one.name, one.role, one.data) for one in on.sets]
+    judged = digest(sets, row.scores or on.scores, pairs_of(cell), on.protocols, on.metrics, study.resamples)
+    return {"trained": trained, "judged": judged}
+
+
+def told_of(study: Study, cell: Cell, out: Path) -> dict[str, Any] | None:
+    """What is told of a finished cell; None where there is more to do. One that was trained otherwise is an error."""
+    told = read_json(out / "judged" / cell.name / CELL) or _kept(out).get(cell.name)
+    if told is None:
+        return None
+    now = marks(study, cell)
+    if told["trained"] != now["trained"]:
+        raise RunError(
+            f"{cell.name} in {out} was trained with other settings than the study has now; choose another folder, or "
+            f"delete {cell.name} in its folders training, runs and judged"
+        )
+    return told if told["judged"] == now["judged"] else None
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a file whole or not at all."""
+    with replacing(path) as file:
+        file.write((json.dumps(value, indent=1) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """What a file holds; None where there is none."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} cannot be read ({error}); delete it, and the same command makes it again") from error

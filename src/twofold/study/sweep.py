@@ -1,0 +1,284 @@
+"""Training, extracting and judging the cells of a study: one after the other, resumable at any point."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twofold import _checks
+from twofold.bench import runner
+from twofold.bench.benchmark import Benchmark, DataSet
+from twofold.errors import InvalidInput
+from twofold.store import Run
+from twofold.study.folder import CELL, claim, counts, marks, pairs_of, read_json, told_of, write_json
+from twofold.study.page import REPORT, publish
+from twofold.study.spec import Cell, Study, torch_module
+
+Done = Callable[[str, int, int], Any]  # what is at work, how much of it is done, of how much
+
+CLOCK, SETS = "clock.json", "sets.json"
+FORWARD = 2.0  # a pass of training costs about twice one of extraction
+PROBE = 32  # images read to see how long a data set takes
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a call of :func:`run` did, and what is left of what it was asked."""
+
+    finished: tuple[str, ...]
+    left: tuple[str, ...]
+    minutes: float
+
+
+def run(
+    study: Study,
+    out: str | Path,
+    *,
+    only: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    limit_minutes: float | None = None,
+    root: str | Path | None = None,
+    device: str = "cpu",
+    jobs: int = 1,
+    done: Done = lambda label, count, total: None,
+) -> Progress:
+    """Train, extract and judge the cells of a study that are not finished, one after the other.
+
+    Results and the report page are written after every cell. Killed at any point, the same call goes on: training at
+    its last epoch, extraction at its last block of rows, judging at its last value. ``limit_minutes``: no cell is begun
+    that would end later by the estimate.
+    """
+    folder = Path(out)
+    if limit_minutes is not None:
+        _checks.number(limit_minutes, "limit_minutes", 0.0, math.inf, open_low=True, open_high=True)
+    cells = study.cells(only, seeds)
+    claim(study, folder)
+    left = [cell for cell in cells if told_of(study, cell, folder) is None]
+    if left:
+        _check_data(left, root)
+    begin = time.monotonic()
+    made: list[str] = []
+    for place, cell in enumerate(left):
+        if limit_minutes is not None:
+            spent = (time.monotonic() - begin) / 60
+            needed = estimate(study, folder, root=root, device=device, cells=[cell]).minutes[cell.name]
+            if spent + needed > limit_minutes:
+                if not made:
+                    raise InvalidInput(
+                        f"the next cell, {cell.name}, needs about {needed:.1f} minutes, more than the "
+                        f"{limit_minutes:g} that are given; give more"
+                    )
+                left = left[place:]
+                break
+        _make(study, cell, folder, root, device, jobs, done)
+        made.append(cell.name)
+        publish(study, folder)
+    else:
+        left = []
+    if not made and not (folder / REPORT).exists():
+        publish(study, folder)
+    return Progress(tuple(made), tuple(cell.name for cell in left), (time.monotonic() - begin) / 60)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Minutes of each cell, measured or guessed from a few steps, and the cells that are finished."""
+
+    minutes: Mapping[str, float]
+    finished: tuple[str, ...]
+
+    @property
+    def hours(self) -> float:
+        """Of all cells."""
+        return sum(self.minutes.values()) / 60
+
+    @property
+    def hours_left(self) -> float:
+        """Of the cells that are not finished."""
+        return sum(m for name, m in self.minutes.items() if name not in self.finished) / 60
+
+
+def estimate(
+    study: Study,
+    out: str | Path,
+    *,
+    root: str | Path | None = None,
+    device: str = "cpu",
+    cells: Sequence[Cell] | None = None,
+) -> Estimate:
+    """Minutes of cells: those of a finished cell of the row, or else by a few steps and by reading a few images.
+
+    Until a cell of the row is finished, judging is not counted.
+    """
+    chosen = study.cells() if cells is None else cells
+    told = {cell.name: found for cell in study.cells() if (found := told_of(study, cell, Path(out))) is not None}
+    seen = {(cell.row.name, cell.benchmark.name): told[cell.name] for cell in study.cells() if cell.name in told}
+    guessed: dict[tuple[str, str], float] = {}
+    reading: dict[str, float] = {}
+    minutes = {}
+    for cell in chosen:
+        place = cell.row.name, cell.benchmark.name
+        if cell.name in told or place in seen:
+            minutes[cell.name] = float(told.get(cell.name, seen.get(place, {}))["minutes"])
+            continue
+        if place not in guessed:
+            guessed[place] = _guess(study, cell, Path(out), reading, root, device)
+        minutes[cell.name] = guessed[place]
+    return Estimate(minutes, tuple(name for name in minutes if name in told))
+
+
+def _guess(
+    study: Study, cell: Cell, out: Path, reading: dict[str, float], root: str | Path | None, device: str
+) -> float:
+    """Minutes of training and extraction, by a few steps."""
+    plan = study.plan(cell, out, root=root, device=device)
+    told = replace(plan, checkpoint=None).describe(2)
+    step = told["seconds_per_step"]
+    forward = step / told["passes_per_step"] / plan.settings.batch / FORWARD
+    seconds = plan.steps * step
+    for one in cell.benchmark.sets:
+        images = torch_module("data").open(one.spec(root))
+        if one.data not in reading:
+            begin = time.perf_counter()
+            some = np.linspace(0, len(images) - 1, min(PROBE, len(images))).astype(int)
+            images.read(some)
+            reading[one.data] = (time.perf_counter() - begin) / len(some)
+        passes = 1 if one.role == "train" else 1 + max(cell.row.passes, plan.members - 1)
+        passes += 4 if cell.row.odin is not None else 0  # forward, backward, forward
+        seconds += len(images) * (reading[one.data] + passes * forward)
+    return seconds / 60
+
+
+def _check_data(cells: Sequence[Cell], root: str | Path | None) -> None:
+    """One error that names all that is missing, before hours are spent."""
+    sets = {one.data: one for cell in cells for one in cell.benchmark.sets}
+    for cell in cells:
+        if cell.row.outliers is not None:
+            given = cell.row.outliers
+            sets.setdefault(given, DataSet("outliers", "ood_val", given, get=f"what {cell.row.name} names"))
+    every = Benchmark("study", "study", "study", 2, (), tuple(sets.values()))
+    lost = [one for one in every.status(root, torch_module("data").open) if not one.present]
+    if lost:
+        raise InvalidInput(f"{len(lost)} data sets cannot be opened:\n" + "\n".join(f"- {one}" for one in lost))
+
+
+class _Clock:
+    """Seconds spent on a cell, over all attempts; kept in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.before = float((read_json(path) or {}).get("seconds", 0.0))
+        self.begin = time.monotonic()
+
+    def tick(self) -> float:
+        """Write and return the seconds so far."""
+        seconds = self.before + time.monotonic() - self.begin
+        write_json(self.path, {"seconds": seconds})
+        return seconds
+
+
+def _make(study: Study, cell: Cell, out: Path, root: str | Path | None, device: str, jobs: int, done: Done) -> None:
+    """Train, extract and judge one cell."""
+    plan, trained, clock = _train(study, cell, out, root, device, done)
+    _extract(study, cell, out, plan, [one.model for one in trained], root, clock, done)
+    judged, run = out / "judged" / cell.name, out / "runs" / cell.name
+    runner.run(
+        cell.benchmark,
+        [run],
+        judged,
+        scores=cell.row.scores or None,
+        pairs=pairs_of(cell),
+        resamples=study.resamples,
+        best=len(pairs_of(cell)),
+        jobs=jobs,
+        done=done,
+    )
+    told = {
+        **marks(study, cell),
+        "minutes": clock.tick() / 60,
+        "images": len(plan.data),
+        "epochs": plan.settings.epochs,
+        "steps": plan.steps,
+        "window": float(np.mean([one.window for one in trained])),
+        "sets": counts({}, run),
+    }
+    write_json(judged / CELL, told)
+
+
+def _train(
+    study: Study, cell: Cell, out: Path, root: str | Path | None, device: str, done: Done
+) -> tuple[Any, Sequence[Any], _Clock]:
+    """The networks of a cell, with their plan; what it starts from is trained first where its weights are not here."""
+    if cell.start is not None and not (out / "training" / cell.start / torch_module("training").WEIGHTS).exists():
+        start = next(one for one in study.cells(seeds=[cell.seed]) if one.name == cell.start)
+        _train(study, start, out, root, device, done)
+    place = out / "training" / cell.name
+    place.mkdir(parents=True, exist_ok=True)
+    clock = _Clock(place / CLOCK)
+    plan = study.plan(cell, out, root=root, device=device)
+    count = 0
+
+    def step(values: Mapping[str, float]) -> None:
+        nonlocal count
+        if "step" in values:
+            count += 1
+            done(f"{cell.name}: training", count, plan.steps)
+        else:
+            clock.tick()
+
+    return plan, plan.run(place, step), clock
+
+
+def _extract(
+    study: Study,
+    cell: Cell,
+    out: Path,
+    plan: Any,
+    models: Sequence[Any],
+    root: str | Path | None,
+    clock: _Clock,
+    done: Done,
+) -> None:
+    """What the networks of a cell say of every data set; the training set needs no passes and one member."""
+    extraction, perturb, data = torch_module("extraction"), torch_module("perturb"), torch_module("data")
+    where = out / "runs" / cell.name
+    known = read_json(clock.path.with_name(SETS)) or {}
+    learned = {} if cell.row.odin is None else {"odin": perturb.Odin(**cell.row.odin, std=plan.prepare.std)}
+    told = {"model": study.model, "recipe": cell.row.name, "study": study.name, "trained": cell.row.text}
+    for one in cell.benchmark.sets:
+        again = known.get(one.name, one.data) != one.data
+        if not again and (where / "run.json").exists() and one.name in Run.open(where):
+            continue
+        known[one.name] = one.data
+        write_json(clock.path.with_name(SETS), known)
+        images = data.open(one.spec(root))
+        rows = 0
+
+        def some(more: int, label: str = one.name, total: int = len(images)) -> None:
+            nonlocal rows
+            rows += more
+            done(f"{cell.name}: {label}", rows, total)
+
+        train = one.role == "train"
+        extraction.extract(
+            models[0] if train or len(models) == 1 else models,
+            images,
+            where,
+            name=one.name,
+            role=one.role,
+            prepare=plan.prepare,
+            device=plan.device,
+            passes=0 if train else cell.row.passes,
+            learned=learned,
+            seed=cell.seed,
+            replace=again,
+            done=some,
+            **told,
+        )
+        clock.tick()
