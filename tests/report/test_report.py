@@ -353,6 +353,24 @@ def test_a_method_measured_on_less_is_no_improvement(results, tmp_path):
     assert any("1 method without a value" in text for text in page.texts)
 
 
+def test_means_are_over_the_same_places(tmp_path):
+    """A method with as many values, but of other data sets, does not lead by them."""
+    rows = [
+        {"benchmark": "b", "run": f"r{seed}", "seed": seed, "score": score, "shift": shift, "role": role}
+        | {"protocol": "fd_shifts", "metric": "aurc", "value": value}
+        for score, shift, role, value in (
+            *(("msp", "cifar", "near", 0.3), ("msp", "svhn", "far", 0.3)),
+            *(("mds", "cifar", "near", 0.2), ("mds", "svhn", "far", 0.2)),
+            *(("klm", "cifar", "near", 0.25), ("klm", "mnist", "far", 0.01)),
+        )
+        for seed in (0, 1)
+    ]
+    saved = Results.of(rows).save(tmp_path / "results")
+    page = Page(report(saved, tmp_path / "r.html").read_text(encoding="utf-8"))
+    assert any("mds has the best mean" in text for text in page.texts)
+    assert [name for name, _ in json.loads(page.scripts["data"])["figures"]["improvement-fd-shifts"]["rows"]] == ["mds"]
+
+
 # --- forms ----------------------------------------------------------------------------------------------------------
 
 

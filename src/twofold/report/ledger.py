@@ -6,6 +6,7 @@ import math
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from twofold.report import charts
 from twofold.report.document import Cell, Document, Figure, Number, Part, Section, Table, count, listed
 from twofold.report.material import Done
 
+PLACE = ("benchmark", "model", "recipe", "seed", "run", "shift")  # what a value of a method is of
 BASE = "msp"  # what improvements are measured against
 METHODS = 40  # rows of a table
 BOXES = 12  # of a box plot
@@ -54,14 +56,18 @@ class _Found:
         self.protocol, self.metric, self.rows = protocol, metric, rows
         self.better = better_of(rows)
         self.factor, self.unit = scale(metric)
-        several: dict[str, list[float]] = {}
+        several: dict[str, dict[tuple[Any, ...], float]] = {}
         for row in rows:
-            several.setdefault(method(row), []).append(float(row["value"]))
-        full = max(map(len, several.values()))
+            several.setdefault(method(row), {})[tuple(row[column] for column in PLACE)] = float(row["value"])
+        sets = [frozenset(places) for places in several.values()]
+        usual = max(sets, key=lambda places: (sets.count(places), len(places)))
         sign = -1.0 if self.better == "higher" else 1.0
-        self.means = {name: float(np.mean(values)) for name, values in several.items()}
-        self.values = {name: np.array(values) for name, values in several.items()}
-        order = sorted(several, key=lambda name: (len(several[name]) < full, sign * self.means[name], name))
+        self.complete = {name for name, places in several.items() if usual <= places.keys()}
+        self.means = {  # over the same places, where a method has them all
+            name: float(np.mean([v for p, v in places.items() if name not in self.complete or p in usual]))
+            for name, places in several.items()
+        }
+        order = sorted(several, key=lambda name: (name not in self.complete, sign * self.means[name], name))
         self.methods = tuple(order)
         self.base = next((name for name in (BASE, f"{BASE} + {BASE}") if name in several), "")
         self.comparison: Comparison | None = None
@@ -208,8 +214,8 @@ def _improvement(one: _Found, key: str) -> list[Part]:
     if not one.base or len(one.means) < 2:
         return [f"There is no {BASE} here to measure improvement against."]
     base = one.means[one.base]
-    size = len(one.values[one.base])  # a mean over fewer, perhaps easier, data sets and networks is no improvement
-    everywhere = [name for name, values in one.values.items() if name != one.base and len(values) == size]
+    # a mean over fewer, perhaps easier, data sets and networks is no improvement
+    everywhere = [name for name in one.means if name != one.base and {name, one.base} <= one.complete]
     gains = {name: _gain(one.means[name], base, one.better) for name in everywhere}
     if not gains:
         return [f"No method is measured wherever {BASE} is, so there is no improvement to show."]
