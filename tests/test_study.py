@@ -225,6 +225,7 @@ def test_what_is_kept_has_the_tables_and_nothing_else(whole, study, root, tmp_pa
     assert table(study, results(study, small)) == table(study, results(study, whole))
     assert report(study, small) == report(study, whole)
     assert {row["metric"] for row in results(study, small)} == {"accuracy", "aurc", "ds_f1"}
+    assert {row["command"] for row in results(study, small)} == {"twofold study run tiny.toml --out DIR"}
     assert run(study, small, root=root).finished == ()
     assert keep(study, small, tmp_path / "again") == finished(study, whole)
     assert numbers(tmp_path / "again") == numbers(small)
@@ -235,7 +236,11 @@ def test_a_study_goes_on_from_what_was_kept(whole, study, root, tmp_path):
     part = shutil.copytree(whole, tmp_path / "part")
     shutil.rmtree(part / "judged" / "aurc-s1")
     small = tmp_path / "small"
-    keep(study, part, small)
+    rest = shutil.copytree(part, tmp_path / "rest")
+    shutil.rmtree(rest / "judged" / "aurc-s0")
+    shutil.rmtree(part / "judged" / "basic-s1")
+    keep(study, rest, small)  # what is kept adds up
+    assert keep(study, part, small) == ("basic-s0", "aurc-s0", "basic-s1")
     assert run(study, small, root=root).finished == ("aurc-s1",)
     assert not (small / "runs" / "basic-s1").exists()
     assert table(study, results(study, small)) == table(study, results(study, whole))
@@ -537,6 +542,14 @@ def test_commands(whole, root, tmp_path):
     assert "4 of 4 cells are finished" in text
     told = json.loads(said("run", file, "--out", whole, "--root", root, "--only", "basic", "--json").stdout)
     assert (told["finished"], told["left"]) == ([], [])
+    part = shutil.copytree(whole, tmp_path / "part")
+    shutil.rmtree(part / "judged" / "aurc-s1")
+    again = said("run", file, "--out", part, "--root", root)
+    assert "1 cell to do: about 0.0 hours" in again.stderr  # as long as the aurc cell that is finished
+    assert "1 cell finished" in again.stdout
+    assert said("keep", whole, tmp_path / "small").stdout == "4 cells\n"
+    kept = json.loads(said("keep", whole, tmp_path / "small", "--json").stdout)
+    assert kept["cells"] == list(finished(loads(TEXT), whole))
     table = json.loads(said("table", whole, "--json").stdout)
     assert {(row["row"], row["metric"]) for row in table} >= {("aurc", "ds_f1"), ("basic", "accuracy")}
     assert said("table", whole).stdout.strip() in (whole / "report.md").read_text(encoding="utf-8")

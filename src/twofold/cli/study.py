@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from twofold.cli.shared import JSON, Verbs, progress
+
+if TYPE_CHECKING:
+    from twofold.study import Estimate
 
 FOLDER = click.Path(path_type=Path, file_okay=False)
 ROOT = click.option("--root", type=click.Path(path_type=Path), help="Folder of data; by default $TWOFOLD_DATA.")
@@ -123,8 +126,8 @@ def run_command(
 ) -> None:
     """Train, extract and judge what is not finished; results and a report page are in --out after every cell.
 
-    Stopped or killed, the same command goes on. Give --minutes, --only or --seed to run a slice. On a GPU:
-    --preset full --device cuda.
+    How long it will take is said first. Stopped or killed, the same command goes on. Give --minutes, --only or --seed
+    to run a slice. On a GPU: --preset full --device cuda.
 
     \b
       twofold study run sure_plus --out sure_plus --minutes 60
@@ -132,21 +135,26 @@ def run_command(
     from twofold.study import load, run
 
     study = load(file, preset=preset)
+
+    def expected(estimate: Estimate) -> None:
+        click.echo(f"{_cells(len(estimate.minutes))} to do: about {estimate.hours_left:.1f} hours.", err=True)
+
     with progress() as bar:
-        task = bar.add_task("opening data", total=None)
+        task = bar.add_task("measuring a few steps of every row", total=None)
         told = run(
             study,
             out,
             only=only or None,
             seeds=seeds or None,
             limit_minutes=minutes,
+            expected=expected,
             done=lambda label, count, total: bar.update(task, description=label, completed=count, total=total),
             **options,
         )
     if as_json:
         click.echo(json.dumps(asdict(told), indent=2))
         return
-    click.echo(f"{len(told.finished)} cells finished in {told.minutes:.1f} minutes, {len(told.left)} left.")
+    click.echo(f"{_cells(len(told.finished))} finished in {told.minutes:.1f} minutes, {len(told.left)} left.")
     click.echo(f"The table is in {out}/report.md.", err=True)
 
 
@@ -187,5 +195,9 @@ def keep_command(folder: Path, to: Path, as_json: bool) -> None:
     from twofold.study import keep, opened
 
     cells = keep(opened(folder), folder, to)
-    click.echo(json.dumps({"folder": str(to), "cells": cells}, indent=2) if as_json else f"{len(cells)} cells")
+    click.echo(json.dumps({"folder": str(to), "cells": cells}, indent=2) if as_json else _cells(len(cells)))
     click.echo(f"They are in {to}.", err=True)
+
+
+def _cells(n: int) -> str:
+    return f"{n} cell{'' if n == 1 else 's'}"

@@ -17,8 +17,8 @@ and the results of all finished cells, with a report page, in the folder itself.
 """
 
 from twofold.study.folder import finished, keep, opened, results
-from twofold.study.page import Value, command, report, table, values
-from twofold.study.spec import Cell, Layout, Row, Study, load, loads, names, titles
+from twofold.study.page import Value, report, table, values
+from twofold.study.spec import Cell, Layout, Row, Study, command, load, loads, names, titles
 from twofold.study.sweep import Estimate, Progress, estimate, run
 
 __all__ = [

@@ -17,7 +17,7 @@ from twofold.bench.cache import digest
 from twofold.bench.results import VALIDATION, Results, key_of, method
 from twofold.errors import InvalidInput, RunError
 from twofold.store import Run
-from twofold.study.spec import Cell, Study, loads
+from twofold.study.spec import Cell, Study, command, loads
 
 Told = Mapping[str, Any]  # a row of results, or what is known of a cell
 
@@ -45,23 +45,34 @@ def results(study: Study, out: str | Path) -> Results:
 
 
 def keep(study: Study, out: str | Path, to: str | Path) -> tuple[str, ...]:
-    """Write what the tables show of all finished cells into a small folder; a study goes on from there as well.
+    """Add what the tables show of all finished cells to a small folder; a study goes on from there as well.
 
-    Weights, outputs and all other results stay behind. Returns the cells.
+    Weights, outputs and all other results stay behind. Returns the cells that are kept now.
     """
     folder, target = Path(out), Path(to)
-    found = results(study, folder)
-    if not found.rows:
+    new = {cell.name: one for cell in study.cells() if (one := told_of(study, cell, folder)) is not None}
+    if not new:
         raise InvalidInput(f"no cell of {study.name} is finished in {folder}; there is nothing to keep")
     claim(study, target)
+    told = {name: one | {"sets": counts(one, folder / "runs" / name)} for name, one in new.items()}
+    sources = [(results(study, folder), set(new))]
+    if _kept(target):
+        old = {cell.name: one for cell in study.cells() if (one := told_of(study, cell, target)) is not None}
+        told = old | told
+        sources.append((results(study, target), set(old) - set(new)))
     shown = {column for table in study.tables for column in table.columns}
-    rows = [row for row in found.rows if row["shift"] == VALIDATION or _columns(row) & shown]
-    keys = {key_of(row) for row in rows}
-    told = {cell.name: told_of(study, cell, folder) for cell in study.cells()}
-    told = {name: one | {"sets": counts(one, folder / "runs" / name)} for name, one in told.items() if one is not None}
-    Results.of(rows, {key: value for key, value in found.replicates.items() if key in keys}).save(target)
-    write_json(target / CELLS, told)
-    return tuple(told)
+    rows: list[Told] = []
+    replicates: dict[tuple[str | None, ...], Any] = {}
+    for found, cells in sources:
+        own = [row for row in found.rows if row["run"] in cells]
+        own = [row for row in own if row["shift"] == VALIDATION or _columns(row) & shown]
+        rows += [{**row, "command": command(study)} for row in own]  # without the folders of a machine
+        replicates |= {key_of(row): found.replicates[key_of(row)] for row in own if key_of(row) in found.replicates}
+    order = {cell.name: place for place, cell in enumerate(study.cells())}
+    rows.sort(key=lambda row: order[row["run"]])
+    Results.of(rows, replicates).save(target)
+    write_json(target / CELLS, {name: told[name] for name in order if name in told})
+    return tuple(name for name in order if name in told)
 
 
 def counts(told: Told, run: Path) -> dict[str, int]:

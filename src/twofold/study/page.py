@@ -15,7 +15,7 @@ from twofold.bench.protocols import select
 from twofold.bench.results import VALIDATION, Results, better_of, key_of, method, missing, scale
 from twofold.errors import UndefinedMetric
 from twofold.study.folder import Told, counts, results, told_of
-from twofold.study.spec import Layout, Study, listed, names
+from twofold.study.spec import Layout, Study, command, listed
 
 REPORT = "report.md"
 LEVEL = 0.95
@@ -122,12 +122,6 @@ def report(study: Study, out: str | Path, found: Results | None = None) -> str:
     parts += [table(study, found), _cells(study, told)]
     parts.append(f"Made by `{command(study)}`; every number is in `results.csv`.")
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def command(study: Study) -> str:
-    """The line that runs a study."""
-    file = study.name if study.name in names() else f"{study.name}.toml"
-    return f"twofold study run {file}{'' if study.preset is None else f' --preset {study.preset}'} --out DIR"
 
 
 def _scale(study: Study, told: Mapping[str, Told]) -> str:

@@ -187,6 +187,12 @@ def titles() -> dict[str, str]:
     return {name: str(tomllib.loads(text)["title"]) for name, text in texts.items()}
 
 
+def command(study: Study) -> str:
+    """The line that runs a study."""
+    file = study.name if study.name in names() else f"{study.name}.toml"
+    return f"twofold study run {file}{'' if study.preset is None else f' --preset {study.preset}'} --out DIR"
+
+
 def load(name: str | Path, *, preset: str | None = None) -> Study:
     """A study of the package by name, or of a person's own file by its path (ending in .toml)."""
     if isinstance(name, Path) or str(name).endswith(".toml"):

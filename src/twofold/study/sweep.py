@@ -47,12 +47,13 @@ def run(
     device: str = "cpu",
     jobs: int = 1,
     done: Done = lambda label, count, total: None,
+    expected: Callable[[Estimate], Any] | None = None,
 ) -> Progress:
     """Train, extract and judge the cells of a study that are not finished, one after the other.
 
     Results and the report page are written after every cell. Killed at any point, the same call goes on: training at
     its last epoch, extraction at its last block of rows, judging at its last value. ``limit_minutes``: no cell is begun
-    that would end later by the estimate.
+    that would end later by the estimate. ``expected`` is given the estimate of what is to do before it begins.
     """
     folder = Path(out)
     if limit_minutes is not None:
@@ -62,6 +63,8 @@ def run(
     left = [cell for cell in cells if told_of(study, cell, folder) is None]
     if left:
         _check_data(left, root)
+        if expected is not None:
+            expected(estimate(study, folder, root=root, device=device, cells=left))
     begin = time.monotonic()
     made: list[str] = []
     for place, cell in enumerate(left):
