@@ -1,0 +1,597 @@
+"""The papers' training claims, re-run on real images: four studies, what they found, and a verdict on every claim.
+
+    python benchmarks/studies.py --work DIR --minutes 120   # trains what is missing; the same line goes on
+    python benchmarks/studies.py --save                     # writes the pages from what is kept in results/studies
+
+Training is seed by seed, all four studies before the next seed, so that every table is whole early and gains seeds.
+After every cell what the tables need of it is in results/studies, from which any machine goes on. Needs $TWOFOLD_DATA.
+A study by itself is ``twofold study run NAME --out DIR``.
+"""
+
+import argparse
+import csv
+import itertools
+import json
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from timing import RESULTS
+from twofold import metrics, study
+from twofold._math import sigmoid
+from twofold.bench import runner
+from twofold.bench.anchors import anchors
+from twofold.bench.results import better_of, key_of, method, scale
+from twofold.errors import InvalidInput
+from twofold.store import Run
+
+NAMES = ("sure_plus", "aurc_finetune", "unknown", "paradigms")
+KEPT = RESULTS / "studies"
+COMMAND = "python benchmarks/studies.py --work DIR --save"
+FINDINGS = RESULTS.parent / "docs" / "findings.md"
+BEGIN, END = "<!-- made by benchmarks/studies.py -->", "<!-- to here -->"
+PUBLISHED = "published.csv"  # DS metrics of the first table, exact and by the released grid
+FIELDS = ("cell", "recipe", "seed", "pair", "shift", "metric", "exact", "published")
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--work", type=Path, help="folder of weights and outputs; without it nothing is trained")
+    arguments.add_argument("--minutes", type=float, default=float("inf"), help="begin no cell that would end later")
+    arguments.add_argument("--save", action="store_true", help="write the pages")
+    asked = arguments.parse_args()
+    if asked.work is None and not asked.save:
+        arguments.error("give --work to train, --save to write the pages, or both")
+    if asked.work is not None:
+        train(asked.work, asked.minutes)
+    if asked.save:
+        pages()
+
+
+# --- the sweep ------------------------------------------------------------------------------------------------------
+
+
+def train(work, minutes):
+    """Every cell that is not finished, seed by seed, within the minutes."""
+    begin = time.monotonic()
+    planned = [study.load(name) for name in NAMES]
+    for one in planned:
+        if (KEPT / one.name / "cells.json").exists():
+            study.keep(one, KEPT / one.name, work / one.name)  # what other machines finished
+    for seed in sorted({seed for one in planned for seed in one.seeds}):
+        for one in planned:
+            for cell in one.cells(seeds=[seed]) if seed in one.seeds else ():
+                left = minutes - (time.monotonic() - begin) / 60
+                if cell.name in study.finished(one, work / one.name):
+                    continue
+                limit = {} if left == float("inf") else {"limit_minutes": max(left, 0.01)}
+                try:
+                    study.run(one, work / one.name, only=[cell.row.name], seeds=[seed], done=told, **limit)
+                except InvalidInput as error:
+                    if "more than the" not in str(error):
+                        raise
+                    return sys.stderr.write(f"\n{error}\n")
+                keep(one, work / one.name)
+    return None
+
+
+def told(label, count, total):
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\033[K{label} {count} of {total}")
+
+
+def keep(one, work):
+    """Add the finished cells of a folder to those in results/studies."""
+    target = KEPT / one.name
+    study.keep(one, work, target)
+    if one.name == "sure_plus":
+        published(one, work, target)
+
+
+# --- exact and released metrics of the first table ------------------------------------------------------------------
+
+
+def published(one, work, target):
+    """DS-F1 and DS-AURC of every cell whose outputs are here, exact and by the grid of the released code."""
+    file = target / PUBLISHED
+    rows = list(csv.DictReader(file.open(encoding="utf-8", newline=""))) if file.exists() else []
+    known = {row["cell"] for row in rows}
+    for cell in one.cells():
+        run = work / "runs" / cell.name
+        if cell.name not in known and run.is_dir() and cell.name in study.finished(one, work):
+            rows += measured(cell, Run.open(run), work / "judged" / cell.name)
+    order = {cell.name: place for place, cell in enumerate(one.cells())}
+    rows.sort(key=lambda row: order[row["cell"]])
+    with file.open("w", encoding="utf-8", newline="") as out:
+        writer = csv.DictWriter(out, FIELDS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def measured(cell, run, judged):
+    found = runner.confidences(cell.benchmark, run, judged, "joint")
+    test = run["test"]
+    for second in ("msp", "klm", "knn", "energy"):
+        for shift in cell.benchmark.names("near") + cell.benchmark.names("far"):
+            inside = np.concatenate([np.ones(len(test), bool), np.zeros(len(run[shift]), bool)])
+            correct = np.concatenate([test.correct, np.zeros(len(run[shift]), bool)])
+            pair = [np.concatenate([found[s].conf[name] for name in ("test", shift)]) for s in ("msp", second)]
+            pair = [sigmoid(conf) if s == "msp" else conf for s, conf in zip(("msp", second), pair, strict=True)]
+            for metric, function in (("ds_f1", metrics.ds_f1), ("ds_aurc", metrics.ds_aurc)):
+                exact, grid = (function(correct, *pair, inside, method=how) for how in ("exact", "published"))
+                if metric == "ds_f1":
+                    exact, grid = exact.value, grid.value
+                about = cell.name, cell.row.name, cell.seed, f"msp + {second}", shift, metric
+                yield dict(zip(FIELDS, (*about, repr(float(exact)), repr(float(grid))), strict=True))
+
+
+# --- differences and verdicts ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class World:
+    """A study, its kept results, and the row of each family that validation data chose."""
+
+    study: object
+    found: object
+    chosen: dict
+
+    @classmethod
+    def open(cls, name):
+        folder = KEPT / name
+        if not (folder / "cells.json").exists():
+            return None
+        one = study.load(name)
+        found = study.results(one, folder)
+        chosen = {(v.row, v.method): v.chosen for v in study.values(one, found)}
+        return cls(one, found, chosen)
+
+    def rows(self, row, name, column):
+        """The row of results of each benchmark and seed, for a row and method of the study."""
+        metric, shift, protocol = column
+        own = self.found.filter(recipe=self.chosen.get((row, name), row), metric=metric, shift=shift, protocol=protocol)
+        return {(r["benchmark"], r["seed"]): r for r in own.rows if method(r) == name and not np.isnan(r["value"])}
+
+    def mean(self, row, name, column):
+        own = self.rows(row, name, column)
+        return float(np.mean([r["value"] for r in own.values()])) if own else float("nan")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much better one method is than another, positive is better; over seeds, with an interval over images."""
+
+    each: tuple
+    low: float
+    high: float
+    seeds: int
+
+    @property
+    def mean(self):
+        return float(np.mean(self.each))
+
+    def verdict(self, worse=False):
+        """Whether one is better (or worse), beyond the images and in every seed."""
+        sign = -1 if worse else 1
+        low, high = sorted((sign * self.low, sign * self.high))
+        agree = len({np.sign(x) for x in self.each}) == 1
+        if self.seeds < 2:
+            return "seen, in one seed" if low > 0 else "not seen, in one seed" if high < 0 else CANNOT
+        return "holds" if low > 0 and agree else "does not hold" if high < 0 and agree else CANNOT
+
+
+CANNOT = "cannot be told at this scale"
+
+
+def difference(world, one, other, column):
+    """One (row, method) against another, on the benchmarks and seeds that both have."""
+    a, b = world.rows(*one, column), world.rows(*other, column)
+    shared = [place for place in a if place in b]
+    if not shared:
+        return None
+    sign = 1.0 if better_of([next(iter(a.values()))]) == "higher" else -1.0
+    each = tuple(sign * (a[place]["value"] - b[place]["value"]) for place in shared)
+    drawn = [sign * (reps(world, a[place]) - reps(world, b[place])) for place in shared]
+    low, high = np.nanquantile(np.mean(drawn, axis=0), (0.025, 0.975))
+    return Difference(each, float(low), float(high), len({seed for _, seed in shared}))
+
+
+def reps(world, row):
+    return np.asarray(world.found.replicates[key_of(row)])
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of a paper: ``one`` is better (or worse) than each of ``others`` by a column of the study."""
+
+    study: str
+    text: str
+    printed: str
+    column: tuple
+    one: tuple
+    others: tuple
+    worse: bool = False
+
+    def line(self, world):
+        """The claim, the paper's number, ours, the verdict; None where nothing is finished."""
+        if world is None or not world.rows(*self.one, self.column):
+            return None
+        rivals = [other for other in self.others if world.rows(*other, self.column)]
+        if not rivals:
+            return None
+        factor, unit = scale(self.column[0])
+        lower = better_of([next(iter(world.rows(*self.one, self.column).values()))]) == "lower"
+        best = max(rivals, key=lambda other: (-1 if lower else 1) * world.mean(*other, self.column))
+        d = difference(world, self.one, best, self.column)
+        ours = (
+            f"{named(self.one)} {factor * world.mean(*self.one, self.column):.2f}, {named(best)} "
+            f"{factor * world.mean(*best, self.column):.2f}; {'better' if d.mean > 0 else 'worse'} by "
+            f"{factor * abs(d.mean):.2f} [{factor * min(d.low, d.high):.2f}, {factor * max(d.low, d.high):.2f}], "
+            f"{d.seeds} seed{'s' if d.seeds > 1 else ''}"
+        )
+        metric, shift, _ = self.column
+        where = f"{metric} {shift}" + (f" ({unit})" if unit else "")
+        return [self.text, where, self.printed, ours, d.verdict(self.worse)]
+
+
+def named(place):
+    row, name = place
+    return row if name == "msp" else f"{row} ({name})"
+
+
+# --- what the papers say --------------------------------------------------------------------------------------------
+
+
+def said(paper, table, benchmark, column, recipe, score="msp", pair="", model=None):
+    """A printed number; None where there is none."""
+    metric, shift, _ = column
+    for a in anchors(paper=paper, table=table, benchmark=benchmark):
+        same = (a.metric, a.shift, a.recipe, a.score, a.pair) == (metric, shift, recipe, score, pair)
+        if same and model in (None, a.model):
+            return a.value
+    return None
+
+
+def claim(name, text, column, one, others, lookup, worse=False):
+    """A claim with the numbers that the paper prints for it: of several rivals, the best in print."""
+    numbers = {place: lookup(place, column) for place in (one, *others)}
+    rivals = [place for place in others if numbers[place] is not None]
+    printed = "not in the paper"
+    if numbers[one] is not None and rivals:
+        lower = column[0] not in ("accuracy", "ds_f1", "auroc_ood")
+        best = min(rivals, key=lambda place: numbers[place] if lower else -numbers[place])
+        printed = f"{named(one)} {numbers[one]:g}, {named(best)} {numbers[best]:g}"
+    return Claim(name, text, printed, column, one, tuple(others), worse)
+
+
+STEPS = ("sure", "sure_no_csc", "sure_no_csc_crl", "sure_ema", "sure_ema_rebn", "sure_fsam", "sure_plus")
+PARTS = ("without CSC", "without CRL", "EMA for SWA", "BN statistics anew", "F-SAM for SAM", "with RegPixMix")
+PLAIN = ("basic", "mixup", "regmixup", "cutmix", "augmix", "pixmix")
+DOUBLE = "msp + knn"  # KNN has the paper's best DS-AURC
+ACCURACY, AURC = ("accuracy", "test", "fd_shifts"), ("aurc", "test", "fd_shifts")
+
+
+def sure_plus_claims():
+    def lookup(place, column):
+        row, name = place
+        score, _, pair = name.partition(" + ")
+        if column == ACCURACY:
+            score = ""
+        table = "3" if pair or column == ACCURACY else "5"
+        return said("sure_plus", table, "openood-cifar100", column, row, score, pair)
+
+    def against(text, column, name, one, others, worse=False):
+        return claim("sure_plus", text, column, (one, name), [(row, name) for row in others], lookup, worse)
+
+    rest = (*PLAIN, *STEPS[:-1])
+    joint = {(m, s): (m, s, "joint") for m in ("ds_f1", "ds_aurc") for s in ("near", "far")}
+    columns = [(ACCURACY, "msp"), (AURC, "msp"), *((column, DOUBLE) for column in joint.values())]
+    found = [against("SURE+ is the best of all recipes", *column, "sure_plus", rest) for column in columns]
+    found += [against("SURE+ is better than plain training", *column, "sure_plus", ["basic"]) for column in columns]
+    found.append(against("SURE is better than plain training at its own mistakes", AURC, "msp", "sure", ["basic"]))
+    found.append(
+        against("SURE is worse than plain training on far sets", joint["ds_f1", "far"], DOUBLE, "sure", ["basic"], True)
+    )
+    for (before, after), part in zip(itertools.pairwise(STEPS), PARTS, strict=True):
+        for shift in ("near", "far"):
+            found.append(against(f"every part helps: {part}", joint["ds_f1", shift], DOUBLE, after, [before]))
+    for row, worse in (("mixup", False), ("regmixup", False), ("augmix", True), ("pixmix", True), ("cutmix", True)):
+        text = f"{row} is {'worse' if worse else 'better'} than plain training"
+        found.append(against(text, joint["ds_f1", "near"], DOUBLE, row, ["basic"], worse))
+    figure = (
+        ("CutMix raises accuracy", ACCURACY, "msp", False),
+        ("CutMix raises the AUROC of KLM against MNIST", ("auroc_ood", "mnist", "openood"), "klm", False),
+        ("CutMix harms the AURC on known inputs", AURC, "msp", True),
+        ("DS-F1 prefers plain training to CutMix", ("ds_f1", "mnist", "joint"), "msp + klm", True),
+        ("DS-AURC prefers plain training to CutMix", ("ds_aurc", "mnist", "joint"), "msp + klm", True),
+    )
+    return found + [against(f"Figure 1a: {text}", c, name, "cutmix", ["basic"], w) for text, c, name, w in figure]
+
+
+def aurc_claims():
+    def lookup(place, column):
+        row = place[0]
+        recipe = "basic" if row == "ce" else f"aurc_finetune(estimator='{row}')"
+        return said("aurc_estimators", "1", "aurc-cifar100", column, recipe, model="resnet18")
+
+    losses = ("empirical", "log", "sele", "self_excluded")
+    pairs = [(row, "ce", f"AURC as the loss ({row}) beats cross-entropy") for row in losses]
+    pairs += [(row, "sele", f"the plug-in ({row}) is a better loss than SELE") for row in losses[:2]]
+    return [claim("aurc_finetune", text, AURC, (a, "msp"), [(b, "msp")], lookup) for a, b, text in pairs]
+
+
+UNKNOWN = {  # what the paper calls the rows of its table
+    ("ensemble", "mc_msp"): "the ensemble",
+    ("oe", "msp"): "OE",
+    ("augmix", "msp"): "AugMix",
+    ("energy", "energy"): "energy fine-tuning",
+    ("edl", "msp"): "EDL",
+    ("basic", "openmax"): "OpenMax",
+    ("crl", "msp"): "CRL",
+    ("mc_dropout", "mc_msp"): "MC dropout",
+    ("basic", "react|energy"): "ReAct",
+    ("basic", "odin"): "ODIN",
+}
+
+
+def unknown_claims():
+    recipes = {"ensemble": "deep_ensemble", "energy": "energy_finetune"}
+
+    def lookup(place, column):
+        row, score = place
+        return said("unknown_detection", "6", "unknown-cifar", column, recipes.get(row, row), score)
+
+    def against(text, one, others, column, worse=False):
+        return claim("unknown", text, column, one, others, lookup, worse)
+
+    base, best = ("basic", "msp"), ("ensemble", "mc_msp")
+    pooled, wrong = ("aurc", "pooled", "unknown"), ("aurc", "test", "unknown")
+    rivals = [base, *(place for place in UNKNOWN if place != best)]
+    found = [against("the ensemble is the best at unknown detection", best, rivals, pooled)]
+    for column, what in ((pooled, "unknown detection"), (wrong, "misclassification")):
+        for place, name in UNKNOWN.items():
+            mine, theirs = lookup(place, column), lookup(base, column)
+            worse = mine > theirs
+            text = f"{name} is {'worse' if worse else 'better'} than MCP at {what}"
+            found.append(against(text, place, [base], column, worse))
+    return found
+
+
+SHIFTS = ("test", "corruption", "subclass", "cifar10", "svhn", "textures")
+LEARNED = {"confidnet": "confidnet", "devries": "devries", "gamblers": "gambler"}
+
+
+def paradigm_claims():
+    def lookup(place, column):
+        row, score = place
+        benchmark = "fd-supercifar100" if column[1] == "subclass" else "fd-cifar100"
+        return said("fd_shifts", "1", benchmark, column, "basic" if row == "ce" else row, score, model="vgg13")
+
+    found = []
+    for row, score in LEARNED.items():
+        for shift in SHIFTS:
+            text, column = f"{row} does not beat the softmax", ("aurc", shift, "fd_shifts")
+            found.append(claim("paradigms", text, column, (row, score), [("ce", "msp")], lookup, True))
+    return found
+
+
+CLAIMS = {
+    "sure_plus": sure_plus_claims,
+    "aurc_finetune": aurc_claims,
+    "unknown": unknown_claims,
+    "paradigms": paradigm_claims,
+}
+
+
+# --- pages ----------------------------------------------------------------------------------------------------------
+
+
+def pages():
+    sections = []
+    for name in NAMES:
+        world = World.open(name)
+        if world is None:
+            sys.stderr.write(f"{name}: no cell is kept yet\n")
+            continue
+        lines = [line for claim in CLAIMS[name]() if (line := claim.line(world)) is not None]
+        extra = {"sure_plus": sure_plus_extra, "paradigms": paradigms_extra}.get(name)
+        page = study.report(world.study, KEPT / name).rstrip()
+        parts = [page, "## What the paper says, and what is seen here", LEGEND, markdown(HEAD, lines)]
+        parts += [] if extra is None else extra(world)
+        file = RESULTS / f"study_{name}.md"
+        file.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+        sections += [
+            f"### {world.study.title}",
+            summary(world),
+            markdown(HEAD, lines),
+            f"Page: [{name}](results/{file.name}).",
+        ]
+        sys.stdout.write(f"{file}\n")
+    text = FINDINGS.read_text(encoding="utf-8")
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
+    FINDINGS.write_text(
+        f"{before}{BEGIN}\n\n" + "\n\n".join([LEGEND, *sections]) + f"\n\n{END}{after}", encoding="utf-8"
+    )
+
+
+HEAD = ("claim", "measured by", "paper", "here", "verdict")
+LEGEND = (
+    "A difference is that of the means over seeds, on the same test images, with its 95 % interval over resampled images (of the gain: "
+    "negative is worse); "
+    "where a claim names several rivals, the best of them by its mean here. A claim *holds*, or *does not hold*, where the "
+    "interval lies on one side of zero and every seed agrees; otherwise it cannot be told at this scale."
+)
+
+
+def summary(world):
+    cells = world.study.cells()
+    done = study.finished(world.study, KEPT / world.study.name)
+    seeds = sorted({cell.seed for cell in cells if cell.name in done})
+    epochs = world.study.settings["epochs"]
+    return (
+        f"{world.study.model}, {epochs} epochs; seeds {', '.join(map(str, seeds))}; {len(done)} of {len(cells)} cells. "
+        f"`{study.command(world.study)}`, or all four studies: `{COMMAND}`."
+    )
+
+
+def markdown(header, lines):
+    head = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return "\n".join(head + ["| " + " | ".join(str(x).replace("|", "\\|") for x in line) + " |" for line in lines])
+
+
+def sure_plus_extra(world):
+    """How much is averaged, the order of recipes in print and here, and exact against released metrics."""
+    parts = [*averaged(), "## Does the order of the recipes come back?"]
+    lines = []
+    for metric in ("ds_f1", "ds_aurc"):
+        for shift in ("near", "far"):
+            for second in ("knn", "klm", "vim", "sirc", "mds", "openmax"):
+                table = {
+                    a.recipe: a.value
+                    for a in anchors(paper="sure_plus", table="3", benchmark="openood-cifar100")
+                    if (a.metric, a.shift, a.score, a.pair) == (metric, shift, "msp", second)
+                }
+                ours = {row: world.mean(row, f"msp + {second}", (metric, shift, "joint")) for row in table}
+                both = [row for row in table if not np.isnan(ours[row])]
+                if len(both) >= 5:
+                    rho = spearmanr([table[r] for r in both], [ours[r] for r in both]).statistic
+                    lines.append([f"{metric} {shift}, msp + {second}", f"{rho:.2f}", len(both)])
+    parts += [
+        "Spearman's correlation of the paper's Table 3 (CIFAR-100, ResNet-18, 200 epochs) with ours, over recipes.",
+        markdown(("column", "correlation", "recipes"), lines),
+    ]
+    file = KEPT / "sure_plus" / PUBLISHED
+    if file.exists():
+        parts += exact_and_released(list(csv.DictReader(file.open(encoding="utf-8", newline=""))))
+    return parts
+
+
+def averaged():
+    """What the averages over weights amount to in so short a training."""
+    cells = json.loads((KEPT / "sure_plus" / "cells.json").read_text(encoding="utf-8"))
+    ema = [one for name, one in cells.items() if name.startswith(("sure_ema", "sure_fsam", "sure_plus"))]
+    if not ema:
+        return []
+    window, steps = float(np.mean([one["window"] for one in ema])), ema[0]["steps"]
+    return [
+        f"The moving average over weights of SURE+ spans about {window:.0f} of the {steps} updates at the end of these "
+        "trainings; by the paper's settings it would be about 5,000 of 78,000."
+    ]
+
+
+def exact_and_released(rows):
+    shifts = {"near": ("cifar100",), "far": ("svhn", "textures", "mnist"), "mnist": ("mnist",)}
+    recipes = list(dict.fromkeys(row["recipe"] for row in rows))
+    parts = [
+        "## The DS metrics, exact and as released",
+        "The released code looks for thresholds on a fixed grid, after scaling the second score by the extremes of the "
+        "test data, and takes the least risk in each of 100 bins of coverage. Mean over sets and seeds; DS-F1 in percent, "
+        "DS-AURC x1000.",
+    ]
+    sizes = []
+    for pair, group in (
+        ("msp + msp", "near"),
+        ("msp + msp", "far"),
+        ("msp + knn", "near"),
+        ("msp + knn", "far"),
+        ("msp + klm", "mnist"),
+    ):
+        lines, columns = [], {}
+        for recipe in recipes:
+            line = [recipe]
+            for metric, factor in (("ds_f1", 100), ("ds_aurc", 1000)):
+                for how in ("exact", "published"):
+                    own = [
+                        float(r[how])
+                        for r in rows
+                        if (r["recipe"], r["pair"], r["metric"]) == (recipe, pair, metric)
+                        and r["shift"] in shifts[group]
+                    ]
+                    columns.setdefault((metric, how), []).append(factor * np.mean(own))
+                    line.append(f"{factor * np.mean(own):.2f}")
+            lines.append(line)
+        parts += [
+            f"### {pair}, {group}",
+            markdown(("recipe", "DS-F1 exact", "released", "DS-AURC exact", "released"), lines),
+        ]
+        for metric in ("ds_f1", "ds_aurc"):
+            a, b = (np.array(columns[metric, how]) for how in ("exact", "published"))
+            top = (
+                recipes[int(a.argmax() if metric == "ds_f1" else a.argmin())],
+                recipes[int(b.argmax() if metric == "ds_f1" else b.argmin())],
+            )
+            rho = spearmanr(a, b).statistic if len(recipes) > 2 else float("nan")
+            sizes.append([f"{metric}, {pair}, {group}", f"{np.abs(a - b).max():.2f}", f"{rho:.2f}", *top])
+    head = ("column", "largest difference", "correlation of ranks", "best, exact", "best, released")
+    return [*parts, "### Do they rank recipes alike?", markdown(head, sizes)]
+
+
+def paradigms_extra(world):
+    """The best cell with several passes against the best with one, for each set, in print and here."""
+    lines, ahead, told = [], 0, {"paper": [], "here": []}
+    scores = {(row.family, name) for row in world.study.rows for name in row.scores or world.study.benchmarks[0].scores}
+    for metric in ("aurc", "augrc"):
+        for shift in SHIFTS:
+            column = (metric, shift, "fd_shifts")
+            means = {place: world.mean(*place, column) for place in scores}
+            kinds = [
+                {p: m for p, m in means.items() if p[1].startswith("mc") == many and m == m} for many in (True, False)
+            ]
+            if not all(kinds):
+                continue
+            best = [min(kind, key=kind.get) for kind in kinds]
+            d = difference(world, *best, column)
+            print_several, print_one = best_in_print(metric, shift)
+            if print_several is not None and print_one is not None:
+                told["paper"].append(print_several < print_one)
+                told["here"].append(d.mean > 0)
+            lines.append(
+                [f"{metric} {shift}"]
+                + ["–" if x is None else f"{x:g}" for x in (print_several, print_one)]
+                + [f"{row} ({name}) {1000 * means[row, name]:.2f}" for row, name in best]
+                + [f"{1000 * d.mean:+.2f} [{1000 * d.low:.2f}, {1000 * d.high:.2f}]", d.verdict()]
+            )
+            ahead += d.mean > 0
+    head = (
+        "column (x1000)",
+        "paper, passes",
+        "paper, one pass",
+        "best with passes",
+        "best of one pass",
+        "gain",
+        "passes are better",
+    )
+    same = sum(a == b for a, b in zip(*told.values(), strict=True))
+    return [
+        "## Fifty passes of dropout against one",
+        "The best cell of each kind on the test data themselves, so both are chosen with hindsight, in print and here. "
+        "AURC in print is that of FD-Shifts' Table 1 (VGG-13; CIFAR-100, super-CIFAR-100 for the sub-class shift), AUGRC "
+        "that of the third paper's Table 2 (super-CIFAR-100).",
+        markdown(head, lines),
+        f"In print passes are ahead in {sum(told['paper'])} of {len(told['paper'])} columns, here in {ahead} of "
+        f"{len(lines)}; in {same} of the {len(told['paper'])} that both have the same kind is ahead.",
+    ]
+
+
+def best_in_print(metric, shift):
+    """The best printed number with several passes, and that with one."""
+    found = {True: [], False: []}
+    if metric == "augrc":
+        for a in anchors(paper="stratified", table="2", benchmark="stratified-supercifar100"):
+            if (a.metric, a.shift) == (metric, shift):
+                found[a.score == "best_mc"].append(a.value)
+    else:
+        benchmark = "fd-supercifar100" if shift == "subclass" else "fd-cifar100"
+        for a in anchors(paper="fd_shifts", table="1", benchmark=benchmark):
+            if (a.metric, a.shift, a.model) == (metric, shift, "vgg13"):
+                found[a.score.startswith("mc")].append(a.value)
+    return tuple(min(found[many], default=None) for many in (True, False))
+
+
+if __name__ == "__main__":
+    main()
