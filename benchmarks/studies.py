@@ -424,7 +424,8 @@ LEGEND = (
     "A difference is that of the means over seeds, on the same test images, with its 95 % interval over resampled images (of the gain: "
     "negative is worse); "
     "where a claim names several rivals, the best of them by its mean here. A claim *holds*, or *does not hold*, where the "
-    "interval lies on one side of zero and every seed agrees; otherwise it cannot be told at this scale."
+    "interval lies on one side of zero and every seed agrees; otherwise it cannot be told at this scale. With one seed a "
+    "claim is only *seen* or *not seen*."
 )
 
 

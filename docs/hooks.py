@@ -25,7 +25,8 @@ INLINE = re.compile(r"(?<![\\$\w])\$([^$\n]+?)\$(?![\w$])")
 EXECUTED = ("index.md", "tutorials/engineer.md", "tutorials/researcher.md", "tutorials/auditor.md")
 MADE = (".html", ".svg", ".png")  # what a tutorial makes and the site shows
 
-work = Path(tempfile.mkdtemp())
+_work = tempfile.TemporaryDirectory()  # until the process ends: `mkdocs serve` builds again and again
+work = Path(_work.name)
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -61,7 +62,6 @@ def on_post_build(config: Any) -> None:
         for path in made:
             if path.suffix in MADE:
                 shutil.copy(path, Path(config["site_dir"]) / Path(uri).parent / path.name)
-    shutil.rmtree(work)
 
 
 def _executed(uri: str, markdown: str) -> str:
@@ -71,6 +71,7 @@ def _executed(uri: str, markdown: str) -> str:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     folder = work / Path(uri).stem
+    shutil.rmtree(folder, ignore_errors=True)  # of an earlier build
     shutil.copytree(_demo(), folder / "twofold-demo")
     command = [sys.executable, DOCS / "executed.py", DOCS / uri]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)

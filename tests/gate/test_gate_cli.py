@@ -50,6 +50,17 @@ def test_fit_is_gate_fit(digits, made):
     assert json.loads(run("show", path, "--json").stdout) == told
 
 
+def test_fit_with_given_thresholds(digits, tmp_path):
+    asked = ("fit", digits, "--objective", "given")
+    done = run(*asked, "--tau-id", 2.5, "--tau-ood=-inf", "--out", tmp_path / "g")
+    assert done.exit_code == 0, done.output
+    assert Gate.load(tmp_path / "g").taus() == (2.5, -np.inf)
+    lost = run(*asked, "--ood", "none", "--tau-ood", 5, "--out", tmp_path / "h")  # of no score: not taken for --tau-id
+    assert lost.exit_code == 2
+    assert "--tau-ood goes with --tau-id" in lost.output
+    assert not (tmp_path / "h").exists()
+
+
 def test_fit_of_a_file_with_costs(digits, tmp_path):
     opened = Run.open(digits)
     data = Outputs.concat([opened["val"], opened["ood_val"]])

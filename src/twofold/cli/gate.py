@@ -89,6 +89,8 @@ def fit_command(
 
     costs = {"wrong": cost_wrong, "ood": cost_ood, "reject": cost_reject}
     given = {name: value for name, value in costs.items() if value is not None}
+    if tau_ood is not None and tau_id is None:
+        raise click.UsageError("--tau-ood goes with --tau-id; give both")
     thresholds = tuple(tau for tau in (tau_id, tau_ood) if tau is not None)
     gate = Gate.fit(
         Run.open(source) if source.is_dir() else Outputs.from_npz(source),
