@@ -1,4 +1,4 @@
-"""Extraction against a bare forward loop, MC dropout at the head, and forty scores from one pass.
+"""Extraction against a bare forward loop, MC dropout at the head and inside, and forty scores from one pass.
 
     python benchmarks/extraction.py [--save]        (a few minutes; needs torch)
 
@@ -73,6 +73,29 @@ def passes(folder):
     return row("dropout at the head", "50 passes / one pass", least["50 passes"] / least["one"], "x", "<= 1.5")
 
 
+def inside(folder):
+    """Ten passes of a network with dropout in its blocks, against a loop that switches PyTorch's dropout on."""
+    data = images(1024)
+    model = build("resnet8_cifar", 10, dropout=0.1).eval()
+
+    def ours():
+        shutil.rmtree(folder / "inside", ignore_errors=True)
+        extract(model, data, folder / "inside", name="test", role="test", batch=BATCH, passes=10)
+
+    def switched():
+        loop(model, data)
+        for module in model.modules():
+            module.train(isinstance(module, torch.nn.Dropout))
+        for _ in range(10):
+            loop(model, data)
+        model.eval()
+
+    least = best({"ours": ours, "loop": switched}, 3)
+    return row(
+        "dropout in every block", "10 passes / the same by a bare loop", least["ours"] / least["loop"], "x", "<= 0.8"
+    )
+
+
 def forty(folder):
     """Five sets once each and forty scores from arrays, against one pass over the five sets for every score."""
     model = build("resnet20_cifar", 10).eval()
@@ -97,7 +120,7 @@ def forty(folder):
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        finish("extraction", [overhead(folder), passes(folder), forty(folder)])
+        finish("extraction", [overhead(folder), passes(folder), inside(folder), forty(folder)])
 
 
 if __name__ == "__main__":

@@ -185,6 +185,7 @@ class Difference:
 
 
 CANNOT = "cannot be told at this scale"
+VERDICTS = ("holds", "seen, in one seed", "does not hold", "not seen, in one seed", CANNOT)
 
 
 def difference(world, one, other, column):
@@ -400,13 +401,14 @@ def pages():
         lines = [line for claim in CLAIMS[name]() if (line := claim.line(world)) is not None]
         extra = {"sure_plus": sure_plus_extra, "paradigms": paradigms_extra}.get(name)
         page = study.report(world.study, KEPT / name).rstrip()
-        parts = [page, "## What the paper says, and what is seen here", LEGEND, markdown(HEAD, lines)]
+        parts = [page, "## What the paper says, and what is seen here", LEGEND, plainly(lines), markdown(HEAD, lines)]
         parts += [] if extra is None else extra(world)
         file = RESULTS / f"study_{name}.md"
         file.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
         sections += [
             f"### {world.study.title}",
             summary(world),
+            plainly(lines),
             markdown(HEAD, lines),
             f"Page: [{name}](results/{file.name}).",
         ]
@@ -437,6 +439,18 @@ def summary(world):
     return (
         f"{world.study.model}, {epochs} epochs; seeds {', '.join(map(str, seeds))}; {len(done)} of {len(cells)} cells. "
         f"`{study.command(world.study)}`, or all four studies: `{COMMAND}`."
+    )
+
+
+def plainly(lines):
+    """The claims by verdict, each with the columns that say so."""
+    groups = {}
+    for text, where, _, _, verdict in lines:
+        groups.setdefault(verdict, {}).setdefault(text, []).append(where.split(" (")[0])
+    return "\n".join(
+        f"- **{verdict[0].upper()}{verdict[1:]}** ({sum(map(len, told.values()))} of {len(lines)}): "
+        + "; ".join(f"{text} ({', '.join(columns)})" for text, columns in told.items())
+        for verdict, told in sorted(groups.items(), key=lambda group: VERDICTS.index(group[0]))
     )
 
 

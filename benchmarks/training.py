@@ -1,4 +1,4 @@
-"""A step of each recipe against as many plain steps as it has passes, and the memory of SURE+.
+"""A step of each recipe against as many plain steps as it has passes, the order in memory, and the memory of SURE+.
 
     python benchmarks/training.py [--save]        (a few minutes; needs torch)
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
+from unittest import mock
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ import torch
 from timing import best, finish, row
 from twofold.nn import build
 from twofold.nn.data import Images
+from twofold.nn.models import parts
 from twofold.nn.parts.fractals import Mixers
 from twofold.nn.recipes import RECIPES
 from twofold.nn.training import Settings, Step, Training
@@ -100,6 +102,15 @@ def main():
     for name, training in contenders.items():
         ratio = least[name] / (training.recipe.passes * least["basic"])
         rows.append(row(name, f"step / {training.recipe.passes} plain steps", ratio, "x", "<= 1.15"))
+    ours = one(contenders["basic"])
+
+    def planes():
+        with mock.patch.object(parts, "channels_last", lambda images: images):
+            ours()
+
+    both = best({"ours": ours, "planes": planes}, 5)
+    ratio = both["ours"] / both["planes"]
+    rows.append(row("basic", "step / the same with channels first in memory", ratio, "x", "<= 1.0"))
     activations = {name: held(contenders[name]) for name in ("basic", "sure_plus")}
     rows.append(
         row("sure_plus", "saved activations / basic", activations["sure_plus"] / activations["basic"], "x", "<= 2.2")

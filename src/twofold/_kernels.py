@@ -500,3 +500,10 @@ def keep_largest(products, scale, shift, first, values, places):  # type: ignore
                     heap[i], place[i] = heap[child], place[child]
                     i = child
                 heap[i], place[i] = value, first + start + c
+
+
+@kernel
+def drop(x, bits, limit, scale, result):  # type: ignore[no-untyped-def]
+    """Zero where the 16 random bits of an entry are below the limit, and the scaled entry elsewhere."""
+    for i in range(x.size):
+        result[i] = x[i] * scale if bits[i] >= limit else np.float32(0.0)

@@ -232,6 +232,49 @@ def test_mc_dropout_changes_dropout_alone(tmp_path):
     assert np.isfinite(scorer("mc(energy)").fit(got).score(got)).all()
 
 
+class Line(nn.Module):
+    """Dropout of images, then a linear layer: what passes give on average is known."""
+
+    def __init__(self, drop):
+        super().__init__()
+        torch.manual_seed(0)
+        self.drop, self.fc = drop, nn.Linear(24, 3)
+
+    def forward(self, x):
+        return self.fc(self.drop(x).flatten(1))
+
+
+def test_passes_have_the_mean_and_variance_of_dropout(tmp_path):
+    x = torch.rand((5, 6, 2, 2), generator=torch.Generator().manual_seed(1))
+    data = TensorDataset(x, torch.arange(5) % 3)
+    for place, drop in enumerate((nn.Dropout(0.25), nn.Dropout2d(0.25))):
+        model = Line(drop)
+        run = extract(model, data, tmp_path / str(place), name="test", role="test", passes=20_000, keep_passes=True)
+        logits = np.asarray(run["test"].passes, dtype=np.float64)  # passes first
+        parts = (x.flatten(1)[:, None] * model.fc.weight.detach()).double()  # rows, classes, entries
+        parts = parts if place == 0 else parts.unflatten(2, (6, 4)).sum(dim=3)  # whole channels are dropped
+        mean = parts.sum(dim=2).numpy() + model.fc.bias.detach().numpy()
+        variance = (parts**2).sum(dim=2).numpy() * 0.25 / 0.75
+        error = np.sqrt(variance / len(logits))
+        assert np.abs(logits.mean(axis=0) - mean).max() < 5 * error.max()
+        assert logits.var(axis=0) == pytest.approx(variance, rel=0.06)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.5, 1.0])
+def test_dropout_keeps_or_drops_whatever_the_order_in_memory(rate):
+    base = torch.rand((7, 3, 5, 4)) + 1
+    for x in (base, base.to(memory_format=torch.channels_last), base[:, :, ::2], base[:, :1].expand(-1, 3, -1, -1)):
+        before = x.clone()
+        got = extraction._drop(x, rate, np.random.SFC64(0))
+        bits = np.random.SFC64(0).random_raw(-(-x.numel() // 4)).view(np.uint16)[: x.numel()]
+        order = sorted(range(4), key=lambda axis: -got.stride(axis))  # the axes as they lie in memory
+        entries = got.permute(order).flatten().tolist()
+        for value, given, drawn in zip(entries, x.permute(order).flatten().tolist(), bits, strict=True):
+            kept = drawn >= round(rate * 65536)
+            assert value == (pytest.approx(given / (1 - rate), rel=1e-4) if kept else 0.0)
+        assert torch.equal(x, before)
+
+
 def test_dropout_at_the_head_needs_one_backbone_pass(tmp_path, monkeypatch):
     model = Small(last=0.4)
     fast = extract(model, loader(), tmp_path / "fast", name="test", role="test", passes=20, keep_passes=True)

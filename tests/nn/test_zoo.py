@@ -9,7 +9,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from twofold.errors import InvalidInput, UnknownName  # noqa: E402
-from twofold.nn.models import build, names  # noqa: E402
+from twofold.nn.models import build, names, parts  # noqa: E402
 from twofold.nn.models.parts import ConfidenceBranch, CosineHead  # noqa: E402
 
 # millions of parameters with 10 classes: He et al. (2016), Table 6; Zagoruyko & Komodakis (2016), Table 5
@@ -238,6 +238,23 @@ def test_weights_come_from_the_seed_alone():
     assert torch.equal(before, torch.random.get_rng_state())
     assert all(torch.equal(first[k], again[k]) for k in first)
     assert not torch.equal(first["conv1.weight"], other["conv1.weight"])
+
+
+def test_the_order_in_memory_changes_nothing_but_speed(monkeypatch):
+    net, x = build("resnet8_cifar", 5).double(), torch.randn(6, 3, 32, 32, dtype=torch.double)
+    maps = []
+    net.layer1.register_forward_hook(lambda module, given, result: maps.append(result))
+    found = []
+    for plain in (False, True):
+        if plain:
+            monkeypatch.setattr(parts, "channels_last", lambda images: images)
+        net.zero_grad()
+        net(x).square().sum().backward()
+        found.append([p.grad.clone() for p in net.parameters()])
+    assert maps[0].is_contiguous(memory_format=torch.channels_last)
+    assert maps[1].is_contiguous()
+    for a, b in zip(*found, strict=True):
+        assert torch.allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
 def test_he_initialisation():

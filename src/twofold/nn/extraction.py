@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSampler, default_collate
 
 from twofold import _checks
@@ -446,21 +447,48 @@ class _Recorder:
     def _dropped(
         self, main: Classifier, inputs: Any, dropouts: Sequence[nn.Module], last: Tensor | None, first: int
     ) -> Iterator[Captured]:
-        """Passes with dropout on; the generator is set by row and pass, so that resuming changes nothing."""
+        """Passes with dropout on; the generators are set by row and pass, so that resuming changes nothing."""
         if not dropouts:
             raise InvalidInput("passes need dropout layers with a rate above 0, and the model has none")
         with torch.random.fork_rng():
             for s in range(self.passes):
-                state = np.random.SeedSequence((self.seed, first, s)).generate_state(1, np.uint64)
-                torch.manual_seed(int(state[0] >> 1))
-                for d in dropouts:
-                    d.train()
-                try:
+                with _dropping(dropouts, np.random.SeedSequence((self.seed, first, s))):
                     captured = main(inputs) if last is None else main.at_head(dropouts[0](last))
-                finally:
-                    for d in dropouts:
-                        d.eval()
                 yield captured
+
+
+@contextmanager
+def _dropping(dropouts: Sequence[nn.Module], seed: np.random.SeedSequence) -> Iterator[None]:
+    """While open, the dropout layers drop; plain dropout does so by :func:`_drop`, the other kinds as PyTorch does."""
+    torch.manual_seed(int(seed.generate_state(1, np.uint64)[0] >> 1))
+    bits = np.random.SFC64(seed)
+    plain = [d for d in dropouts if type(d) is nn.Dropout]
+    others = [d for d in dropouts if type(d) is not nn.Dropout]
+    hooks = [d.register_forward_hook(lambda module, given, result: _drop(given[0], module.p, bits)) for d in plain]
+    for other in others:
+        other.train()
+    try:
+        yield
+    finally:
+        for other in others:
+            other.eval()
+        for hook in hooks:
+            hook.remove()
+
+
+def _drop(x: Tensor, rate: float, bits: np.random.SFC64) -> Tensor:
+    """Dropout by 16 random bits an entry, far faster on a CPU than PyTorch's; the rate is rounded to 1/65536."""
+    if x.device.type != "cpu" or x.dtype != torch.float32:
+        return functional.dropout(x, rate)
+    from twofold._kernels import drop
+
+    result = torch.empty_like(x)  # in one piece of memory, the axes in the order of x
+    source = x if x.stride() == result.stride() else result.copy_(x)
+    before, after = (t.as_strided((t.numel(),), (1,)).numpy() for t in (source, result))
+    limit = round(rate * 65536)
+    drawn = bits.random_raw(-(-after.size // 4)).view(np.uint16)
+    drop(before, drawn, np.uint32(limit), np.float32(65536 / (65536 - limit) if limit < 65536 else 0.0), after)
+    return result
 
 
 @contextmanager
@@ -481,7 +509,7 @@ def _before_head(captured: Captured, given: Sequence[Tensor]) -> Tensor | None:
     Out of training mode dropout hands its input on, so the head saw the same memory.
     """
     features = captured.features if captured.raw is None else captured.raw
-    straight = len(given) == 1 and given[0].numel() == features.numel() and given[0].data_ptr() == features.data_ptr()
+    straight = len(given) == 1 and given[0].shape == features.shape and given[0].data_ptr() == features.data_ptr()
     return given[0] if straight else None
 
 

@@ -60,6 +60,11 @@ def dropout(rate: float) -> nn.Module:
     return nn.Dropout(rate) if rate else nn.Identity()
 
 
+def channels_last(images: Tensor) -> Tensor:
+    """Images with the channels last in memory, which the maps of a network then have too: convolutions are faster."""
+    return images.contiguous(memory_format=torch.channels_last)
+
+
 class CosineHead(nn.Module):
     r"""Cosine classifier, the last layer of SURE: both sides have unit length, so only the angle counts.
 
@@ -130,7 +135,7 @@ class Network(nn.Module):
     """A network of the zoo: ``encode`` makes the feature, ``linear`` the logits.
 
     ``confidence`` (None, or a branch that reads the feature) is not run by ``forward``. With ``abstain`` the last of
-    the C + 1 logits is the reservation. An architecture defines its layers and ``encode`` and calls ``finish`` last.
+    the C + 1 logits is the reservation. An architecture defines its layers and ``body`` and calls ``finish`` last.
     """
 
     linear: nn.Linear | CosineHead
@@ -139,7 +144,11 @@ class Network(nn.Module):
     width: int
 
     def encode(self, x: Tensor) -> Tensor:
-        """The feature, input of the head; each architecture has its own."""
+        """The feature, input of the head."""
+        return self.body(channels_last(x))
+
+    def body(self, x: Tensor) -> Tensor:
+        """All between images and feature; each architecture has its own."""
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:

@@ -72,7 +72,7 @@ class PreResNet(Network):
         self.drop = dropout(pooled)
         self.finish(inside, options)
 
-    def encode(self, x: Tensor) -> Tensor:
+    def body(self, x: Tensor) -> Tensor:
         """The pooled, activated map of the last stage."""
         y = self.layer3(self.layer2(self.layer1(self.conv1(x))))
         return self.drop(functional.relu(self.bn(y)).mean((2, 3)))

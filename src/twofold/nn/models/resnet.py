@@ -110,7 +110,7 @@ class ResNet(Network):
         self.drop2 = dropout(rate if bottleneck else rate / 2)
         self.finish(inside, options)
 
-    def encode(self, x: Tensor) -> Tensor:
+    def body(self, x: Tensor) -> Tensor:
         """The pooled map of the last stage."""
         y = self.drop1(functional.relu(self.bn1(self.conv1(x))))
         y = self.layer4(self.layer3(self.layer2(self.layer1(y))))
@@ -149,7 +149,7 @@ class CifarResNet(Network):
         self.drop1 = dropout(options.dropout / 2)
         self.finish(256 if variant == "kd" else 64, options)
 
-    def encode(self, x: Tensor) -> Tensor:
+    def body(self, x: Tensor) -> Tensor:
         """The pooled map of the last stage."""
         y = functional.relu(self.bn1(self.conv1(x)))
         for stage in (self.layer1, self.layer2, self.layer3):

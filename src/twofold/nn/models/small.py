@@ -38,7 +38,7 @@ class SmallNet(Network):
         self.drop = dropout(rate)
         self.finish(512, options)
 
-    def encode(self, x: Tensor) -> Tensor:
+    def body(self, x: Tensor) -> Tensor:
         """The activated output of the first linear layer."""
         y = self.block3(self.block2(self.block1(x))).flatten(1)
         if y.shape[1] != self.fc.in_features:

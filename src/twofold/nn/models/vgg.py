@@ -47,7 +47,7 @@ class VGG(Network):
             self.top = nn.Sequential(dropout(late), nn.Linear(512, 512), nn.ReLU(), dropout(late))
         self.finish(512, options)
 
-    def encode(self, x: Tensor) -> Tensor:
+    def body(self, x: Tensor) -> Tensor:
         """The pooled map of the last block, and what stands between it and the head."""
         y = self.block5(self.block4(self.block3(self.block2(self.block1(x)))))
         return self.top(self.pool(y).flatten(1))
