@@ -42,12 +42,13 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--work", type=Path, help="folder of weights and outputs; without it nothing is trained")
     arguments.add_argument("--minutes", type=float, default=float("inf"), help="begin no cell that would end later")
+    arguments.add_argument("--compile", action="store_true", help="let PyTorch compile the passes of training")
     arguments.add_argument("--save", action="store_true", help="write the pages")
     asked = arguments.parse_args()
     if asked.work is None and not asked.save:
         arguments.error("give --work to train, --save to write the pages, or both")
     if asked.work is not None:
-        train(asked.work, asked.minutes)
+        train(asked.work, asked.minutes, asked.compile)
     if asked.save:
         pages()
 
@@ -55,7 +56,7 @@ def main():
 # --- the sweep ------------------------------------------------------------------------------------------------------
 
 
-def train(work, minutes):
+def train(work, minutes, compiled):
     """Every cell that is not finished, seed by seed, within the minutes."""
     begin = time.monotonic()
     planned = [study.load(name) for name in NAMES]
@@ -68,9 +69,10 @@ def train(work, minutes):
                 left = minutes - (time.monotonic() - begin) / 60
                 if cell.name in study.finished(one, work / one.name):
                     continue
-                limit = {} if left == float("inf") else {"limit_minutes": max(left, 0.01)}
+                given = {"compiled": compiled, "done": told}
+                given |= {} if left == float("inf") else {"limit_minutes": max(left, 0.01)}
                 try:
-                    study.run(one, work / one.name, only=[cell.row.name], seeds=[seed], done=told, **limit)
+                    study.run(one, work / one.name, only=[cell.row.name], seeds=[seed], **given)
                 except InvalidInput as error:
                     if "more than the" not in str(error):
                         raise

@@ -1,4 +1,4 @@
-"""A step of each recipe against as many plain steps as it has passes, the order in memory, and the memory of SURE+.
+"""A step of each recipe against as many plain steps as it has passes; memory layout, compilation; memory of SURE+.
 
     python benchmarks/training.py [--save]        (a few minutes; needs torch)
 
@@ -28,12 +28,12 @@ NAMES = ("basic", "regmixup", "regpixmix", "crl", "augmix", "sam", "fsam", "ema"
 BATCH = 64
 
 
-def prepared(name, network="resnet20_cifar", batch=BATCH):
+def prepared(name, network="resnet20_cifar", batch=BATCH, **options):
     rng = np.random.default_rng(0)
     data = Images.of(rng.integers(0, 256, (256, 32, 32, 3), dtype=np.uint8), np.arange(256) % 10, name="random")
     made = RECIPES[name]
     model = build(network, 10, **made.options).train()
-    return Training(made, model, data, Settings(epochs=1, batch=batch), mixers=Mixers.fractals(200))
+    return Training(made, model, data, Settings(epochs=1, batch=batch), mixers=Mixers.fractals(200), **options)
 
 
 def one(training):
@@ -111,6 +111,9 @@ def main():
     both = best({"ours": ours, "planes": planes}, 5)
     ratio = both["ours"] / both["planes"]
     rows.append(row("basic", "step / the same with channels first in memory", ratio, "x", "<= 1.0"))
+    faster = best({"compiled": one(prepared("basic", compiled=True)), "plain": ours}, 5)
+    ratio = faster["compiled"] / faster["plain"]
+    rows.append(row("basic", "step of the compiled network / plain step", ratio, "x", "<= 1.0"))
     activations = {name: held(contenders[name]) for name in ("basic", "sure_plus")}
     rows.append(
         row("sure_plus", "saved activations / basic", activations["sure_plus"] / activations["basic"], "x", "<= 2.2")

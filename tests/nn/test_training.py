@@ -1,6 +1,7 @@
 """Training: every recipe learns, saves, resumes to the same bits, and says what is wrong."""
 
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -415,6 +416,43 @@ def test_half_precision_passes(tmp_path):
     )
     assert np.isfinite(found.history[0]["loss"])
     assert next(found.model.parameters()).dtype == torch.float32
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # of PyTorch's own compiler
+def test_a_compiled_network_learns_the_same(tmp_path):
+    class Dropped(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.drop, self.fc = torch.nn.Dropout(0.3), torch.nn.Linear(32 * 32 * 3, 4)
+
+        def forward(self, x):
+            return self.fc(self.drop(x.flatten(1)))
+
+    settings = Settings(epochs=1, batch=32, lr=0.02)
+    found = [
+        train(recipe("sam"), Dropped(), pictures(), tmp_path / str(c), settings=settings, prepare=PREPARE, compiled=c)
+        for c in (False, True)
+    ]
+    plain, compiled = (one.model.fc.weight for one in found)
+    assert not torch.allclose(plain, Dropped().fc.weight, atol=1e-4)
+    assert torch.allclose(plain, compiled, atol=1e-5)
+
+
+def test_a_network_that_cannot_be_compiled(tmp_path, monkeypatch):
+    class Stubborn(RuntimeError):
+        __module__ = "torch._inductor.exc"
+
+    def stub(model, **options):
+        def forward(images):
+            raise Stubborn("no working compiler\nand more")
+
+        return forward
+
+    monkeypatch.setattr(torch, "compile", stub)
+    with pytest.raises(RunError, match=r"cannot compile this network \(no working compiler\); train without it"):
+        train(recipe("basic"), network(), pictures(), tmp_path, settings=Settings(epochs=1, batch=32), compiled=True)
 
 
 def test_a_plan_trains_other_libraries_networks_too(tmp_path):

@@ -284,6 +284,9 @@ def extract_command(
 @click.option(
     "--precision", type=click.Choice(["float32", "bf16"]), default="float32", show_default=True, help="Of passes."
 )
+@click.option(
+    "--compile", "compiled", is_flag=True, help="Compile the passes: a minute at first, then steps are faster."
+)
 @click.option("--gather", is_flag=True, default=None, help="Pairs and ranks over the batch of all processes.")
 @click.option("--tensorboard", is_flag=True, help="Write the history for TensorBoard too, to a folder in --out.")
 @click.option("--dry-run", is_flag=True, help="Tell what would happen and how long it would take.")

@@ -112,6 +112,9 @@ def show_command(
 @click.option("--minutes", type=float, help="Begin no cell that would end later than this, by the estimate.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes that judge.")
 @DEVICE
+@click.option(
+    "--compile", "compiled", is_flag=True, help="Compile the passes of training: a minute at first, then faster."
+)
 @ROOT
 @JSON
 def run_command(
@@ -127,7 +130,7 @@ def run_command(
     """Train, extract and judge what is not finished; results and a report page are in --out after every cell.
 
     How long it will take is said first. Stopped or killed, the same command goes on. Give --minutes, --only or --seed
-    to run a slice. On a GPU: --preset full --device cuda.
+    to run a slice. On a GPU: --preset full --device cuda --compile.
 
     \b
       twofold study run sure_plus --out sure_plus --minutes 60

@@ -172,7 +172,7 @@ class Step:
 
     def network(self, images: Tensor) -> Tensor:
         """Logits of a view."""
-        return self.training.model(images)
+        return self.training.forward(images)
 
     @property
     def logits(self) -> Tensor:
@@ -278,6 +278,7 @@ class Training:
         outliers: Any = None,
         device: str | torch.device = "cpu",
         precision: Precision = "float32",
+        compiled: bool = False,
     ) -> None:
         self.recipe, self.data, self.settings = recipe, data, settings
         self.fleet = _fleet(str(device), precision)
@@ -286,6 +287,9 @@ class Training:
         if settings.batch % self.processes:
             raise InvalidInput(f"batch={settings.batch} cannot be shared equally by {self.processes} processes")
         self.model = model.to(self.device)
+        self.forward: Callable[[Tensor], Tensor] = self.model
+        if compiled:  # dropout draws what it draws otherwise
+            self.forward = torch.compile(self.model, options={"fallback_random": True})
         self._mixers, self.outliers = mixers, outliers
         self.memory: dict[str, Any] = {}
         self._saved_memory: dict[str, Any] = {}
@@ -400,7 +404,7 @@ class Training:
             rows = order[i * self.settings.batch : (i + 1) * self.settings.batch]
             rows = rows[self.place :: self.processes]
             step = Step(self, rows, epoch, number)
-            with torch.random.fork_rng(), _enough_memory(self.settings.batch):
+            with torch.random.fork_rng(), _enough_memory(self.settings.batch), _compilable():
                 torch.manual_seed(
                     _seed(self.settings.seed, number, self.place)
                 )  # of dropout, so that resuming changes nothing
@@ -525,6 +529,19 @@ def _enough_memory(batch: int) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def _compilable() -> Iterator[None]:
+    """One clear line where PyTorch cannot compile the network; a compiler of C++ may be missing."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+            raise
+        raise RunError(
+            f"PyTorch cannot compile this network ({str(error).strip().splitlines()[0]}); train without it"
+        ) from error
+
+
 def _seed(*words: int) -> int:
     return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0] >> 1)
 
@@ -557,17 +574,20 @@ def train(
     outliers: Any = None,
     device: str | torch.device = "cpu",
     precision: Precision = "float32",
+    compiled: bool = False,
     trained: bool = False,
     done: Callable[[Mapping[str, float]], Any] = lambda values: None,
 ) -> Trained:
     """Train a network by a recipe and keep weights, state and history in a folder; goes on where it stopped.
 
     ``data`` and ``val`` are rows of :mod:`twofold.nn.data` with labels of the network's classes. ``done`` is told the
-    loss of every step and the values of every epoch. A recipe of several stages keeps each in a folder of its own;
-    ``trained``: the network has its weights already, and only the stages after the first are run. Under ``accelerate
-    launch`` or torchrun each process takes its share of every batch and gradients are averaged. Batch norm then uses
-    the statistics of a process's own share (those of the first are kept), and losses that couple samples (mixed pairs,
-    CRL pairs, ranks) act within a share, or over the whole batch with ``gather`` in the settings.
+    loss of every step and the values of every epoch. ``compiled``: PyTorch compiles the network first, for up to a
+    minute; steps are then faster, and differ by rounding alone. A recipe of several stages keeps
+    each in a folder of its own; ``trained``: the network has its weights already, and only the stages after the first
+    are run. Under ``accelerate launch`` or torchrun each process takes its share of every batch and gradients are
+    averaged. Batch norm then uses the statistics of a process's own share (those of the first are kept), and losses
+    that couple samples (mixed pairs, CRL pairs, ranks) act within a share, or over the whole batch with ``gather`` in
+    the settings.
     """
     chosen = settings or Settings()
     folder = _folder(Path(out))
@@ -576,7 +596,7 @@ def train(
         raise InvalidInput("every training row needs a label; rows labelled -1 are outliers, pass them as outliers=")
     told = {"recipe": str(recipe), "settings": asdict(chosen), "rows": len(data)}
     given: dict[str, Any] = {"prepare": prepare, "mixers": mixers, "outliers": outliers, "device": device}
-    given["precision"] = precision
+    given |= {"precision": precision, "compiled": compiled}
     if recipe.get(Stages) is not None:
         found = list(_stages(recipe, model, data, folder, chosen, trained, val=val, done=done, **given))
         _write_tensors(folder / WEIGHTS, model.state_dict(), told)
@@ -641,6 +661,7 @@ class Plan:
     checkpoint: str | None
     device: str
     precision: Precision
+    compiled: bool
 
     @classmethod
     def of(
@@ -657,6 +678,7 @@ class Plan:
         preset: str = "cifar",
         device: str = "cpu",
         precision: Precision = "float32",
+        compiled: bool = False,
         **changes: Any,
     ) -> Plan:
         """Open the data and check that everything fits together; ``changes`` are settings other than the preset's."""
@@ -682,9 +704,8 @@ class Plan:
         settings = replace(PRESETS[preset], **{k: v for k, v in changes.items() if v is not None})
         prepare = Prepare() if normalise == "none" else Prepare(*sets.STATISTICS[normalise])
         held = None if val is None else sets.open(val)
-        return cls(
-            recipe, model, chosen, settings, opened, held, prepare, pictures, outside, checkpoint, device, precision
-        )
+        parts = recipe, model, chosen, settings, opened, held, prepare, pictures, outside
+        return cls(*parts, checkpoint, device, precision, compiled)
 
     @property
     def classes(self) -> int:
@@ -737,12 +758,15 @@ class Plan:
             mixers=self.mixers,
             outliers=self.outliers,
             device=self.device,
+            precision=self.precision,
+            compiled=self.compiled,
         )
         model.train()
         times = []
         for i in range(steps):
             begin = time.perf_counter()
-            training._move(Step(training, np.arange(self.settings.batch), 0, i))
+            with _compilable():
+                training._move(Step(training, np.arange(self.settings.batch), 0, i))
             times.append(time.perf_counter() - begin)
         return {
             "recipe": self.name,
@@ -779,6 +803,7 @@ class Plan:
                     outliers=self.outliers,
                     device=self.device,
                     precision=self.precision,
+                    compiled=self.compiled,
                     trained=self.checkpoint is not None,
                     done=done,
                 )

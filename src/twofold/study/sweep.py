@@ -45,6 +45,7 @@ def run(
     limit_minutes: float | None = None,
     root: str | Path | None = None,
     device: str = "cpu",
+    compiled: bool = False,
     jobs: int = 1,
     done: Done = lambda label, count, total: None,
     expected: Callable[[Estimate], Any] | None = None,
@@ -53,7 +54,8 @@ def run(
 
     Results and the report page are written after every cell. Killed at any point, the same call goes on: training at
     its last epoch, extraction at its last block of rows, judging at its last value. ``limit_minutes``: no cell is begun
-    that would end later by the estimate. ``expected`` is given the estimate of what is to do before it begins.
+    that would end later by the estimate. ``compiled``: PyTorch compiles the passes of training, which the estimate does
+    not count on. ``expected`` is given the estimate of what is to do before it begins.
     """
     folder = Path(out)
     if limit_minutes is not None:
@@ -79,7 +81,7 @@ def run(
                     )
                 left = left[place:]
                 break
-        _make(study, cell, folder, root, device, jobs, done)
+        _make(study, cell, folder, root, device, compiled, jobs, done)
         made.append(cell.name)
         publish(study, folder)
     else:
@@ -186,9 +188,18 @@ class _Clock:
         return seconds
 
 
-def _make(study: Study, cell: Cell, out: Path, root: str | Path | None, device: str, jobs: int, done: Done) -> None:
+def _make(
+    study: Study,
+    cell: Cell,
+    out: Path,
+    root: str | Path | None,
+    device: str,
+    compiled: bool,
+    jobs: int,
+    done: Done,
+) -> None:
     """Train, extract and judge one cell."""
-    plan, trained, clock = _train(study, cell, out, root, device, done)
+    plan, trained, clock = _train(study, cell, out, root, device, compiled, done)
     _extract(study, cell, out, plan, [one.model for one in trained], root, clock, done)
     judged, run = out / "judged" / cell.name, out / "runs" / cell.name
     runner.run(
@@ -208,6 +219,7 @@ def _make(study: Study, cell: Cell, out: Path, root: str | Path | None, device: 
         "images": len(plan.data),
         "epochs": plan.settings.epochs,
         "steps": plan.steps,
+        "compiled": plan.compiled,
         "window": float(np.mean([one.window for one in trained])),
         "sets": counts({}, run),
     }
@@ -215,16 +227,16 @@ def _make(study: Study, cell: Cell, out: Path, root: str | Path | None, device: 
 
 
 def _train(
-    study: Study, cell: Cell, out: Path, root: str | Path | None, device: str, done: Done
+    study: Study, cell: Cell, out: Path, root: str | Path | None, device: str, compiled: bool, done: Done
 ) -> tuple[Any, Sequence[Any], _Clock]:
     """The networks of a cell, with their plan; what it starts from is trained first where its weights are not here."""
     if cell.start is not None and not (out / "training" / cell.start / torch_module("training").WEIGHTS).exists():
         start = next(one for one in study.cells(seeds=[cell.seed]) if one.name == cell.start)
-        _train(study, start, out, root, device, done)
+        _train(study, start, out, root, device, compiled, done)
     place = out / "training" / cell.name
     place.mkdir(parents=True, exist_ok=True)
     clock = _Clock(place / CLOCK)
-    plan = study.plan(cell, out, root=root, device=device)
+    plan = replace(study.plan(cell, out, root=root, device=device), compiled=compiled)
     count = 0
 
     def step(values: Mapping[str, float]) -> None:
