@@ -14,7 +14,7 @@ import itertools
 import json
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +30,7 @@ from twofold.errors import InvalidInput
 from twofold.store import Run
 
 NAMES = ("sure_plus", "aurc_finetune", "unknown", "paradigms")
+LONG = "sure_plus_long"  # the first study with its preset long, plain training and SURE+ alone
 KEPT = RESULTS / "studies"
 COMMAND = "python benchmarks/studies.py --work DIR --save"
 FINDINGS = RESULTS.parent / "docs" / "findings.md"
@@ -56,28 +57,38 @@ def main():
 # --- the sweep ------------------------------------------------------------------------------------------------------
 
 
+def loaded(name):
+    return study.load("sure_plus", preset="long") if name == LONG else study.load(name)
+
+
+def planned():
+    """Names of studies and their cells, in the order in which they are trained."""
+    studies = {name: loaded(name) for name in (*NAMES, LONG)}
+    for seed in sorted({seed for one in studies.values() for seed in one.seeds}):
+        for name in NAMES:
+            yield from ((name, cell) for cell in studies[name].cells() if cell.seed == seed)
+    yield from ((LONG, cell) for cell in studies[LONG].cells(["basic", "sure_plus"], [0]))
+
+
 def train(work, minutes, compiled):
-    """Every cell that is not finished, seed by seed, within the minutes."""
+    """Every cell that is not finished, within the minutes."""
     begin = time.monotonic()
-    planned = [study.load(name) for name in NAMES]
-    for one in planned:
-        if (KEPT / one.name / "cells.json").exists():
-            study.keep(one, KEPT / one.name, work / one.name)  # what other machines finished
-    for seed in sorted({seed for one in planned for seed in one.seeds}):
-        for one in planned:
-            for cell in one.cells(seeds=[seed]) if seed in one.seeds else ():
-                left = minutes - (time.monotonic() - begin) / 60
-                if cell.name in study.finished(one, work / one.name):
-                    continue
-                given = {"compiled": compiled, "done": told}
-                given |= {} if left == float("inf") else {"limit_minutes": max(left, 0.01)}
-                try:
-                    study.run(one, work / one.name, only=[cell.row.name], seeds=[seed], **given)
-                except InvalidInput as error:
-                    if "more than the" not in str(error):
-                        raise
-                    return sys.stderr.write(f"\n{error}\n")
-                keep(one, work / one.name)
+    for name in (*NAMES, LONG):
+        if (KEPT / name / "cells.json").exists():
+            study.keep(loaded(name), KEPT / name, work / name)  # what other machines finished
+    for name, cell in planned():
+        one, left = loaded(name), minutes - (time.monotonic() - begin) / 60
+        if cell.name in study.finished(one, work / name):
+            continue
+        given = {"compiled": compiled, "done": told}
+        given |= {} if left == float("inf") else {"limit_minutes": max(left, 0.01)}
+        try:
+            study.run(one, work / name, only=[cell.row.name], seeds=[cell.seed], **given)
+        except InvalidInput as error:
+            if "more than the" not in str(error):
+                raise
+            return sys.stderr.write(f"\n{error}\n")
+        keep(name, work / name)
     return None
 
 
@@ -86,12 +97,11 @@ def told(label, count, total):
         sys.stderr.write(f"\r\033[K{label} {count} of {total}")
 
 
-def keep(one, work):
+def keep(name, work):
     """Add the finished cells of a folder to those in results/studies."""
-    target = KEPT / one.name
-    study.keep(one, work, target)
-    if one.name == "sure_plus":
-        published(one, work, target)
+    study.keep(loaded(name), work, KEPT / name)
+    if name == "sure_plus":
+        published(loaded(name), work, KEPT / name)
 
 
 # --- exact and released metrics of the first table ------------------------------------------------------------------
@@ -147,7 +157,7 @@ class World:
         folder = KEPT / name
         if not (folder / "cells.json").exists():
             return None
-        one = study.load(name)
+        one = loaded(name)
         found = study.results(one, folder)
         chosen = {(v.row, v.method): v.chosen for v in study.values(one, found)}
         return cls(one, found, chosen)
@@ -394,13 +404,14 @@ CLAIMS = {
 
 
 def pages():
-    sections = []
+    sections, long = [], World.open(LONG)
     for name in NAMES:
         world = World.open(name)
         if world is None:
             sys.stderr.write(f"{name}: no cell is kept yet\n")
             continue
         lines = [line for claim in CLAIMS[name]() if (line := claim.line(world)) is not None]
+        lines += longer(long) if name == "sure_plus" and long is not None else []
         extra = {"sure_plus": sure_plus_extra, "paradigms": paradigms_extra}.get(name)
         page = study.report(world.study, KEPT / name).rstrip()
         parts = [page, "## What the paper says, and what is seen here", LEGEND, plainly(lines), markdown(HEAD, lines)]
@@ -409,7 +420,8 @@ def pages():
         file.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
         sections += [
             f"### {world.study.title}",
-            summary(world),
+            summary(world, name),
+            *([summary(long, LONG)] if name == "sure_plus" and long is not None else []),
             plainly(lines),
             markdown(HEAD, lines),
             f"Page: [{name}](results/{file.name}).",
@@ -433,9 +445,9 @@ LEGEND = (
 )
 
 
-def summary(world):
+def summary(world, name):
     cells = world.study.cells()
-    done = study.finished(world.study, KEPT / world.study.name)
+    done = study.finished(world.study, KEPT / name)
     seeds = sorted({cell.seed for cell in cells if cell.name in done})
     epochs = world.study.settings["epochs"]
     return (
@@ -459,6 +471,14 @@ def plainly(lines):
 def markdown(header, lines):
     head = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     return "\n".join(head + ["| " + " | ".join(str(x).replace("|", "\\|") for x in line) + " |" for line in lines])
+
+
+def longer(world):
+    """The claim of the first study again, after a longer training."""
+    epochs = world.study.settings["epochs"]
+    again = [one for one in sure_plus_claims() if one.text == "SURE+ is better than plain training"]
+    lines = [replace(one, text=f"{one.text}, after {epochs} epochs").line(world) for one in again]
+    return [line for line in lines if line is not None]
 
 
 def sure_plus_extra(world):
