@@ -128,7 +128,8 @@ def _scale(study: Study, told: Mapping[str, Told]) -> str:
     cells = study.cells()
     images = sorted({one["images"] for one in told.values()})
     epochs = sorted({one["epochs"] for one in told.values()})
-    parts = [f"{len(told)} of {len(cells)} cells are finished", study.model, f"seeds {listed(study.seeds)}"]
+    seeds = sorted({cell.seed for cell in cells if cell.name in told})
+    parts = [f"{len(told)} of {len(cells)} cells are finished", study.model, f"seeds {listed(seeds or study.seeds)}"]
     parts += [f"{' or '.join(f'{n:,}' for n in images)} training images"] if images else []
     parts += [f"epochs {' or '.join(map(str, epochs))}"] if epochs else []
     parts += [f"{sum(one['minutes'] for one in told.values()) / 60:.1f} hours so far"] if told else []
