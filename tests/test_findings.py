@@ -1,8 +1,9 @@
-"""The page of findings quotes result pages; what it quotes must be there."""
+"""The page of findings: what it quotes is on the pages of results, and its intervals are over seeds too."""
 
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -25,3 +26,15 @@ def test_every_number_is_on_its_page(here, pages):
     for number in re.findall(NUMBER, here):
         digits = len(number.partition(".")[2])
         assert number in known or (digits and number in {f"{float(x):.{digits}f}" for x in known}), number
+
+
+def test_the_noise_of_seeds_is_what_rows_and_seeds_leave(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    from studies import residual
+
+    table = np.random.default_rng(0).normal(size=(5, 3)) + np.arange(5)[:, None] + 10 * np.arange(3)
+    design = [[i == row for row in range(5)] + [j == seed for seed in range(3)] for i in range(5) for j in range(3)]
+    fit, _, rank, _ = np.linalg.lstsq(np.array(design, dtype=float), table.ravel(), rcond=None)
+    left = table.ravel() - np.array(design, dtype=float) @ fit
+    assert residual(table) == (pytest.approx(np.sqrt((left**2).sum() / (15 - rank))), 15 - rank)
+    assert residual(table[:, :1]) == (0.0, 0)
