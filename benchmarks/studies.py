@@ -451,10 +451,10 @@ def pages():
 HEAD = ("claim", "measured by", "paper", "here", "verdict")
 LEGEND = (
     "A difference is that of the means over seeds, on the same test images. Its 95 % interval is that of the gain "
-    "(negative is worse), over resampled images and over seeds, whose spread is taken from all rows of the study. Where "
-    "a claim names several rivals, the best of them by its mean here. A claim *holds*, or *does not hold*, where the "
-    "interval lies on one side of zero; otherwise it cannot be told at this scale. With one seed the interval is over "
-    "images alone, and a claim is only *seen* or *not seen*. Each line is at 95 % by itself, whatever their number."
+    "(negative is worse), over resampled images and over seeds and splits, whose spread is taken from all rows of the "
+    "study. Where a claim names several rivals, the best of them by its mean here. A claim *holds*, or *does not hold*, "
+    "where the interval lies on one side of zero; otherwise it cannot be told at this scale. With one seed it is only "
+    "*seen* or *not seen*. Each line is at 95 % by itself, whatever their number."
 )
 
 
