@@ -97,7 +97,7 @@ def main():
     if "--memory" in sys.argv:
         return use(sys.argv[-1])
     contenders = {name: prepared(name) for name in NAMES}
-    least = best({name: one(training) for name, training in contenders.items()}, 3)
+    least = best({name: one(training) for name, training in contenders.items()}, 9)
     rows = []
     for name, training in contenders.items():
         ratio = least[name] / (training.recipe.passes * least["basic"])
