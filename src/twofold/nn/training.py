@@ -581,13 +581,13 @@ def train(
     """Train a network by a recipe and keep weights, state and history in a folder; goes on where it stopped.
 
     ``data`` and ``val`` are rows of :mod:`twofold.nn.data` with labels of the network's classes. ``done`` is told the
-    loss of every step and the values of every epoch. ``compiled``: PyTorch compiles the network first, for up to a
-    minute; steps are then faster, and differ by rounding alone. A recipe of several stages keeps
-    each in a folder of its own; ``trained``: the network has its weights already, and only the stages after the first
-    are run. Under ``accelerate launch`` or torchrun each process takes its share of every batch and gradients are
-    averaged. Batch norm then uses the statistics of a process's own share (those of the first are kept), and losses
-    that couple samples (mixed pairs, CRL pairs, ranks) act within a share, or over the whole batch with ``gather`` in
-    the settings.
+    loss of every step and the values of every epoch. ``compiled``: PyTorch compiles the network first, for about a
+    minute; steps are then faster, and differ by rounding alone. A network with a confidence branch runs as it is. A
+    recipe of several stages keeps each in a folder of its own; ``trained``: the network has its weights already, and
+    only the stages after the first are run. Under ``accelerate launch`` or torchrun each process takes its share of
+    every batch and gradients are averaged. Batch norm then uses the statistics of a process's own share (those of the
+    first are kept), and losses that couple samples (mixed pairs, CRL pairs, ranks) act within a share, or over the
+    whole batch with ``gather`` in the settings.
     """
     chosen = settings or Settings()
     folder = _folder(Path(out))
