@@ -14,6 +14,7 @@ import itertools
 import json
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -286,7 +287,7 @@ def claim(name, text, column, one, others, lookup, worse=False):
     """A claim with the numbers that the paper prints for it: of several rivals, the best in print."""
     numbers = {place: lookup(place, column) for place in (one, *others)}
     rivals = [place for place in others if numbers[place] is not None]
-    printed = "not in the paper"
+    printed = "no number in its tables"
     if numbers[one] is not None and rivals:
         lower = column[0] not in ("accuracy", "ds_f1", "auroc_ood")
         best = min(rivals, key=lambda place: numbers[place] if lower else -numbers[place])
@@ -411,13 +412,19 @@ CLAIMS = {
     "unknown": unknown_claims,
     "paradigms": paradigm_claims,
 }
+HEADLINES = {  # what each paper is known for, and the words that its lines share
+    "sure_plus": ("SURE+ beats every other recipe", "SURE+ is the best of all recipes"),
+    "aurc_finetune": ("AURC can be optimised directly, and beats cross-entropy", "beats cross-entropy"),
+    "unknown": ("ensembles detect unknowns best", "the ensemble is the best at unknown detection"),
+    "paradigms": ("learned confidences do not beat the softmax across shifts", "does not beat the softmax"),
+}
 
 
 # --- pages ----------------------------------------------------------------------------------------------------------
 
 
 def pages():
-    sections, long = [], World.open(LONG)
+    headlines, sections, long = [], [], World.open(LONG)
     for name in NAMES:
         world = World.open(name)
         if world is None:
@@ -429,6 +436,7 @@ def pages():
         page = study.report(world.study, KEPT / name).rstrip()
         parts = [page, "## What the paper says, and what is seen here", LEGEND, plainly(lines), markdown(HEAD, lines)]
         parts += [] if extra is None else extra(world)
+        headlines.append(headline(lines, *HEADLINES[name]))
         file = RESULTS / f"study_{name}.md"
         file.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
         sections += [
@@ -443,9 +451,8 @@ def pages():
     text = FINDINGS.read_text(encoding="utf-8")
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
-    FINDINGS.write_text(
-        f"{before}{BEGIN}\n\n" + "\n\n".join([LEGEND, *sections]) + f"\n\n{END}{after}", encoding="utf-8"
-    )
+    made = "\n\n".join([markdown(("what the papers are known for", "here (of the lines below)"), headlines), LEGEND, *sections])
+    FINDINGS.write_text(f"{before}{BEGIN}\n\n{made}\n\n{END}{after}", encoding="utf-8")
 
 
 HEAD = ("claim", "measured by", "paper", "here", "verdict")
@@ -467,6 +474,13 @@ def summary(world, name):
         f"{world.study.model}, {epochs} epochs; seeds {', '.join(map(str, seeds))}; {len(done)} of {len(cells)} cells. "
         f"`{study.command(world.study)}`, or all four studies: `{COMMAND}`."
     )
+
+
+def headline(lines, text, shared):
+    """A claim in one sentence, and the verdicts of its lines."""
+    own = [line for line in lines if shared in line[0]]
+    counts = sorted(Counter(line[-1] for line in own).items(), key=lambda one: VERDICTS.index(one[0]))
+    return text, "; ".join(f"{verdict} ({count} of {len(own)})" for verdict, count in counts)
 
 
 def plainly(lines):
