@@ -16,6 +16,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -250,19 +251,24 @@ class Claim:
         rivals = [other for other in self.others if world.rows(*other, self.column)]
         if not rivals:
             return None
-        factor, unit = scale(self.column[0])
         lower = better_of([next(iter(world.rows(*self.one, self.column).values()))]) == "lower"
         best = max(rivals, key=lambda other: (-1 if lower else 1) * world.mean(*other, self.column))
-        d = difference(world, self.one, best, self.column)
-        ours = (
-            f"{named(self.one)} {factor * world.mean(*self.one, self.column):.2f}, {named(best)} "
-            f"{factor * world.mean(*best, self.column):.2f}; {'better' if d.mean > 0 else 'worse'} by "
-            f"{factor * abs(d.mean):.2f} [{factor * min(d.low, d.high):.2f}, {factor * max(d.low, d.high):.2f}], "
-            f"{d.seeds} seed{'s' if d.seeds > 1 else ''}"
-        )
-        metric, shift, _ = self.column
-        where = f"{metric} {shift}" + (f" ({unit})" if unit else "")
-        return [self.text, where, self.printed, ours, d.verdict(self.worse)]
+        return compared(world, self.text, self.printed, self.column, self.one, best, self.worse)
+
+
+def compared(world, text, printed, column, one, other, worse=False):
+    """A line of the tables: the claim, the column, the paper's numbers, ours with the interval, the verdict."""
+    factor, unit = scale(column[0])
+    d = difference(world, one, other, column)
+    ours = (
+        f"{named(one)} {factor * world.mean(*one, column):.2f}, {named(other)} {factor * world.mean(*other, column):.2f}; "
+        f"{'better' if d.mean > 0 else 'worse'} by {factor * abs(d.mean):.2f} "
+        f"[{factor * min(d.low, d.high):.2f}, {factor * max(d.low, d.high):.2f}], "
+        f"{d.seeds} seed{'s' if d.seeds > 1 else ''}"
+    )
+    metric, shift, _ = column
+    where = f"{metric} {shift}" + (f" ({unit})" if unit else "")
+    return [text, where, printed, ours, d.verdict(worse)]
 
 
 def named(place):
@@ -292,6 +298,8 @@ def claim(name, text, column, one, others, lookup, worse=False):
         lower = column[0] not in ("accuracy", "ds_f1", "auroc_ood")
         best = min(rivals, key=lambda place: numbers[place] if lower else -numbers[place])
         printed = f"{named(one)} {numbers[one]:g}, {named(best)} {numbers[best]:g}"
+        gain = (numbers[best] - numbers[one]) if lower else (numbers[one] - numbers[best])
+        printed += "; its own numbers say otherwise" if (gain > 0 if worse else gain < 0) else ""
     return Claim(name, text, printed, column, one, tuple(others), worse)
 
 
@@ -319,6 +327,9 @@ def sure_plus_claims():
     columns = [(ACCURACY, "msp"), (AURC, "msp"), *((column, DOUBLE) for column in joint.values())]
     found = [against("SURE+ is the best of all recipes", *column, "sure_plus", rest) for column in columns]
     found += [against("SURE+ is better than plain training", *column, "sure_plus", ["basic"]) for column in columns]
+    for shift in ("near", "far"):
+        apart = ("auroc_ood", shift, "openood")
+        found.append(against("SURE+ is the best at the tasks apart too (Table 5)", apart, "msp", "sure_plus", rest))
     found.append(against("SURE is better than plain training at its own mistakes", AURC, "msp", "sure", ["basic"]))
     found.append(
         against("SURE is worse than plain training on far sets", joint["ds_f1", "far"], DOUBLE, "sure", ["basic"], True)
@@ -385,9 +396,24 @@ def unknown_claims():
             worse = mine > theirs
             text = f"{name} is {'worse' if worse else 'better'} than MCP at {what}"
             found.append(against(text, place, [base], column, worse))
+    accuracy = ("accuracy", "test", "unknown")
+    found.append(against("the ensemble has the best accuracy", best, rivals, accuracy))
+    for place in (("oe", "msp"), ("energy", "energy")):
+        found.append(against(f"{UNKNOWN[place]} loses accuracy", place, [base], accuracy, True))
+    for place, shifts, worse in (
+        (best, ("cifar60",), False),
+        (("oe", "msp"), ("svhn", "textures"), False),
+        (("crl", "msp"), UNSEEN, False),
+        (("edl", "msp"), UNSEEN, False),
+        (("mc_dropout", "mc_msp"), UNSEEN, True),
+    ):
+        for shift in shifts:
+            text = f"{UNKNOWN[place]} is {'worse' if worse else 'better'} than MCP against an unknown set"
+            found.append(against(text, place, [base], ("auroc_ood", shift, "unknown"), worse))
     return found
 
 
+UNSEEN = ("cifar60", "svhn", "textures", "gaussian")
 SHIFTS = ("test", "corruption", "subclass", "cifar10", "svhn", "textures")
 LEARNED = {"confidnet": "confidnet", "devries": "devries", "gamblers": "gambler"}
 
@@ -396,13 +422,37 @@ def paradigm_claims():
     def lookup(place, column):
         row, score = place
         benchmark = "fd-supercifar100" if column[1] == "subclass" else "fd-cifar100"
-        return said("fd_shifts", "1", benchmark, column, "basic" if row == "ce" else row, score, model="vgg13")
+        recipe = row.removesuffix("_dropout")
+        return said("fd_shifts", "1", benchmark, column, "basic" if recipe == "ce" else recipe, score, model="vgg13")
+
+    def against(text, shift, one, other, worse=False):
+        return claim("paradigms", text, ("aurc", shift, "fd_shifts"), one, [other], lookup, worse)
 
     found = []
     for row, score in LEARNED.items():
-        for shift in SHIFTS:
-            text, column = f"{row} does not beat the softmax", ("aurc", shift, "fd_shifts")
-            found.append(claim("paradigms", text, column, (row, score), [("ce", "msp")], lookup, True))
+        found += [against(f"{row} does not beat the softmax", s, (row, score), ("ce", "msp"), True) for s in SHIFTS]
+    softmax, expected, mutual, logit, entropy = (
+        ("ce_dropout", f"mc_{name}") for name in ("msp", "expected_entropy", "mutual_information", "mls", "entropy")
+    )
+    shifted = SHIFTS[1:]
+    found.append(
+        against(
+            "the softmax of dropout is ahead of ConfidNet on test data", "test", softmax, ("confidnet", "confidnet")
+        )
+    )
+    gamblers = ("gamblers_dropout", "mc_msp")
+    found.append(against("the training of Deep Gamblers helps its softmax on test data", "test", gamblers, softmax))
+    found += [
+        against(
+            f"max logit is {'better' if far else 'worse'} than the softmax, fifty passes", s, logit, softmax, not far
+        )
+        for s, far in (("test", False), ("corruption", False), ("subclass", False), ("svhn", True), ("textures", True))
+    ]
+    found += [against("entropy is no better than the softmax, fifty passes", s, entropy, softmax, True) for s in SHIFTS]
+    found.append(against("expected entropy is better than mutual information on test data", "test", expected, mutual))
+    found += [
+        against("mutual information is not better under shift either", s, mutual, expected, True) for s in shifted
+    ]
     return found
 
 
@@ -432,6 +482,7 @@ def pages():
             continue
         lines = [line for claim in CLAIMS[name]() if (line := claim.line(world)) is not None]
         lines += longer(long) if name == "sure_plus" and long is not None else []
+        lines += best_lines(world) if name == "paradigms" else []
         extra = {"sure_plus": sure_plus_extra, "paradigms": paradigms_extra}.get(name)
         page = study.report(world.study, KEPT / name).rstrip()
         parts = [page, "## What the paper says, and what is seen here", LEGEND, plainly(lines), markdown(HEAD, lines)]
@@ -451,7 +502,9 @@ def pages():
     text = FINDINGS.read_text(encoding="utf-8")
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
-    made = "\n\n".join([markdown(("what the papers are known for", "here (of the lines below)"), headlines), LEGEND, *sections])
+    made = "\n\n".join(
+        [markdown(("what the papers are known for", "here (of the lines below)"), headlines), LEGEND, *sections]
+    )
     FINDINGS.write_text(f"{before}{BEGIN}\n\n{made}\n\n{END}{after}", encoding="utf-8")
 
 
@@ -529,10 +582,37 @@ def sure_plus_extra(world):
         "Spearman's correlation of the paper's Table 3 (CIFAR-100, ResNet-18, 200 epochs) with ours, over recipes.",
         markdown(("column", "correlation", "recipes"), lines),
     ]
+    parts += apart_and_together(world)
     file = KEPT / "sure_plus" / PUBLISHED
     if file.exists():
         parts += exact_and_released(list(csv.DictReader(file.open(encoding="utf-8", newline=""))))
     return parts
+
+
+def apart_and_together(world):
+    """Whether the metrics of one task and the joint ones put the recipes in the same order."""
+    recipes = [row.name for row in world.study.rows]
+    apart = [(ACCURACY, "msp"), (AURC, "msp"), *((("auroc_ood", s, "openood"), "msp") for s in ("near", "far"))]
+    apart.append((("auroc_ood", "mnist", "openood"), "klm"))
+    second = {"near": DOUBLE, "far": DOUBLE, "mnist": "msp + klm"}
+    joint = [((m, s, "joint"), name) for m in ("ds_f1", "ds_aurc") for s, name in second.items()]
+
+    def order(column, name):
+        sign = -1 if column[0] in ("aurc", "ds_aurc") else 1
+        return [sign * world.mean(row, name, column) for row in recipes]
+
+    def title(column, name):
+        return f"{column[0]} {column[1]}, {name}"
+
+    lines = [
+        [title(*one)] + [f"{spearmanr(order(*one), order(*other)).statistic:.2f}" for other in joint] for one in apart
+    ]
+    return [
+        "## Do the tasks apart rank the recipes as the joint metrics do?",
+        f"Spearman's correlation over the {len(recipes)} recipes, 1 where both agree. Figure 1a is about two of them, plain "
+        "training and CutMix: see its lines above.",
+        markdown(("apart", *(title(*other) for other in joint)), lines),
+    ]
 
 
 def averaged():
@@ -595,70 +675,78 @@ def exact_and_released(rows):
     return [*parts, "### Do they rank recipes alike?", markdown(head, sizes)]
 
 
-def paradigms_extra(world):
-    """The best cell with several passes against the best with one, for each set, in print and here."""
-    lines, ahead, gains, told = [], 0, [], {"paper": [], "here": []}
+def best_cells(world):
+    """The best cell of one kind against the best of another, on every set: all chosen with hindsight, as in print."""
     scores = {(row.family, name) for row in world.study.rows for name in row.scores or world.study.benchmarks[0].scores}
-    for metric in ("aurc", "augrc"):
-        for shift in SHIFTS:
-            column = (metric, shift, "fd_shifts")
-            means = {place: world.mean(*place, column) for place in scores}
-            kinds = [
-                {p: m for p, m in means.items() if p[1].startswith("mc") == many and m == m} for many in (True, False)
-            ]
-            if not all(kinds):
-                continue
-            best = [min(kind, key=kind.get) for kind in kinds]
-            d = difference(world, *best, column)
-            print_several, print_one = best_in_print(metric, shift)
-            if print_several is not None and print_one is not None:
-                told["paper"].append(print_several < print_one)
-                told["here"].append(d.mean > 0)
-            lines.append(
-                [f"{metric} {shift}"]
-                + ["–" if x is None else f"{x:g}" for x in (print_several, print_one)]
-                + [f"{row} ({name}) {1000 * means[row, name]:.2f}" for row, name in best]
-                + [f"{1000 * d.mean:+.2f} [{1000 * d.low:.2f}, {1000 * d.high:.2f}]", d.verdict()]
-            )
-            ahead += d.mean > 0
-            dropped = {place: mean for place, mean in kinds[1].items() if place[0].endswith("_dropout")}
-            if dropped:
-                gains.append(min(dropped.values()) > min(kinds[0].values()))
-    head = (
-        "column (x1000)",
-        "paper, passes",
-        "paper, one pass",
-        "best with passes",
-        "best of one pass",
-        "gain",
-        "passes are better",
-    )
-    same = sum(a == b for a, b in zip(*told.values(), strict=True))
-    return [
-        "## Fifty passes of dropout against one",
-        "The best cell of each kind on the test data themselves, so both are chosen with hindsight, in print and here. "
-        "AURC in print is that of FD-Shifts' Table 1 (VGG-13; CIFAR-100, super-CIFAR-100 for the sub-class shift), AUGRC "
-        "that of the third paper's Table 2 (super-CIFAR-100).",
-        markdown(head, lines),
-        f"In print passes are ahead in {sum(told['paper'])} of {len(told['paper'])} columns, here in {ahead} of "
-        f"{len(lines)}; in {same} of the {len(told['paper'])} that both have the same kind is ahead. Against "
-        f"one pass of the networks with dropout, fifty are ahead in {sum(gains)} of {len(gains)}.",
-    ]
+    for metric, shift in itertools.product(("aurc", "augrc"), SHIFTS):
+        column = (metric, shift, "fd_shifts")
+        means = {place: world.mean(*place, column) for place in scores}
+        several, one = (
+            {place: m for place, m in means.items() if m == m and place[1].startswith("mc") == many}
+            for many in (True, False)
+        )
+        in_print = best_in_print(metric, shift)
+        yield PASSES, column, several, one, in_print
+        if metric == "augrc":  # Claros Olivares and Brockmeier's Table 2 names the paradigm of its best cell
+            for text, kind, own, told in (
+                (CONFIDNET, several, ("ce", "confidnet"), in_print[:1]),
+                (GAMBLERS, one, ("gamblers",), in_print[1:]),
+            ):
+                mine = {p: m for p, m in kind.items() if p[0].removesuffix("_dropout") in own}
+                yield text, column, mine, {p: m for p, m in kind.items() if p not in mine}, told
+
+
+PASSES = "the best with fifty passes beats the best with one"
+CONFIDNET = "with passes ConfidNet is the best paradigm"  # its classifier is that of ce
+GAMBLERS = "with one pass Deep Gamblers is the best paradigm"
+
+
+def best_lines(world):
+    """The best cells as lines of the table of claims."""
+    lines = []
+    for text, column, mine, others, in_print in best_cells(world):
+        if mine and others:
+            one, other = (min(kind, key=kind.get) for kind in (mine, others))
+            told = " against ".join(f"{a.recipe} {a.value:g}" for a in in_print if a is not None)
+            printed = f"its best: {told}" if told else "no number in its tables"
+            lines.append(compared(world, text, printed, column, one, other))
+    return sorted(lines, key=lambda line: (PASSES, CONFIDNET, GAMBLERS).index(line[0]))
 
 
 def best_in_print(metric, shift):
     """The best printed number with several passes, and that with one."""
-    found = {True: [], False: []}
     if metric == "augrc":
-        for a in anchors(paper="stratified", table="2", benchmark="stratified-supercifar100"):
-            if (a.metric, a.shift) == (metric, shift):
-                found[a.score == "best_mc"].append(a.value)
+        found = anchors(paper="stratified", table="2", benchmark="stratified-supercifar100")
+        several = {"best_mc": True, "best": False}
     else:
         benchmark = "fd-supercifar100" if shift == "subclass" else "fd-cifar100"
-        for a in anchors(paper="fd_shifts", table="1", benchmark=benchmark):
-            if (a.metric, a.shift, a.model) == (metric, shift, "vgg13"):
-                found[a.score.startswith("mc")].append(a.value)
-    return tuple(min(found[many], default=None) for many in (True, False))
+        found = [a for a in anchors(paper="fd_shifts", table="1", benchmark=benchmark) if a.model == "vgg13"]
+        several = {a.score: a.score.startswith("mc") for a in found}
+    own = [a for a in found if (a.metric, a.shift) == (metric, shift)]
+    value = attrgetter("value")
+    return [min((a for a in own if several[a.score] == many), key=value, default=None) for many in (True, False)]
+
+
+def paradigms_extra(world):
+    """Several passes against one, in words."""
+    told = [(c, several, one, pair) for text, c, several, one, pair in best_cells(world) if text == PASSES]
+    ahead = {c: min(several.values()) < min(one.values()) for c, several, one, _ in told}
+    said_so = {c: pair[0].value < pair[1].value for c, _, _, pair in told if None not in pair}
+    dropped = [
+        min(several.values()) < min(mean for (row, _), mean in one.items() if row.endswith("_dropout"))
+        for _, several, one, _ in told
+    ]
+    same = sum(ahead[c] == said_so[c] for c in said_so)
+    return [
+        "## Fifty passes of dropout against one, in words",
+        "The best cell of each kind is chosen on the test data themselves, with hindsight, in print and here. AURC in print "
+        "is that of FD-Shifts' Table 1 (VGG-13; CIFAR-100, super-CIFAR-100 for the sub-class shift), AUGRC that of "
+        "Claros Olivares and Brockmeier's Table 2 (super-CIFAR-100), whose ConfidNet shares its classifier with plain training.",
+        f"In print passes are ahead in {sum(said_so.values())} of {len(said_so)} columns, here in {sum(ahead.values())} of "
+        f"{len(ahead)}; in {same} of the {len(said_so)} that both have the same kind is ahead. Here the networks with dropout "
+        f"are the weaker ones after so short a training: against one pass of their own, fifty passes are ahead in "
+        f"{sum(dropped)} of {len(dropped)}.",
+    ]
 
 
 if __name__ == "__main__":
