@@ -280,12 +280,12 @@ def named(place):
 
 
 def said(paper, table, benchmark, column, recipe, score="msp", pair="", model=None):
-    """A printed number; None where there is none."""
+    """A printed number, in the unit of our tables; None where there is none."""
     metric, shift, _ = column
     for a in anchors(paper=paper, table=table, benchmark=benchmark):
         same = (a.metric, a.shift, a.recipe, a.score, a.pair) == (metric, shift, recipe, score, pair)
         if same and model in (None, a.model):
-            return a.value
+            return scale(metric)[0] * a.rate
     return None
 
 
@@ -297,7 +297,7 @@ def claim(name, text, column, one, others, lookup, worse=False):
     if numbers[one] is not None and rivals:
         lower = column[0] not in ("accuracy", "ds_f1", "auroc_ood")
         best = min(rivals, key=lambda place: numbers[place] if lower else -numbers[place])
-        printed = f"{named(one)} {numbers[one]:g}, {named(best)} {numbers[best]:g}"
+        printed = f"{named(one)} {numbers[one]:.5g}, {named(best)} {numbers[best]:.5g}"
         gain = (numbers[best] - numbers[one]) if lower else (numbers[one] - numbers[best])
         printed += "; its own numbers say otherwise" if (gain > 0 if worse else gain < 0) else ""
     return Claim(name, text, printed, column, one, tuple(others), worse)
@@ -462,11 +462,15 @@ CLAIMS = {
     "unknown": unknown_claims,
     "paradigms": paradigm_claims,
 }
-HEADLINES = {  # what each paper is known for, and the words that its lines share
-    "sure_plus": ("SURE+ beats every other recipe", "SURE+ is the best of all recipes"),
-    "aurc_finetune": ("AURC can be optimised directly, and beats cross-entropy", "beats cross-entropy"),
-    "unknown": ("ensembles detect unknowns best", "the ensemble is the best at unknown detection"),
-    "paradigms": ("learned confidences do not beat the softmax across shifts", "does not beat the softmax"),
+HEADLINES = {  # what each paper is known for, the words that its lines share, and the column to show
+    "sure_plus": ("SURE+ beats every other recipe", "SURE+ is the best of all recipes", "ds_f1 near"),
+    "aurc_finetune": ("AURC can be optimised directly, and beats cross-entropy", "beats cross-entropy", "aurc test"),
+    "unknown": ("ensembles detect unknowns best", "the ensemble is the best at unknown detection", "aurc pooled"),
+    "paradigms": (
+        "learned confidences do not beat the softmax across shifts",
+        "does not beat the softmax",
+        "aurc test",
+    ),
 }
 
 
@@ -503,7 +507,11 @@ def pages():
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
     made = "\n\n".join(
-        [markdown(("what the papers are known for", "here (of the lines below)"), headlines), LEGEND, *sections]
+        [
+            markdown(("what the papers are known for", "for instance", "paper", "here", "verdict"), headlines),
+            LEGEND,
+            *sections,
+        ]
     )
     FINDINGS.write_text(f"{before}{BEGIN}\n\n{made}\n\n{END}{after}", encoding="utf-8")
 
@@ -523,17 +531,20 @@ def summary(world, name):
     done = study.finished(world.study, KEPT / name)
     seeds = sorted({cell.seed for cell in cells if cell.name in done})
     epochs = world.study.settings["epochs"]
+    known = [v.mean for v in study.values(world.study, world.found) if (v.metric, v.shift) == ("accuracy", "test")]
     return (
-        f"{world.study.model}, {epochs} epochs; seeds {', '.join(map(str, seeds))}; {len(done)} of {len(cells)} cells. "
+        f"{world.study.model}, {epochs} epochs; seeds {', '.join(map(str, seeds))}; {len(done)} of {len(cells)} cells; "
+        f"accuracy of the rows on test data {100 * min(known):.0f} to {100 * max(known):.0f} %. "
         f"`{study.command(world.study)}`, or all four studies: `{COMMAND}`."
     )
 
 
-def headline(lines, text, shared):
-    """A claim in one sentence, and the verdicts of its lines."""
+def headline(lines, text, shared, column):
+    """A claim in one sentence, the first of its lines in a column, and the verdicts of all of them."""
     own = [line for line in lines if shared in line[0]]
     counts = sorted(Counter(line[-1] for line in own).items(), key=lambda one: VERDICTS.index(one[0]))
-    return text, "; ".join(f"{verdict} ({count} of {len(own)})" for verdict, count in counts)
+    shown = next(line for line in own if line[1].startswith(column))
+    return text, *shown[1:4], "; ".join(f"{verdict} ({count} of {len(own)} lines)" for verdict, count in counts)
 
 
 def plainly(lines):
@@ -707,7 +718,7 @@ def best_lines(world):
     for text, column, mine, others, in_print in best_cells(world):
         if mine and others:
             one, other = (min(kind, key=kind.get) for kind in (mine, others))
-            told = " against ".join(f"{a.recipe} {a.value:g}" for a in in_print if a is not None)
+            told = " against ".join(f"{a.recipe} {a.value:.5g}" for a in in_print if a is not None)
             printed = f"its best: {told}" if told else "no number in its tables"
             lines.append(compared(world, text, printed, column, one, other))
     return sorted(lines, key=lambda line: (PASSES, CONFIDNET, GAMBLERS).index(line[0]))
