@@ -32,12 +32,15 @@ from twofold.errors import InvalidInput
 from twofold.store import Run
 
 NAMES = ("sure_plus", "aurc_finetune", "unknown", "paradigms")
-LONG = "sure_plus_long"  # the first study with its preset long, plain training and SURE+ alone
 KEPT = RESULTS / "studies"
 COMMAND = "python benchmarks/studies.py --work DIR --save"
 FINDINGS = RESULTS.parent / "docs" / "findings.md"
 BEGIN, END = "<!-- made by benchmarks/studies.py -->", "<!-- to here -->"
 PUBLISHED = "published.csv"  # DS metrics of the first table, exact and by the released grid
+VARIANTS = {  # studies with a preset of theirs: study, preset, rows, seeds, and what its claims are told with
+    "aurc_converged": ("aurc_finetune", "converged", None, None, "from a converged network"),
+    "sure_plus_long": ("sure_plus", "long", ["basic", "sure_plus"], [0], "after 40 epochs"),
+}
 FIELDS = ("cell", "recipe", "seed", "pair", "shift", "metric", "exact", "published")
 
 
@@ -60,22 +63,24 @@ def main():
 
 
 def loaded(name):
-    return study.load("sure_plus", preset="long") if name == LONG else study.load(name)
+    given = VARIANTS.get(name, (name, None))
+    return study.load(given[0], preset=given[1])
 
 
 def planned():
     """Names of studies and their cells, in the order in which they are trained."""
-    studies = {name: loaded(name) for name in (*NAMES, LONG)}
+    studies = {name: loaded(name) for name in NAMES}
     for seed in sorted({seed for one in studies.values() for seed in one.seeds}):
         for name in NAMES:
             yield from ((name, cell) for cell in studies[name].cells() if cell.seed == seed)
-    yield from ((LONG, cell) for cell in studies[LONG].cells(["basic", "sure_plus"], [0]))
+    for name, (_, _, rows, seeds, _) in VARIANTS.items():
+        yield from ((name, cell) for cell in loaded(name).cells(rows, seeds))
 
 
 def train(work, minutes, compiled):
     """Every cell that is not finished, within the minutes."""
     begin = time.monotonic()
-    for name in (*NAMES, LONG):
+    for name in (*NAMES, *VARIANTS):
         if (KEPT / name / "cells.json").exists():
             study.keep(loaded(name), KEPT / name, work / name)  # what other machines finished
     for name, cell in planned():
@@ -478,26 +483,30 @@ HEADLINES = {  # what each paper is known for, the words that its lines share, a
 
 
 def pages():
-    headlines, sections, long = [], [], World.open(LONG)
+    headlines, sections = [], []
     for name in NAMES:
         world = World.open(name)
         if world is None:
             sys.stderr.write(f"{name}: no cell is kept yet\n")
             continue
+        others = {key: found for key, given in VARIANTS.items() if given[0] == name and (found := World.open(key))}
         lines = [line for claim in CLAIMS[name]() if (line := claim.line(world)) is not None]
-        lines += longer(long) if name == "sure_plus" and long is not None else []
+        lines += [line for key, found in others.items() for line in again(name, found, VARIANTS[key][-1])]
         lines += best_lines(world) if name == "paradigms" else []
         extra = {"sure_plus": sure_plus_extra, "paradigms": paradigms_extra}.get(name)
         page = study.report(world.study, KEPT / name).rstrip()
         parts = [page, "## What the paper says, and what is seen here", LEGEND, plainly(lines), markdown(HEAD, lines)]
         parts += [] if extra is None else extra(world)
+        for key, found in others.items():
+            tables = study.table(found.study, found.found).replace("## ", "### ")
+            parts += [f"## The same {VARIANTS[key][-1]}", summary(found, key), tables.rstrip()]
         headlines.append(headline(lines, *HEADLINES[name]))
         file = RESULTS / f"study_{name}.md"
         file.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
         sections += [
             f"### {world.study.title}",
             summary(world, name),
-            *([summary(long, LONG)] if name == "sure_plus" and long is not None else []),
+            *(f"The same {VARIANTS[key][-1]}: {summary(found, key)}" for key, found in others.items()),
             plainly(lines),
             markdown(HEAD, lines),
             f"Page: [{name}](results/{file.name}).",
@@ -506,14 +515,16 @@ def pages():
     text = FINDINGS.read_text(encoding="utf-8")
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
-    made = "\n\n".join(
-        [
-            markdown(("what the papers are known for", "for instance", "paper", "here", "verdict"), headlines),
-            LEGEND,
-            *sections,
-        ]
-    )
+    head = markdown(("what the papers are known for", "for instance", "paper", "here", "verdict"), headlines)
+    made = "\n\n".join([head, LEGEND, *sections])
     FINDINGS.write_text(f"{before}{BEGIN}\n\n{made}\n\n{END}{after}", encoding="utf-8")
+
+
+def again(name, world, told):
+    """The claims whose rows a variant of a study has, all of them."""
+    for one in CLAIMS[name]():
+        if all(world.rows(*place, one.column) for place in (one.one, *one.others)):
+            yield replace(one, text=f"{one.text}, {told}").line(world)
 
 
 HEAD = ("claim", "measured by", "paper", "here", "verdict")
@@ -562,14 +573,6 @@ def plainly(lines):
 def markdown(header, lines):
     head = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     return "\n".join(head + ["| " + " | ".join(str(x).replace("|", "\\|") for x in line) + " |" for line in lines])
-
-
-def longer(world):
-    """The claim of the first study again, after a longer training."""
-    epochs = world.study.settings["epochs"]
-    again = [one for one in sure_plus_claims() if one.text == "SURE+ is better than plain training"]
-    lines = [replace(one, text=f"{one.text}, after {epochs} epochs").line(world) for one in again]
-    return [line for line in lines if line is not None]
 
 
 def sure_plus_extra(world):

@@ -162,6 +162,33 @@ def test_fine_tuning_starts_from_the_same_seed(whole, root, tmp_path):
         assert torch.equal(value, kept[key]), key
 
 
+def test_a_row_may_start_from_a_file_of_weights(whole, root, tmp_path):
+    """A file that holds what another row learned gives what starting from that row gives."""
+    shutil.copytree(root, tmp_path / "data")
+    text = changed('checkpoint = "basic"', 'checkpoint = "{data}/start.npz"').replace("seeds = [0, 1]", "seeds = [1]")
+    file = loads(text)
+    assert [cell.name for cell in file.cells(["aurc"])] == ["aurc-s1"]  # no row is trained before it
+    with pytest.raises(
+        InvalidInput, match=r"1 data sets cannot be opened:\n- .*start.npz, weights that aurc starts from"
+    ):
+        run(file, tmp_path / "out", only=["aurc"], root=tmp_path / "data")
+    from safetensors.numpy import load_file
+
+    np.savez(tmp_path / "data" / "start.npz", **load_file(whole / "training" / "basic-s1" / "weights.safetensors"))
+    assert run(file, tmp_path / "out", only=["aurc"], root=tmp_path / "data").finished == ("aurc-s1",)
+    kept, again = (load_file(x / "training" / "aurc-s1" / "weights.safetensors") for x in (whole, tmp_path / "out"))
+    assert all(np.array_equal(kept[key], again[key]) for key in kept)
+    assert "`{data}/start.npz`" in report(file, tmp_path / "out")
+
+
+def test_a_row_that_only_looks_has_no_updates(root, tmp_path):
+    """Batch-norm statistics of a file of weights taken anew: its time is that of extraction."""
+    text = changed('recipe = "basic"', 'recipe = "rebn"\ncheckpoint = "{data}/start.npz"')
+    told = estimate(loads(text), tmp_path, root=root).minutes
+    assert 0 < told["basic-s0"] < told["aurc-s0"]
+    assert loads(text).plan(loads(text).cells()[0], tmp_path, root=root).steps == 0
+
+
 def test_a_table_has_mean_and_deviation_over_seeds(whole, study):
     found = Results.open(whole)
     (one,) = [v for v in values(study, found) if v.row == "basic" and v.metric == "accuracy"]
@@ -437,7 +464,7 @@ def test_a_preset_takes_the_place_of_values():
         ('model = "resnet8_cifar"', 'model = "resnet8"', "no network 'resnet8'; did you mean"),
         ('preset = "cifar"', 'preset = "cifr"', "no preset 'cifr'; did you mean 'cifar'"),
         ('checkpoint = "basic"', 'checkpoint = "base"', "row aurc: no row of tiny 'base'; did you mean 'basic'"),
-        ('checkpoint = "basic"\n', "", "aurc_finetune starts from another row; name it in checkpoint"),
+        ('checkpoint = "basic"\n', "", "aurc_finetune starts from another row, or a file of weights; name it in"),
         ('recipe = "basic"', 'recipe = "oe"', "oe needs outliers; name a data set in outliers"),
         ('recipe = "basic"', 'recipe = "basic"\npasses = 5', "passes need dropout"),
         ('recipe = "basic"', 'recipe = "basic"\ncheckpoint = "aurc"', "in a circle"),

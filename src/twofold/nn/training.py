@@ -724,6 +724,8 @@ class Plan:
     @property
     def steps(self) -> int:
         """Updates of the weights in all, those of later stages and of all members included."""
+        if self.recipe.get(ReBN) is not None:
+            return 0
         per_epoch = len(self.data) // self.settings.batch
         stages: Stages | None = self.recipe.get(Stages)
         later = () if stages is None else stages.then

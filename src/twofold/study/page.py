@@ -235,7 +235,8 @@ def _cells(study: Study, told: Mapping[str, Told]) -> str:
             first = own[0]
             facts = [f"{first['images']:,}", str(first["epochs"]), f"{first['steps']:,}", f"{first['window']:.0f}"]
             facts.append(f"{np.mean([one['minutes'] for one in own]):.1f}")
-        words = [row.name, f"`{row.text}`", row.checkpoint or "", *facts, f"{len(own)} of {len(cells)}"]
+        start = "" if row.checkpoint is None else row.start or f"`{row.weights}`"
+        words = [row.name, f"`{row.text}`", start, *facts, f"{len(own)} of {len(cells)}"]
         lines.append("| " + " | ".join(words) + " |")
     return "## Scale of each row\n\n" + "\n".join(lines)
 

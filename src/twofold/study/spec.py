@@ -26,12 +26,16 @@ KEYS = (
     *("recipes", "tables", "presets", "benchmark", *BENCHMARK),
 )
 ROW_KEYS = ("name", "recipe", "checkpoint", "outliers", "mixers", "dropout", "passes", "odin", "scores", "pairs")
+WEIGHTS = (".safetensors", ".npz", ".pt", ".pth")  # how a checkpoint ends that is a file
 LISTS = ("scores", "pairs", "augment")  # keys of a row whose value is a list by itself
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a study; ``family`` is the name that the file gives, the same for all values of a list."""
+    """One row of a study; ``family`` is the name that the file gives, the same for all values of a list.
+
+    ``checkpoint`` is what it starts from: another row, or a file of weights.
+    """
 
     name: str
     family: str
@@ -45,6 +49,16 @@ class Row:
     scores: tuple[str, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def start(self) -> str | None:
+        """The row that it starts from."""
+        return None if self.weights is not None else self.checkpoint
+
+    @property
+    def weights(self) -> str | None:
+        """The file of weights that it starts from."""
+        return self.checkpoint if self.checkpoint is not None and self.checkpoint.endswith(WEIGHTS) else None
 
     @property
     def text(self) -> str:
@@ -125,13 +139,13 @@ class Study:
 
     def _cell(self, row: Row, on: Benchmark, seed: int) -> Cell:
         first = f"{on.name}-" if len(self.benchmarks) > 1 else ""
-        start = None if row.checkpoint is None else f"{first}{row.checkpoint}-s{seed}"
+        start = None if row.start is None else f"{first}{row.start}-s{seed}"
         return Cell(f"{first}{row.name}-s{seed}", row, on, seed, start)
 
     def _chain(self, name: str) -> list[str]:
         """A row behind the rows that it starts from."""
         found = [name]
-        while (start := self[found[0]].checkpoint) is not None:
+        while (start := self[found[0]].start) is not None:
             if start in found:
                 raise InvalidInput(f"rows start from one another in a circle: {listed([start, *found])}")
             found.insert(0, start)
@@ -147,7 +161,9 @@ class Study:
             cell.train.spec(root),
             outliers=placed(row.outliers, root),
             mixers=placed(row.mixers, root),
-            checkpoint=None if cell.start is None else str(Path(out) / "training" / cell.start / training.WEIGHTS),
+            checkpoint=placed(row.weights, root)
+            if cell.start is None
+            else str(Path(out) / "training" / cell.start / training.WEIGHTS),
             normalise=self.normalise,
             preset=self.base,
             device=device,
@@ -400,7 +416,7 @@ def _check_row(study: Study, row: Row) -> None:
     made = recipes.recipe(row.recipe)
     replace(training.PRESETS[study.base], **{**study.settings, **row.settings})
     if made.get(recipes.FineTune) is not None and row.checkpoint is None:
-        raise InvalidInput(f"{row.recipe} starts from another row; name it in checkpoint")
+        raise InvalidInput(f"{row.recipe} starts from another row, or a file of weights; name it in checkpoint")
     if any(hasattr(term, "outliers") for term in made.terms) and row.outliers is None:
         raise InvalidInput(f"{row.recipe} needs outliers; name a data set in outliers")
     if row.passes and not row.dropout and made.get(recipes.Dropout) is None:
@@ -461,7 +477,7 @@ def torch_module(module: str) -> Any:
 
 
 def placed(spec: str | None, root: str | Path | None) -> str | None:
-    """The spec of outliers or mixers with the folder of data in place."""
+    """The spec of outliers or mixers, or a file of weights, with the folder of data in place."""
     return None if spec is None else DataSet("outliers", "ood_val", spec).spec(root)
 
 

@@ -18,7 +18,7 @@ from twofold.errors import InvalidInput
 from twofold.store import Run
 from twofold.study.folder import CELL, claim, counts, marks, pairs_of, read_json, told_of, write_json
 from twofold.study.page import REPORT, publish
-from twofold.study.spec import Cell, Study, torch_module
+from twofold.study.spec import Cell, Study, placed, torch_module
 
 Done = Callable[[str, int, int], Any]  # what is at work, how much of it is done, of how much
 
@@ -145,19 +145,24 @@ def _guess(
     plan = study.plan(cell, out, root=root, device=device)
     told = replace(plan, checkpoint=None).describe(2)
     step = told["seconds_per_step"]
-    forward = step / told["passes_per_step"] / plan.settings.batch / FORWARD
+    forward = step / max(1, told["passes_per_step"]) / plan.settings.batch / FORWARD
     seconds = plan.steps * step
     for one in cell.benchmark.sets:
         images = torch_module("data").open(one.spec(root))
         if one.data not in reading:
-            begin = time.perf_counter()
-            some = np.linspace(0, len(images) - 1, min(PROBE, len(images))).astype(int)
-            images.read(some)
-            reading[one.data] = (time.perf_counter() - begin) / len(some)
+            reading[one.data] = min(_reading(images), _reading(images))  # the first look may compile
         passes = 1 if one.role == "train" else 1 + max(cell.row.passes, plan.members - 1)
         passes += 4 if cell.row.odin is not None else 0  # forward, backward, forward
         seconds += len(images) * (reading[one.data] + passes * forward)
     return seconds / 60
+
+
+def _reading(images: Any) -> float:
+    """Seconds that an image takes to read, by a few of them."""
+    some = np.linspace(0, len(images) - 1, min(PROBE, len(images))).astype(int)
+    begin = time.perf_counter()
+    images.read(some)
+    return (time.perf_counter() - begin) / len(some)
 
 
 def _check_data(cells: Sequence[Cell], root: str | Path | None) -> None:
@@ -168,7 +173,13 @@ def _check_data(cells: Sequence[Cell], root: str | Path | None) -> None:
             given = cell.row.outliers
             sets.setdefault(given, DataSet("outliers", "ood_val", given, get=f"what {cell.row.name} names"))
     every = Benchmark("study", "study", "study", 2, (), tuple(sets.values()))
-    lost = [one for one in every.status(root, torch_module("data").open) if not one.present]
+    lost = [str(one) for one in every.status(root, torch_module("data").open) if not one.present]
+    weights = {placed(cell.row.weights, root): cell.row.name for cell in cells if cell.row.weights is not None}
+    lost += [
+        f"{file}, weights that {row} starts from: no such file"
+        for file, row in weights.items()
+        if not Path(str(file)).is_file()
+    ]
     if lost:
         raise InvalidInput(f"{len(lost)} data sets cannot be opened:\n" + "\n".join(f"- {one}" for one in lost))
 
