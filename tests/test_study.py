@@ -25,6 +25,7 @@ from twofold.nn.models import load as load_model  # noqa: E402
 from twofold.nn.recipes import RECIPES as RECIPES_BY_NAME  # noqa: E402
 from twofold.nn.training import Settings, train  # noqa: E402
 from twofold.study import (  # noqa: E402
+    document,
     estimate,
     finished,
     keep,
@@ -210,6 +211,28 @@ def test_a_table_has_mean_and_deviation_over_seeds(whole, study):
         "test (test) 40",
     ):
         assert words in page
+
+
+def test_the_page_has_the_numbers_of_the_table(whole, study):
+    """Also in the other forms of a report, which the command finds by the folder."""
+    from twofold.cli.report import report_command
+
+    page = (whole / "report.html").read_text(encoding="utf-8")
+    for one in values(study, Results.open(whole)):
+        factor = 1000 if "aurc" in one.metric else 100
+        assert f"{factor * one.mean:,.2f} ± {factor * one.spread:,.2f}<small>[{factor * one.low:,.2f}, " in page
+    assert page.count("<figure") == 3
+    again = CliRunner().invoke(report_command, [str(whole), "-o", str(whole / "again.html")])
+    assert again.exit_code == 0, again.output
+    assert (whole / "again.html").read_text(encoding="utf-8") == page
+    (whole / "again.html").unlink()
+    (accuracy,) = [v for v in values(study, Results.open(whole)) if v.row == "aurc" and v.metric == "accuracy"]
+    told = json.loads(document(study, whole).to_json())["sections"][0]["tables"][0]
+    (row,) = [row for row in told["rows"] if row[0] == "aurc"]
+    assert row[1] == {"value": accuracy.mean, "low": accuracy.low, "high": accuracy.high, "spread": accuracy.spread}
+    refused = CliRunner().invoke(report_command, [str(whole), "--id", "msp", "-o", str(whole / "again.html")])
+    assert refused.exit_code != 0
+    assert "belongs to the report on a run" in str(refused.exception)
 
 
 def test_the_folder_knows_its_study(whole, study):

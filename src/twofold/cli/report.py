@@ -58,8 +58,8 @@ def report_command(
     """Write one page that tells how far a classifier can be trusted.
 
     SOURCE is a run, an npz file (logits and labels, -1 for unknown inputs; or correct and conf, optionally with is_id
-    and conf_ood), or a folder of benchmark results. The page opens from disk, needs no network, and has an explorer of
-    thresholds. The other formats hold its sentences and tables.
+    and conf_ood), a folder of benchmark results, or the folder of a study. The page opens from disk, needs no network,
+    and has an explorer of thresholds. The other formats hold its sentences and tables.
 
     \b
       twofold report twofold-demo -o report.html
@@ -73,7 +73,7 @@ def report_command(
     with progress() as bar:
         task = bar.add_task("reading", total=None)
         report(
-            source,
+            _study(source) or source,
             target,
             id=id_score,
             ood=ood_score,
@@ -90,6 +90,17 @@ def report_command(
         click.echo(json.dumps({"report": str(target), "format": kind, "bytes": size}, indent=2))
     else:
         click.echo(f"{target}  {size / 1e6:.1f} MB")
+
+
+def _study(source: Path) -> Any:
+    """The page of a study, where the folder is that of one."""
+    from twofold.study.folder import STATE
+
+    if not (source / STATE).is_file():
+        return None
+    from twofold.study import document, opened
+
+    return document(opened(source), source)
 
 
 def _images(words: tuple[str, ...]) -> dict[str, Any]:

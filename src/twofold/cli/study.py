@@ -158,7 +158,7 @@ def run_command(
         click.echo(json.dumps(asdict(told), indent=2))
         return
     click.echo(f"{_cells(len(told.finished))} finished in {told.minutes:.1f} minutes, {len(told.left)} left.")
-    click.echo(f"The table is in {out}/report.md.", err=True)
+    click.echo(f"The tables are in {out}/report.md, with drawings in {out}/report.html.", err=True)
 
 
 @study_group.command("table")

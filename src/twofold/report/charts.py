@@ -263,6 +263,29 @@ def bar_rows(names: Sequence[str], values: Array, x_label: str, about: str, unit
     return wrap(WIDTH, math.ceil(height), about, "".join(parts))
 
 
+def interval_rows(names: Sequence[str], values: Array, lows: Array, highs: Array, x_label: str, about: str) -> str:
+    """A dot for each name, with its interval; NaN limits leave the dot alone."""
+    left, right, row, top = 190.0, WIDTH - 14.0, 20.0, 10.0
+    ends = np.concatenate([values, lows, highs])
+    low, high = _spread((float(np.nanmin(ends)), float(np.nanmax(ends))))
+    base = top + row * len(names) + 4
+
+    def at(value: float) -> float:
+        return left + (value - low) / (high - low) * (right - left)
+
+    grid = "".join(f"M{at(t):.1f} {top}V{base}" for t in ticks(low, high, 5))
+    parts = [f'<g class="g"><path d="{grid}"/></g>']
+    for i, name in enumerate(names):
+        y = top + row * i + row / 2
+        parts.append(label(left - 6, y + 4, name, "t e", 26))
+        if not math.isnan(lows[i]):
+            parts.append(f'<path class="w" d="M{at(float(lows[i])):.1f} {y}H{at(float(highs[i])):.1f}"/>')
+        parts.append(f'<path class="dd k0" d="M{at(float(values[i])):.1f} {y}h0"/>')
+    parts += [label(at(t), base + 15, shown(t), "t m") for t in ticks(low, high, 5)]
+    parts.append(label((left + right) / 2, base + 36, x_label, "t m"))
+    return wrap(WIDTH, math.ceil(base + 42), about, "".join(parts))
+
+
 def box_rows(groups: Sequence[tuple[str, Array]], x_label: str, about: str) -> str:
     """A box plot for each group: quartiles, median, whiskers to the extremes, every value as a dot."""
     left, right, row, top = 150.0, WIDTH - 14.0, 30.0, 10.0

@@ -16,7 +16,10 @@ from twofold.stats import Interval
 
 @dataclass(frozen=True)
 class Number:
-    """A number of a table: its natural value, its interval, and the factor and digits it is printed with."""
+    """A number of a table: its natural value, its interval, and the factor and digits it is printed with.
+
+    ``spread`` is a standard deviation, printed behind the value where there is one.
+    """
 
     value: float
     low: float = math.nan
@@ -24,6 +27,7 @@ class Number:
     factor: float = 1.0
     digits: int = 1
     strong: bool = False
+    spread: float = math.nan
 
     @classmethod
     def of(cls, interval: Interval, factor: float = 1.0, *, strong: bool = False) -> Number:
@@ -31,7 +35,10 @@ class Number:
         return cls(interval.value, interval.low, interval.high, factor, strong=strong)
 
     def __str__(self) -> str:
-        return "–" if math.isnan(self.value) else f"{self.factor * self.value:,.{self.digits}f}"
+        if math.isnan(self.value):
+            return "–"
+        around = "" if math.isnan(self.spread) else f" ± {self.factor * self.spread:,.{self.digits}f}"
+        return f"{self.factor * self.value:,.{self.digits}f}{around}"
 
     @property
     def span(self) -> str:
@@ -194,7 +201,8 @@ def _json_cell(cell: Cell) -> Any:
     if not isinstance(cell, Number):
         return cell
     found = {"value": cell.value, "low": cell.low, "high": cell.high}
-    if math.isnan(cell.low):
+    found |= {} if math.isnan(cell.spread) else {"spread": cell.spread}
+    if math.isnan(cell.low) and "spread" not in found:
         return finite(cell.value)
     return {name: finite(value) for name, value in found.items()}
 

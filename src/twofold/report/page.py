@@ -27,7 +27,7 @@ FORMATS = ("html", "md", "latex", "json")
 
 
 def report(
-    source: Run | Results | str | Path,
+    source: Run | Results | Document | str | Path,
     path: str | Path,
     *,
     id: str | None = None,  # noqa: A002 - the name of the design
@@ -43,7 +43,8 @@ def report(
     """Write the report on a run, on a file of outputs, or on benchmark results, to one file.
 
     ``source`` is a Run or its folder; an npz file with ``logits`` and ``labels`` (-1: unknown input), or with
-    ``correct`` and ``conf`` and optionally ``is_id`` and ``conf_ood``; or Results or their folder. Of a run, ``id`` and
+    ``correct`` and ``conf`` and optionally ``is_id`` and ``conf_ood``; Results or their folder; or a document that is
+    made already, as that of a study. Of a run, ``id`` and
     ``ood`` are the pair of scores that is judged; without them the best pair of ``scores`` on its validation data.
     ``images`` has an array (N, H, W) or (N, H, W, 3), or what ``twofold.nn.data.open`` gives, for data sets whose cases
     are to be seen, or names an npz file of such arrays; ``ood_classes`` has, for sets of unknown inputs, the class of
@@ -83,7 +84,7 @@ def report(
 
 
 def document(
-    source: Run | Results | str | Path,
+    source: Run | Results | Document | str | Path,
     *,
     id: str | None = None,  # noqa: A002
     ood: str | None = None,
@@ -98,13 +99,15 @@ def document(
     place = Path(source) if isinstance(source, str | Path) else None
     if place is not None and not place.exists():
         raise InvalidInput(f"there is no file or folder {place}; give a run, an npz file or a folder of results")
-    if isinstance(source, Results) or (place is not None and _holds_results(place)):
+    if isinstance(source, Results | Document) or (place is not None and _holds_results(place)):
         from twofold.report import ledger
 
         given = {"id": id, "ood": ood, "scores": scores, "images": images, "ood_classes": ood_classes}
         odd = [name for name, value in given.items() if value is not None]
         if odd:
             raise InvalidInput(f"{odd[0]} belongs to the report on a run, and these are results; leave it out")
+        if isinstance(source, Document):
+            return source
         opened = source if isinstance(source, Results) else Results.open(str(place))
         return ledger.document(opened, str(place or "results"), done)
     from twofold.report import pictures, sections

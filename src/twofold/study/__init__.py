@@ -6,18 +6,18 @@ the catalogue (several names: each in turn) and ``sets`` with those of its data 
 - ``model``, ``normalise``, ``seeds``, ``resamples``, and ``[settings]``: a ``preset`` of :mod:`twofold.nn.training` and
   what differs from it. The training set is the data set of role train.
 - ``[[recipes]]``: ``name``, ``recipe`` and what this row changes: settings, ``dropout``, ``outliers``, ``mixers``,
-  ``checkpoint`` (another row, whose weights of the same seed it starts from), ``passes`` and ``odin`` of extraction,
-  ``scores`` and ``pairs`` (no pairs unless they are given). A list in place of a value makes one row for each; tables
-  show the one that is best on validation data.
+  ``checkpoint`` (another row, whose weights of the same seed it starts from, or a file of weights), ``passes`` and
+  ``odin`` of extraction, ``scores`` and ``pairs`` (no pairs unless they are given). A list in place of a value makes
+  one row for each; tables show the one that is best on validation data.
 - ``[[tables]]``: ``title`` and ``columns``, each ``[metric, shift, protocol]`` with the score or pair as a fourth.
 - ``[presets.NAME]``: other values of these keys, ``recipes`` by the names of rows; for ``load(..., preset=NAME)``.
 
 A cell is a row with a seed. Weights are in ``training/CELL``, outputs in ``runs/CELL``, its results in ``judged/CELL``,
-and the results of all finished cells, with a report page, in the folder itself.
+and the results of all finished cells, with a report page (Markdown and HTML), in the folder itself.
 """
 
 from twofold.study.folder import finished, keep, opened, results
-from twofold.study.page import Value, report, table, values
+from twofold.study.page import Value, document, report, table, values
 from twofold.study.spec import Cell, Layout, Row, Study, command, load, loads, names, titles
 from twofold.study.sweep import Estimate, Progress, estimate, run
 
@@ -30,6 +30,7 @@ __all__ = [
     "Study",
     "Value",
     "command",
+    "document",
     "estimate",
     "finished",
     "keep",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +15,19 @@ from twofold.bench.benchmark import Benchmark
 from twofold.bench.protocols import select
 from twofold.bench.results import VALIDATION, Results, better_of, key_of, method, missing, scale
 from twofold.errors import UndefinedMetric
+from twofold.report import charts
+from twofold.report.document import Document, Figure, Number, Part, Section, Table
+from twofold.report.page import page
 from twofold.study.folder import Told, counts, results, told_of
 from twofold.study.spec import Layout, Study, command, listed
 
-REPORT = "report.md"
+REPORT, PAGE = "report.md", "report.html"
 LEVEL = 0.95
+DRAWN = 20  # lines of a table that is drawn too
+LEGEND = (
+    "Mean ± standard deviation over seeds [95 % interval of the mean over resampled test images]. Rates in percent, "
+    "areas under risk curves x1000."
+)
 
 
 @dataclass(frozen=True)
@@ -117,11 +126,16 @@ def _over_seeds(
 def report(study: Study, out: str | Path, found: Results | None = None) -> str:
     """The page of a study in Markdown: the tables of what is finished, and the scale of it."""
     found = results(study, out) if found is None else found
-    told = {cell.name: one for cell in study.cells() if (one := told_of(study, cell, Path(out))) is not None}
-    parts = [f"# {study.title}", study.source, _scale(study, told), _sets(study, told, Path(out))]
+    told = _told(study, Path(out))
+    parts = [f"# {study.title}", study.source, _scale(study, told), *_sets(study, told, Path(out))]
     parts += [table(study, found), _cells(study, told)]
     parts.append(f"Made by `{command(study)}`; every number is in `results.csv`.")
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _told(study: Study, out: Path) -> dict[str, Told]:
+    """What is known of each finished cell."""
+    return {cell.name: one for cell in study.cells() if (one := told_of(study, cell, out)) is not None}
 
 
 def _scale(study: Study, told: Mapping[str, Told]) -> str:
@@ -136,7 +150,7 @@ def _scale(study: Study, told: Mapping[str, Told]) -> str:
     return "Scale: " + "; ".join(parts) + "."
 
 
-def _sets(study: Study, told: Mapping[str, Told], out: Path) -> str:
+def _sets(study: Study, told: Mapping[str, Told], out: Path) -> list[str]:
     """How many images of each data set were seen."""
     lines = []
     for on in study.benchmarks:
@@ -144,7 +158,7 @@ def _sets(study: Study, told: Mapping[str, Told], out: Path) -> str:
         seen = {} if first is None else counts(told[first], out / "runs" / first)
         if seen:
             lines.append(f"Images of {on.name}: {', '.join(f'{name} {count:,}' for name, count in seen.items())}.")
-    return "\n\n".join(lines)
+    return lines
 
 
 def table(study: Study, found: Results) -> str:
@@ -155,38 +169,127 @@ def table(study: Study, found: Results) -> str:
         for layout in study.tables:
             some = [one for one in every if (one.benchmark, one.table) == (on.name, layout.title)]
             if some:
-                parts.append(f"## {layout.title}" + (f" ({on.name})" if len(study.benchmarks) > 1 else ""))
-                parts.append(_markdown(layout, some))
-    if parts:
-        parts.append(
-            "Mean ± standard deviation over seeds [95 % interval of the mean over resampled test images]. Rates in "
-            "percent, areas under risk curves x1000."
-        )
-    return "\n\n".join(parts)
+                parts += [f"## {_title(study, on, layout)}", _Grid.of(layout, some).markdown()]
+    return "\n\n".join([*parts, LEGEND] if parts else [])
 
 
-def _markdown(layout: Layout, some: Sequence[Value]) -> str:
-    heads = [f"{c[0]} {c[1]}" + (f", {c[3]}" if len(c) == 4 else "") for c in layout.columns]
-    base = _baseline(layout, some)
-    if layout.baseline is not None:
-        heads.append(f"{layout.columns[0][0]} better than {', '.join(layout.baseline)} by %")
-    lines = ["| recipe |" + "".join(f" {_shown(head)} |" for head in heads), "|---|" + "---:|" * len(heads)]
-    notes = []
-    for row, line in dict.fromkeys((one.row, one.line) for one in some):
-        own = [one for one in some if (one.row, one.line) == (row, line)]
-        cells = [_at(own, column) for column in layout.columns]
-        texts = ["–" if one is None else str(one) for one in cells]
+def _title(study: Study, on: Benchmark, layout: Layout) -> str:
+    return layout.title + (f" ({on.name})" if len(study.benchmarks) > 1 else "")
+
+
+def document(study: Study, out: str | Path, found: Results | None = None) -> Document:
+    """The page of a study with drawings, as :func:`twofold.report.report` writes it in any form."""
+    found = results(study, out) if found is None else found
+    told = _told(study, Path(out))
+    every = values(study, found)
+    sections = []
+    for on in study.benchmarks:
+        for place, layout in enumerate(study.tables):
+            some = [one for one in every if (one.benchmark, one.table) == (on.name, layout.title)]
+            if some:
+                title, key = _title(study, on, layout), f"{on.name}-{place}"
+                sections.append(Section(key, title, tuple(_Grid.of(layout, some).parts(key))))
+    facts = Table("rows", "What each row is and what it cost", ROWS, tuple(map(tuple, _facts(study, told))), heads=2)
+    about = [_scale(study, told), *_sets(study, told, Path(out)), LEGEND]
+    sections.append(Section("scale", "Scale", (*about, facts)))
+    sections.append(Section("source", "Where this comes from", (f"Made by {command(study)}.", study.source)))
+    seeds = sorted({seed for one in every for seed in one.seeds})
+    tiles = ((f"{len(told)} of {len(study.cells())}", "cells finished", f"seeds {listed(seeds)}"),) if told else ()
+    return Document(study.title, study.source, tiles, tuple(sections))
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """A table of the report, whatever its form: headings, lines of values, what each gains on the baseline, notes."""
+
+    heads: tuple[str, ...]
+    lines: tuple[tuple[str, tuple[Value | None, ...]], ...]
+    gains: tuple[float | None, ...] | None  # of each line, in percent; None where nothing is compared with
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, layout: Layout, some: Sequence[Value]) -> _Grid:
+        heads = [f"{c[0]} {c[1]}" + (f", {c[3]}" if len(c) == 4 else "") for c in layout.columns]
+        base = _baseline(layout, some)
+        lines, notes = [], []
+        for row, line in dict.fromkeys((one.row, one.line) for one in some):
+            own = [one for one in some if (one.row, one.line) == (row, line)]
+            label = row + (f", {line}" if line else "")
+            lines.append((label, tuple(_at(own, column) for column in layout.columns)))
+            notes += [f"{label}: {own[0].chosen} was best on validation data"] if own[0].chosen != row else []
+        most = max(len(one.seeds) for one in some)
+        few = dict.fromkeys(f"{one.row} has {len(one.seeds)}" for one in some if len(one.seeds) < most)
+        notes += [f"not all seeds are finished: {', '.join(few)} of {most}"] if few else []
+        gains = None
         if layout.baseline is not None:
-            first = cells[0]
-            known = first is not None and base is not None
-            texts.append(f"{100 * (base - first.mean) / base * _sign(first):.2f}" if known else "–")  # type: ignore
-        label = _shown(row + (f", {line}" if line else ""))
-        lines.append(f"| {label} |" + "".join(f" {text} |" for text in texts))
-        notes += [f"{label}: {own[0].chosen} was best on validation data"] if own[0].chosen != row else []
-    most = max(len(one.seeds) for one in some)
-    few = dict.fromkeys(f"{one.row} has {len(one.seeds)}" for one in some if len(one.seeds) < most)
-    notes += [f"not all seeds are finished: {', '.join(few)} of {most}"] if few else []
-    return "\n".join(lines) + "".join(f"\n{'' if i else chr(10)}- {note}" for i, note in enumerate(notes))
+            heads.append(f"{layout.columns[0][0]} better than {', '.join(layout.baseline)} by %")
+            gains = tuple(None if base is None else _gain(cells[0], base) for _, cells in lines)
+        return cls(tuple(heads), tuple(lines), gains, tuple(notes))
+
+    def markdown(self) -> str:
+        head = ["| recipe |" + "".join(f" {_shown(h)} |" for h in self.heads), "|---|" + "---:|" * len(self.heads)]
+        body = []
+        for place, (label, cells) in enumerate(self.lines):
+            texts = ["–" if one is None else str(one) for one in cells]
+            if self.gains is not None:
+                gain = self.gains[place]
+                texts.append("–" if gain is None else f"{gain:.2f}")
+            body.append(f"| {_shown(label)} |" + "".join(f" {text} |" for text in texts))
+        notes = ["", *(f"- {_shown(note)}" for note in self.notes)] if self.notes else []
+        return "\n".join([*head, *body, *notes])
+
+    def parts(self, key: str) -> list[Part]:
+        """The table for a document, and a drawing of each column where there are not too many lines."""
+        best = [_best([cells[place] for _, cells in self.lines]) for place in range(len(self.lines[0][1]))]
+        rows = []
+        for place, (label, cells) in enumerate(self.lines):
+            row: list[Number | str] = [label]
+            row += [_number(one, strong=one is not None and one is best[i]) for i, one in enumerate(cells)]
+            gain = None if self.gains is None else self.gains[place]
+            row += [] if self.gains is None else [Number(math.nan if gain is None else gain, digits=2)]
+            rows.append(tuple(row))
+        caption = "Mean ± standard deviation over seeds [95 % interval over test images]; bold is best of its column"
+        made: list[Part] = [Table(key, caption, ("recipe", *self.heads), tuple(rows), notes=self.notes)]
+        if len(self.lines) <= DRAWN:
+            made += [self._figure(key, place) for place, one in enumerate(best) if one is not None]
+        return made
+
+    def _figure(self, key: str, place: int) -> Figure:
+        drawn = [(label, cells[place]) for label, cells in self.lines if cells[place] is not None]
+        numbers = [_number(one) for _, one in drawn]
+        values, lows, highs = (
+            np.array([one.factor * getattr(one, name) for one in numbers]) for name in ("value", "low", "high")
+        )
+        head, unit = self.heads[place], scale(drawn[0][1].metric)[1]  # type: ignore[union-attr]
+        better = better_of([{"metric": drawn[0][1].metric, "better": None}])  # type: ignore[union-attr]
+        names = [label for label, _ in drawn]
+        title = head + (f" ({unit})" if unit else "")
+        rows = tuple(zip(names, values.tolist(), lows.tolist(), highs.tolist(), strict=True))
+        return Figure(
+            f"{key}-{place}",
+            title,
+            f"Mean over seeds with its 95 % interval over test images; {better} is better.",
+            charts.interval_rows(names, values, lows, highs, title, f"{head} of {len(names)} rows of the study"),
+            ("recipe", "mean", "low", "high"),
+            rows,
+        )
+
+
+def _number(one: Value | None, *, strong: bool = False) -> Number:
+    if one is None:
+        return Number(math.nan)
+    low, high, spread = (math.nan if x is None else x for x in (one.low, one.high, one.spread))
+    return Number(one.mean, low, high, scale(one.metric)[0], 2, strong, spread)
+
+
+def _best(column: Sequence[Value | None]) -> Value | None:
+    """The value of a column with the best mean."""
+    known = [one for one in column if one is not None]
+    return min(known, key=lambda one: _sign(one) * one.mean, default=None)
+
+
+def _gain(first: Value | None, base: float) -> float | None:
+    return None if first is None else 100 * (base - first.mean) / base * _sign(first)
 
 
 def _shown(label: str) -> str:
@@ -221,12 +324,11 @@ def _sign(one: Value) -> int:
     return -1 if better_of([{"metric": one.metric, "better": None}]) == "higher" else 1
 
 
-def _cells(study: Study, told: Mapping[str, Told]) -> str:
+ROWS = ("row", "recipe", "starts from", "images", "epochs", "updates", "weights averaged", "minutes a cell", "finished")
+
+
+def _facts(study: Study, told: Mapping[str, Told]) -> Iterator[list[str]]:
     """What each row is and what it cost."""
-    lines = [
-        "| row | recipe | starts from | images | epochs | updates | weights averaged | minutes a cell | finished |",
-        "|---|---|---|---:|---:|---:|---:|---:|---:|",
-    ]
     for row in study.rows:
         cells = [cell for cell in study.cells() if cell.row.name == row.name]
         own = [told[cell.name] for cell in cells if cell.name in told]
@@ -235,10 +337,16 @@ def _cells(study: Study, told: Mapping[str, Told]) -> str:
             first = own[0]
             facts = [f"{first['images']:,}", str(first["epochs"]), f"{first['steps']:,}", f"{first['window']:.0f}"]
             facts.append(f"{np.mean([one['minutes'] for one in own]):.1f}")
-        start = "" if row.checkpoint is None else row.start or f"`{row.weights}`"
-        words = [row.name, f"`{row.text}`", start, *facts, f"{len(own)} of {len(cells)}"]
-        lines.append("| " + " | ".join(words) + " |")
-    return "## Scale of each row\n\n" + "\n".join(lines)
+        yield [row.name, row.text, row.checkpoint or "", *facts, f"{len(own)} of {len(cells)}"]
+
+
+def _cells(study: Study, told: Mapping[str, Told]) -> str:
+    head = ["| " + " | ".join(ROWS) + " |", "|---|---|---|---:|---:|---:|---:|---:|---:|"]
+    lines = [
+        f"| {name} | `{text}` | {f'`{start}`' if start else ''} | {' | '.join(facts)} |"
+        for name, text, start, *facts in _facts(study, told)
+    ]
+    return "## Scale of each row\n\n" + "\n".join(head + lines)
 
 
 def publish(study: Study, out: Path) -> None:
@@ -246,5 +354,6 @@ def publish(study: Study, out: Path) -> None:
     found = results(study, out)
     if found.rows:
         found.save(out)
-    with replacing(out / REPORT) as file:
-        file.write(report(study, out, found).encode())
+    for name, text in ((REPORT, report(study, out, found)), (PAGE, page(document(study, out, found)))):
+        with replacing(out / name) as file:
+            file.write(text.encode())
