@@ -17,9 +17,10 @@ and the results of all finished cells, with a report page (Markdown and HTML), i
 """
 
 from twofold.study.folder import finished, keep, opened, results
-from twofold.study.page import Value, document, report, table, values
+from twofold.study.page import document, report, table
 from twofold.study.spec import Cell, Layout, Row, Study, command, load, loads, names, titles
 from twofold.study.sweep import Estimate, Progress, estimate, run
+from twofold.study.values import Value, values
 
 __all__ = [
     "Cell",

@@ -6,121 +6,24 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from twofold._files import replacing
-from twofold.bench.benchmark import Benchmark
-from twofold.bench.protocols import select
-from twofold.bench.results import VALIDATION, Results, better_of, key_of, method, missing, scale
-from twofold.errors import UndefinedMetric
+from twofold.bench.results import Results, scale
 from twofold.report import charts
-from twofold.report.document import Document, Figure, Number, Part, Section, Table
+from twofold.report.document import Cell, Document, Figure, Number, Part, Section, Table
 from twofold.report.page import page
 from twofold.study.folder import Told, counts, results, told_of
 from twofold.study.spec import Layout, Study, command, listed
+from twofold.study.values import Value, values
 
 REPORT, PAGE = "report.md", "report.html"
-LEVEL = 0.95
 DRAWN = 20  # lines of a table that is drawn too
 LEGEND = (
     "Mean ± standard deviation over seeds [95 % interval of the mean over resampled test images]. Rates in percent, "
     "areas under risk curves x1000."
 )
-
-
-@dataclass(frozen=True)
-class Value:
-    """A number of a table: mean and standard deviation over seeds, and the interval of the mean over test images."""
-
-    benchmark: str
-    table: str
-    row: str
-    chosen: str
-    line: str  # the score or pair of the line; empty where every column has its own
-    method: str
-    metric: str
-    shift: str
-    protocol: str
-    mean: float
-    spread: float | None
-    low: float | None
-    high: float | None
-    seeds: tuple[int, ...]
-
-    def __str__(self) -> str:
-        factor, _ = scale(self.metric)
-        text = f"{factor * self.mean:.2f}"
-        if self.spread is not None:
-            text += f" ± {factor * self.spread:.2f}"
-        if self.low is not None and self.high is not None:
-            text += f" [{factor * self.low:.2f}, {factor * self.high:.2f}]"
-        return text
-
-
-def values(study: Study, found: Results) -> list[Value]:
-    """The numbers of all tables, of finished cells; of a family of rows, those of the best on validation data."""
-    return [one for on in study.benchmarks for table in study.tables for one in _values(study, found, on, table)]
-
-
-def _values(study: Study, found: Results, on: Benchmark, table: Layout) -> Iterator[Value]:
-    groups: dict[tuple[Any, ...], list[Told]] = {}
-    for row in found.rows:
-        if row["benchmark"] == on.name and row["metric"] is not None and not missing(row["value"]):
-            place = row["recipe"], method(row), row["protocol"], row["shift"], row["metric"]
-            groups.setdefault(place, []).append(row)
-    for family in dict.fromkeys(row.family for row in study.rows):
-        members = [row.name for row in study.rows if row.family == family]
-        for line in _lines(groups, members, table):
-            chosen = _chosen(groups, members, table, line)
-            for metric, shift, protocol, *fixed in table.columns:
-                name = fixed[0] if fixed else line
-                rows = groups.get((chosen, name, protocol, shift, metric))
-                if rows is not None:
-                    about = on.name, table.title, family, chosen, line, name, metric, shift, protocol
-                    yield Value(*about, *_over_seeds(rows, found))
-
-
-def _lines(groups: Mapping[tuple[Any, ...], Any], members: Sequence[str], table: Layout) -> list[str]:
-    """The scores and pairs that make lines of a table for a family of rows; one line where every column has its own."""
-    if all(len(column) == 4 for column in table.columns):
-        return [""]
-    free = {tuple(column[:3]) for column in table.columns if len(column) == 3}
-    return list(dict.fromkeys(g[1] for g in groups if g[0] in members and (g[4], g[3], g[2]) in free))
-
-
-def _chosen(groups: Mapping[tuple[Any, ...], list[Told]], members: Sequence[str], table: Layout, name: str) -> str:
-    """The row of a family with the best mean on validation data, by the rule of the protocol of the first column."""
-    _, _, protocol, *fixed = table.columns[0]
-    score = (fixed[0] if fixed else name).split(" + ")[0]
-    judged = {}
-    for place, rows in groups.items():
-        if place[0] in members and place[1:4] == (score, protocol, VALIDATION):
-            judged[place[0]] = (float(np.mean([row["value"] for row in rows])), better_of(rows))
-    if not judged:
-        return members[0]
-    better: Any = next(iter(judged.values()))[1]
-    try:
-        return select({score: {row: value for row, (value, _) in judged.items()}}, better)[score].run
-    except UndefinedMetric:
-        return members[0]
-
-
-def _over_seeds(
-    rows: Sequence[Told], found: Results
-) -> tuple[float, float | None, float | None, float | None, tuple[int, ...]]:
-    """Mean, standard deviation over seeds, limits of the mean over resamples of the test images, seeds."""
-    numbers = [row["value"] for row in rows]
-    drawn = [found.replicates[key_of(row)] for row in rows if key_of(row) in found.replicates]
-    low = high = None
-    if len(drawn) == len(rows) and len({len(one) for one in drawn}) == 1:
-        tails = (1 - LEVEL) / 2, (1 + LEVEL) / 2
-        mean = np.mean(drawn, axis=0)
-        if not np.isnan(mean).all():
-            low, high = (float(x) for x in np.nanquantile(mean, tails))
-    spread = float(np.std(numbers, ddof=1)) if len(numbers) > 1 else None
-    return float(np.mean(numbers)), spread, low, high, tuple(sorted(row["seed"] for row in rows))
 
 
 def report(study: Study, out: str | Path, found: Results | None = None) -> str:
@@ -142,12 +45,16 @@ def _scale(study: Study, told: Mapping[str, Told]) -> str:
     cells = study.cells()
     images = sorted({one["images"] for one in told.values()})
     epochs = sorted({one["epochs"] for one in told.values()})
-    seeds = sorted({cell.seed for cell in cells if cell.name in told})
-    parts = [f"{len(told)} of {len(cells)} cells are finished", study.model, f"seeds {listed(seeds or study.seeds)}"]
+    parts = [f"{len(told)} of {len(cells)} cells are finished", study.model, f"seeds {listed(_seeds(study, told))}"]
     parts += [f"{' or '.join(f'{n:,}' for n in images)} training images"] if images else []
     parts += [f"epochs {' or '.join(map(str, epochs))}"] if epochs else []
     parts += [f"{sum(one['minutes'] for one in told.values()) / 60:.1f} hours so far"] if told else []
     return "Scale: " + "; ".join(parts) + "."
+
+
+def _seeds(study: Study, told: Mapping[str, Told]) -> Sequence[int]:
+    """The seeds of finished cells; before there are any, all."""
+    return sorted({cell.seed for cell in study.cells() if cell.name in told}) or study.seeds
 
 
 def _sets(study: Study, told: Mapping[str, Told], out: Path) -> list[str]:
@@ -163,39 +70,35 @@ def _sets(study: Study, told: Mapping[str, Told], out: Path) -> list[str]:
 
 def table(study: Study, found: Results) -> str:
     """All tables in Markdown: mean ± standard deviation over seeds [95 % interval over test images]."""
-    every = values(study, found)
-    parts = []
-    for on in study.benchmarks:
-        for layout in study.tables:
-            some = [one for one in every if (one.benchmark, one.table) == (on.name, layout.title)]
-            if some:
-                parts += [f"## {_title(study, on, layout)}", _Grid.of(layout, some).markdown()]
+    parts = [text for title, grid in _grids(study, found).items() for text in (f"## {title}", grid.markdown())]
     return "\n\n".join([*parts, LEGEND] if parts else [])
-
-
-def _title(study: Study, on: Benchmark, layout: Layout) -> str:
-    return layout.title + (f" ({on.name})" if len(study.benchmarks) > 1 else "")
 
 
 def document(study: Study, out: str | Path, found: Results | None = None) -> Document:
     """The page of a study with drawings, as :func:`twofold.report.report` writes it in any form."""
     found = results(study, out) if found is None else found
     told = _told(study, Path(out))
-    every = values(study, found)
-    sections = []
-    for on in study.benchmarks:
-        for place, layout in enumerate(study.tables):
-            some = [one for one in every if (one.benchmark, one.table) == (on.name, layout.title)]
-            if some:
-                title, key = _title(study, on, layout), f"{on.name}-{place}"
-                sections.append(Section(key, title, tuple(_Grid.of(layout, some).parts(key))))
-    facts = Table("rows", "What each row is and what it cost", ROWS, tuple(map(tuple, _facts(study, told))), heads=2)
-    about = [_scale(study, told), *_sets(study, told, Path(out)), LEGEND]
+    grids = _grids(study, found)
+    sections = [Section(f"table-{i}", title, grid.parts(f"table-{i}")) for i, (title, grid) in enumerate(grids.items())]
+    facts = Table("rows", "What each row is and what it cost", ROWS, tuple(_facts(study, told)), heads=2)
+    about = _scale(study, told), *_sets(study, told, Path(out)), LEGEND
     sections.append(Section("scale", "Scale", (*about, facts)))
     sections.append(Section("source", "Where this comes from", (f"Made by {command(study)}.", study.source)))
-    seeds = sorted({seed for one in every for seed in one.seeds})
-    tiles = ((f"{len(told)} of {len(study.cells())}", "cells finished", f"seeds {listed(seeds)}"),) if told else ()
-    return Document(study.title, study.source, tiles, tuple(sections))
+    done = f"{len(told)} of {len(study.cells())}", "cells finished", f"seeds {listed(_seeds(study, told))}"
+    return Document(study.title, study.source, (done,), tuple(sections))
+
+
+def _grids(study: Study, found: Results) -> dict[str, _Grid]:
+    """The tables that have a value, by title."""
+    every = values(study, found)
+    grids = {}
+    for on in study.benchmarks:
+        for layout in study.tables:
+            some = [one for one in every if (one.benchmark, one.table) == (on.name, layout.title)]
+            if some:
+                title = layout.title + (f" ({on.name})" if len(study.benchmarks) > 1 else "")
+                grids[title] = _Grid.of(layout, some)
+    return grids
 
 
 @dataclass(frozen=True)
@@ -203,75 +106,74 @@ class _Grid:
     """A table of the report, whatever its form: headings, lines of values, what each gains on the baseline, notes."""
 
     heads: tuple[str, ...]
-    lines: tuple[tuple[str, tuple[Value | None, ...]], ...]
-    gains: tuple[float | None, ...] | None  # of each line, in percent; None where nothing is compared with
+    lines: Mapping[str, tuple[Value | None, ...]]
+    gain: str | None  # heading of what is gained
+    gains: Mapping[str, float]  # of each line, in percent
     notes: tuple[str, ...]
 
     @classmethod
     def of(cls, layout: Layout, some: Sequence[Value]) -> _Grid:
-        heads = [f"{c[0]} {c[1]}" + (f", {c[3]}" if len(c) == 4 else "") for c in layout.columns]
-        base = _baseline(layout, some)
-        lines, notes = [], []
+        heads = tuple(f"{c[0]} {c[1]}" + (f", {c[3]}" if len(c) == 4 else "") for c in layout.columns)
+        lines, notes = {}, []
         for row, line in dict.fromkeys((one.row, one.line) for one in some):
             own = [one for one in some if (one.row, one.line) == (row, line)]
             label = row + (f", {line}" if line else "")
-            lines.append((label, tuple(_at(own, column) for column in layout.columns)))
+            lines[label] = tuple(_at(own, column) for column in layout.columns)
             notes += [f"{label}: {own[0].chosen} was best on validation data"] if own[0].chosen != row else []
         most = max(len(one.seeds) for one in some)
         few = dict.fromkeys(f"{one.row} has {len(one.seeds)}" for one in some if len(one.seeds) < most)
         notes += [f"not all seeds are finished: {', '.join(few)} of {most}"] if few else []
-        gains = None
-        if layout.baseline is not None:
-            heads.append(f"{layout.columns[0][0]} better than {', '.join(layout.baseline)} by %")
-            gains = tuple(None if base is None else _gain(cells[0], base) for _, cells in lines)
-        return cls(tuple(heads), tuple(lines), gains, tuple(notes))
+        if layout.baseline is None:
+            return cls(heads, lines, None, {}, tuple(notes))
+        base = _baseline(layout, some)
+        gain = f"{layout.columns[0][0]} better than {', '.join(layout.baseline)} by %"
+        gains = {label: _gain(cells[0], base) for label, cells in lines.items()}
+        return cls(heads, lines, gain, gains, tuple(notes))
 
     def markdown(self) -> str:
-        head = ["| recipe |" + "".join(f" {_shown(h)} |" for h in self.heads), "|---|" + "---:|" * len(self.heads)]
-        body = []
-        for place, (label, cells) in enumerate(self.lines):
+        heads = [*self.heads, *([] if self.gain is None else [self.gain])]
+        lines = ["| recipe |" + "".join(f" {_shown(head)} |" for head in heads), "|---|" + "---:|" * len(heads)]
+        for label, cells in self.lines.items():
             texts = ["–" if one is None else str(one) for one in cells]
-            if self.gains is not None:
-                gain = self.gains[place]
-                texts.append("–" if gain is None else f"{gain:.2f}")
-            body.append(f"| {_shown(label)} |" + "".join(f" {text} |" for text in texts))
+            texts += [] if self.gain is None else [str(Number(self.gains[label], digits=2))]
+            lines.append(f"| {_shown(label)} |" + "".join(f" {text} |" for text in texts))
         notes = ["", *(f"- {_shown(note)}" for note in self.notes)] if self.notes else []
-        return "\n".join([*head, *body, *notes])
+        return "\n".join(lines + notes)
 
-    def parts(self, key: str) -> list[Part]:
+    def parts(self, key: str) -> tuple[Part, ...]:
         """The table for a document, and a drawing of each column where there are not too many lines."""
-        best = [_best([cells[place] for _, cells in self.lines]) for place in range(len(self.lines[0][1]))]
-        rows = []
-        for place, (label, cells) in enumerate(self.lines):
-            row: list[Number | str] = [label]
-            row += [_number(one, strong=one is not None and one is best[i]) for i, one in enumerate(cells)]
-            gain = None if self.gains is None else self.gains[place]
-            row += [] if self.gains is None else [Number(math.nan if gain is None else gain, digits=2)]
-            rows.append(tuple(row))
+        columns = [[one for one in column if one is not None] for column in zip(*self.lines.values(), strict=True)]
+        best = [min(column, key=lambda one: one.loss, default=None) for column in columns]
+        rows: tuple[tuple[Cell, ...], ...] = tuple(
+            (
+                label,
+                *(_number(one, strong=one is not None and one is lead) for one, lead in zip(cells, best, strict=True)),
+                *([] if self.gain is None else [Number(self.gains[label], digits=2)]),
+            )
+            for label, cells in self.lines.items()
+        )
         caption = "Mean ± standard deviation over seeds [95 % interval over test images]; bold is best of its column"
-        made: list[Part] = [Table(key, caption, ("recipe", *self.heads), tuple(rows), notes=self.notes)]
-        if len(self.lines) <= DRAWN:
-            made += [self._figure(key, place) for place, one in enumerate(best) if one is not None]
-        return made
+        heads = ("recipe", *self.heads, *([] if self.gain is None else [self.gain]))
+        drawn = [place for place, column in enumerate(columns) if column and len(self.lines) <= DRAWN]
+        figures = [self._figure(f"{key}-{place}", place) for place in drawn]
+        return Table(key, caption, heads, rows, notes=self.notes), *figures
 
     def _figure(self, key: str, place: int) -> Figure:
-        drawn = [(label, cells[place]) for label, cells in self.lines if cells[place] is not None]
-        numbers = [_number(one) for _, one in drawn]
-        values, lows, highs = (
-            np.array([one.factor * getattr(one, name) for one in numbers]) for name in ("value", "low", "high")
-        )
-        head, unit = self.heads[place], scale(drawn[0][1].metric)[1]  # type: ignore[union-attr]
-        better = better_of([{"metric": drawn[0][1].metric, "better": None}])  # type: ignore[union-attr]
-        names = [label for label, _ in drawn]
-        title = head + (f" ({unit})" if unit else "")
-        rows = tuple(zip(names, values.tolist(), lows.tolist(), highs.tolist(), strict=True))
+        drawn = {label: cells[place] for label, cells in self.lines.items()}
+        known = {label: one for label, one in drawn.items() if one is not None}
+        first = next(iter(known.values()))
+        factor, unit = scale(first.metric)
+        numbers = [_number(one) for one in known.values()]
+        means, lows, highs = ([factor * getattr(one, name) for one in numbers] for name in ("value", "low", "high"))
+        title = self.heads[place] + (f" ({unit})" if unit else "")
+        about = f"{self.heads[place]} of {len(known)} rows of the study"
         return Figure(
-            f"{key}-{place}",
+            key,
             title,
-            f"Mean over seeds with its 95 % interval over test images; {better} is better.",
-            charts.interval_rows(names, values, lows, highs, title, f"{head} of {len(names)} rows of the study"),
+            f"Mean over seeds with its 95 % interval over test images; {first.better} is better.",
+            charts.interval_rows(list(known), np.array(means), np.array(lows), np.array(highs), title, about),
             ("recipe", "mean", "low", "high"),
-            rows,
+            tuple(zip(known, means, lows, highs, strict=True)),
         )
 
 
@@ -280,16 +182,6 @@ def _number(one: Value | None, *, strong: bool = False) -> Number:
         return Number(math.nan)
     low, high, spread = (math.nan if x is None else x for x in (one.low, one.high, one.spread))
     return Number(one.mean, low, high, scale(one.metric)[0], 2, strong, spread)
-
-
-def _best(column: Sequence[Value | None]) -> Value | None:
-    """The value of a column with the best mean."""
-    known = [one for one in column if one is not None]
-    return min(known, key=lambda one: _sign(one) * one.mean, default=None)
-
-
-def _gain(first: Value | None, base: float) -> float | None:
-    return None if first is None else 100 * (base - first.mean) / base * _sign(first)
 
 
 def _shown(label: str) -> str:
@@ -310,24 +202,25 @@ def _at(own: Sequence[Value], column: Sequence[str]) -> Value | None:
     )
 
 
-def _baseline(layout: Layout, some: Sequence[Value]) -> float | None:
+def _baseline(layout: Layout, some: Sequence[Value]) -> Value | None:
     """What the first column is compared with."""
     if layout.baseline is None:
         return None
     row, name = layout.baseline
-    column = (*layout.columns[0][:3], name)
-    found = _at([one for one in some if one.row == row], column)
-    return None if found is None or found.mean == 0 else found.mean
+    return _at([one for one in some if one.row == row], (*layout.columns[0][:3], name))
 
 
-def _sign(one: Value) -> int:
-    return -1 if better_of([{"metric": one.metric, "better": None}]) == "higher" else 1
+def _gain(one: Value | None, base: Value | None) -> float:
+    """How much better a value is than the base, in percent of the base; NaN where either is missing."""
+    if one is None or base is None or base.mean == 0:
+        return math.nan
+    return 100 * (base.loss - one.loss) / base.mean
 
 
 ROWS = ("row", "recipe", "starts from", "images", "epochs", "updates", "weights averaged", "minutes a cell", "finished")
 
 
-def _facts(study: Study, told: Mapping[str, Told]) -> Iterator[list[str]]:
+def _facts(study: Study, told: Mapping[str, Told]) -> Iterator[tuple[str, ...]]:
     """What each row is and what it cost."""
     for row in study.rows:
         cells = [cell for cell in study.cells() if cell.row.name == row.name]
@@ -337,7 +230,7 @@ def _facts(study: Study, told: Mapping[str, Told]) -> Iterator[list[str]]:
             first = own[0]
             facts = [f"{first['images']:,}", str(first["epochs"]), f"{first['steps']:,}", f"{first['window']:.0f}"]
             facts.append(f"{np.mean([one['minutes'] for one in own]):.1f}")
-        yield [row.name, row.text, row.checkpoint or "", *facts, f"{len(own)} of {len(cells)}"]
+        yield row.name, row.text, row.checkpoint or "", *facts, f"{len(own)} of {len(cells)}"
 
 
 def _cells(study: Study, told: Mapping[str, Told]) -> str:

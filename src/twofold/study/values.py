@@ -1,0 +1,121 @@
+"""The numbers of a study's tables: means over seeds, with the interval over test images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from twofold.bench.benchmark import Benchmark
+from twofold.bench.protocols import select
+from twofold.bench.results import VALIDATION, Results, better_of, key_of, method, missing, scale
+from twofold.errors import UndefinedMetric
+from twofold.study.folder import Told
+from twofold.study.spec import Layout, Study
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Value:
+    """A number of a table: mean and standard deviation over seeds, and the interval of the mean over test images."""
+
+    benchmark: str
+    table: str
+    row: str
+    chosen: str
+    line: str  # the score or pair of the line; empty where every column has its own
+    method: str
+    metric: str
+    shift: str
+    protocol: str
+    mean: float
+    spread: float | None
+    low: float | None
+    high: float | None
+    seeds: tuple[int, ...]
+
+    @property
+    def better(self) -> str:
+        """Whether higher or lower values are better."""
+        return better_of([{"metric": self.metric, "better": None}])
+
+    @property
+    def loss(self) -> float:
+        """The mean, or its opposite where higher is better."""
+        return -self.mean if self.better == "higher" else self.mean
+
+    def __str__(self) -> str:
+        factor, _ = scale(self.metric)
+        text = f"{factor * self.mean:.2f}"
+        if self.spread is not None:
+            text += f" ± {factor * self.spread:.2f}"
+        if self.low is not None and self.high is not None:
+            text += f" [{factor * self.low:.2f}, {factor * self.high:.2f}]"
+        return text
+
+
+def values(study: Study, found: Results) -> list[Value]:
+    """The numbers of all tables, of finished cells; of a family of rows, those of the best on validation data."""
+    return [one for on in study.benchmarks for table in study.tables for one in _values(study, found, on, table)]
+
+
+def _values(study: Study, found: Results, on: Benchmark, table: Layout) -> Iterator[Value]:
+    groups: dict[tuple[Any, ...], list[Told]] = {}
+    for row in found.rows:
+        if row["benchmark"] == on.name and row["metric"] is not None and not missing(row["value"]):
+            place = row["recipe"], method(row), row["protocol"], row["shift"], row["metric"]
+            groups.setdefault(place, []).append(row)
+    for family in dict.fromkeys(row.family for row in study.rows):
+        members = [row.name for row in study.rows if row.family == family]
+        for line in _lines(groups, members, table):
+            chosen = _chosen(groups, members, table, line)
+            for metric, shift, protocol, *fixed in table.columns:
+                name = fixed[0] if fixed else line
+                rows = groups.get((chosen, name, protocol, shift, metric))
+                if rows is not None:
+                    about = on.name, table.title, family, chosen, line, name, metric, shift, protocol
+                    yield Value(*about, *_over_seeds(rows, found))
+
+
+def _lines(groups: Mapping[tuple[Any, ...], Any], members: Sequence[str], table: Layout) -> list[str]:
+    """The scores and pairs that make lines of a table for a family of rows; one line where every column has its own."""
+    if all(len(column) == 4 for column in table.columns):
+        return [""]
+    free = {tuple(column[:3]) for column in table.columns if len(column) == 3}
+    return list(dict.fromkeys(g[1] for g in groups if g[0] in members and (g[4], g[3], g[2]) in free))
+
+
+def _chosen(groups: Mapping[tuple[Any, ...], list[Told]], members: Sequence[str], table: Layout, name: str) -> str:
+    """The row of a family with the best mean on validation data, by the rule of the protocol of the first column."""
+    _, _, protocol, *fixed = table.columns[0]
+    score = (fixed[0] if fixed else name).split(" + ")[0]
+    judged = {}
+    for place, rows in groups.items():
+        if place[0] in members and place[1:4] == (score, protocol, VALIDATION):
+            judged[place[0]] = (float(np.mean([row["value"] for row in rows])), better_of(rows))
+    if not judged:
+        return members[0]
+    better: Any = next(iter(judged.values()))[1]
+    try:
+        return select({score: {row: value for row, (value, _) in judged.items()}}, better)[score].run
+    except UndefinedMetric:
+        return members[0]
+
+
+def _over_seeds(
+    rows: Sequence[Told], found: Results
+) -> tuple[float, float | None, float | None, float | None, tuple[int, ...]]:
+    """Mean, standard deviation over seeds, limits of the mean over resamples of the test images, seeds."""
+    numbers = [row["value"] for row in rows]
+    drawn = [found.replicates[key_of(row)] for row in rows if key_of(row) in found.replicates]
+    low = high = None
+    if len(drawn) == len(rows) and len({len(one) for one in drawn}) == 1:
+        tails = (1 - LEVEL) / 2, (1 + LEVEL) / 2
+        mean = np.mean(drawn, axis=0)
+        if not np.isnan(mean).all():
+            low, high = (float(x) for x in np.nanquantile(mean, tails))
+    spread = float(np.std(numbers, ddof=1)) if len(numbers) > 1 else None
+    return float(np.mean(numbers)), spread, low, high, tuple(sorted(row["seed"] for row in rows))
