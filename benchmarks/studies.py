@@ -3,7 +3,8 @@
     python benchmarks/studies.py --work DIR --minutes 120   # trains what is missing; the same line goes on
     python benchmarks/studies.py --save                     # writes the pages from what is kept in results/studies
 
-Training is seed by seed, all four studies before the next seed, so that every table is whole early and gains seeds.
+Training is seed by seed, all four studies before the next seed, so that every table is whole early and gains seeds;
+then two of them with a preset: AURC as the loss from a converged network, SURE+ for longer.
 After every cell what the tables need of it is in results/studies, from which any machine goes on. Needs $TWOFOLD_DATA.
 A study by itself is ``twofold study run NAME --out DIR``.
 """
