@@ -207,8 +207,9 @@ def difference(world, one, other, column):
     """One (row, method) against another, on the benchmarks and seeds that both have.
 
     The half-width of the interval has two independent parts: that over resampled test images, and Student's t times
-    the standard error over seeds (and splits), from what is left of the values of all rows by the same two methods
-    after a mean for each row and one for each seed: the two-way layout without replication.
+    the standard error over seeds (and splits). Of two networks its variance is what is left of the values of all rows
+    by the same two methods after a mean for each row and one for each seed: the two-way layout without replication. Of
+    two methods on one network it is that of their difference around its mean, over all networks that have both.
     """
     a, b = world.rows(*one, column), world.rows(*other, column)
     shared = [place for place in a if place in b]
@@ -219,18 +220,41 @@ def difference(world, one, other, column):
     drawn = [sign * (reps(world, a[place]) - reps(world, b[place])) for place in shared]
     low, high = np.nanquantile(np.mean(drawn, axis=0), (0.025, 0.975))
     families = dict.fromkeys(row.family for row in world.study.rows)
-    every = [world.rows(row, name, column) for name in {one[1], other[1]} for row in families]
-    table = [[rows[place]["value"] for place in shared] for rows in every if set(shared) <= set(rows)]
-    noise, free = residual(np.array(table))
-    width = t.ppf(0.975, free) * noise * np.sqrt(2 / len(shared)) if free else 0.0
+
+    def found(name):
+        every = {row: world.rows(row, name, column) for row in families}
+        return {row: [own[p]["value"] for p in shared] for row, own in every.items() if set(shared) <= set(own)}
+
+    if network(world, one[0]) == network(world, other[0]):
+        first, second = ({network(world, row): own for row, own in found(name).items()} for _, name in (one, other))
+        both = [row for row in first if row in second]
+        noise, free = within(np.array([np.subtract(first[row], second[row]) for row in both]))
+        share = 1 / len(shared)
+    else:
+        noise, free = residual(np.array([own for name in {one[1], other[1]} for own in found(name).values()]))
+        share = 2 / len(shared)
+    width = t.ppf(0.975, free) * noise * np.sqrt(share) if free else 0.0
     below, above = np.hypot(mean - low, width), np.hypot(high - mean, width)
     return Difference(mean, float(mean - below), float(mean + above), len({seed for _, seed in shared}))
+
+
+def network(world, row):
+    """The row whose classifier a row judges with: ConfidNet learns on that of another and leaves it as it is."""
+    given = next(one for one in world.study.rows if one.family == row)
+    return given.checkpoint if given.recipe.startswith("confidnet") else row
 
 
 def residual(table):
     """Standard deviation of what a mean for each row and one for each column leave, and its degrees of freedom."""
     free = (table.shape[0] - 1) * (table.shape[1] - 1)
     rest = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
+    return (float(np.sqrt((rest**2).sum() / free)) if free else 0.0), free
+
+
+def within(table):
+    """Standard deviation of what a mean for each row leaves, and its degrees of freedom."""
+    free = table.shape[0] * (table.shape[1] - 1)
+    rest = table - table.mean(axis=1, keepdims=True)
     return (float(np.sqrt((rest**2).sum() / free)) if free else 0.0), free
 
 
@@ -532,9 +556,10 @@ HEAD = ("claim", "measured by", "paper", "here", "verdict")
 LEGEND = (
     "A difference is that of the means over seeds, on the same test images. Its 95 % interval is that of the gain "
     "(negative is worse), over resampled images and over seeds and splits, whose spread is taken from all rows of the "
-    "study. Where a claim names several rivals, the best of them by its mean here. A claim *holds*, or *does not hold*, "
-    "where the interval lies on one side of zero; otherwise it cannot be told at this scale. With one seed it is only "
-    "*seen* or *not seen*. Each line is at 95 % by itself, whatever their number."
+    "study; of two scores on one network, from their differences. Where a claim names several rivals, the best of them "
+    "by its mean here. A claim *holds*, or *does not hold*, where the interval lies on one side of zero; otherwise it "
+    "cannot be told at this scale. With one seed it is only *seen* or *not seen*. Each line is at 95 % by itself, "
+    "whatever their number."
 )
 
 

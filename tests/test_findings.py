@@ -38,3 +38,16 @@ def test_the_noise_of_seeds_is_what_rows_and_seeds_leave(monkeypatch):
     left = table.ravel() - np.array(design, dtype=float) @ fit
     assert residual(table) == (pytest.approx(np.sqrt((left**2).sum() / (15 - rank))), 15 - rank)
     assert residual(table[:, :1]) == (0.0, 0)
+
+
+def test_two_scores_of_one_network_share_its_noise(monkeypatch):
+    """However far networks are apart, a difference that is the same on all of them is known exactly."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    from studies import within
+
+    networks = 100 * np.random.default_rng(0).normal(size=(4, 3))
+    gain = np.random.default_rng(1).normal(size=(4, 3))
+    noise, free = within((networks + gain) - networks)
+    assert (noise, free) == (pytest.approx(np.sqrt(np.mean([np.var(row, ddof=1) for row in gain]))), 8)
+    assert within(networks + np.arange(4)[:, None] - networks)[0] == pytest.approx(0, abs=1e-9)
+    assert within(gain[:, :1]) == (0.0, 0)
