@@ -566,12 +566,14 @@ LEGEND = (
 def summary(world, name):
     cells = world.study.cells()
     done = study.finished(world.study, KEPT / name)
+    told = json.loads((KEPT / name / "cells.json").read_text(encoding="utf-8"))
     seeds = sorted({cell.seed for cell in cells if cell.name in done})
-    epochs = world.study.settings["epochs"]
+    epochs = sorted({one["epochs"] for one in told.values()})
     known = [v.mean for v in study.values(world.study, world.found) if (v.metric, v.shift) == ("accuracy", "test")]
     return (
-        f"{world.study.model}, {epochs} epochs; seeds {', '.join(map(str, seeds))}; {len(done)} of {len(cells)} cells; "
-        f"accuracy of the rows on test data {100 * min(known):.0f} to {100 * max(known):.0f} %. "
+        f"{world.study.model}, {' or '.join(map(str, epochs))} epochs; seed{'s' if len(seeds) > 1 else ''} "
+        f"{', '.join(map(str, seeds))}; {len(done)} of {len(cells)} cells; accuracy of the rows on test data "
+        f"{100 * min(known):.1f} to {100 * max(known):.1f} %. "
         f"`{study.command(world.study)}`, or all four studies: `{COMMAND}`."
     )
 
@@ -579,9 +581,25 @@ def summary(world, name):
 def headline(lines, text, shared, column):
     """A claim in one sentence, the first of its lines in a column, and the verdicts of all of them."""
     own = [line for line in lines if shared in line[0]]
-    counts = sorted(Counter(line[-1] for line in own).items(), key=lambda one: VERDICTS.index(one[0]))
+    verdict = counted([line for line in own if not line[0].endswith(LABELS)])
+    for label in LABELS:
+        again = [line for line in lines if line[0].endswith(label)]
+        again = [line for line in again if line in own] or again
+        if again:
+            what = again[0][0].removesuffix(f", {label}")
+            verdict += f". {label[0].upper()}{label[1:]}" + ("" if shared in what else f", of “{what}”")
+            verdict += f": {counted(again)}"
     shown = next(line for line in own if line[1].startswith(column))
-    return text, *shown[1:4], "; ".join(f"{verdict} ({count} of {len(own)} lines)" for verdict, count in counts)
+    return text, *shown[1:4], verdict
+
+
+LABELS = tuple(given[-1] for given in VARIANTS.values())
+
+
+def counted(lines):
+    """The verdicts of lines, with how many there are of each."""
+    counts = sorted(Counter(line[-1] for line in lines).items(), key=lambda one: VERDICTS.index(one[0]))
+    return "; ".join(f"{verdict} ({count} of {len(lines)} lines)" for verdict, count in counts)
 
 
 def plainly(lines):

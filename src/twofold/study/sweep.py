@@ -228,7 +228,7 @@ def _make(
         **marks(study, cell),
         "minutes": clock.tick() / 60,
         "images": len(plan.data),
-        "epochs": plan.settings.epochs,
+        "epochs": plan.settings.epochs if plan.steps else 0,
         "steps": plan.steps,
         "compiled": plan.compiled,
         "window": float(np.mean([one.window for one in trained])),
