@@ -825,9 +825,8 @@ def paradigms_extra(world):
         "is that of FD-Shifts' Table 1 (VGG-13; CIFAR-100, super-CIFAR-100 for the sub-class shift), AUGRC that of "
         "Claros Olivares and Brockmeier's Table 2 (super-CIFAR-100), whose ConfidNet shares its classifier with plain training.",
         f"In print passes are ahead in {sum(said_so.values())} of {len(said_so)} columns, here in {sum(ahead.values())} of "
-        f"{len(ahead)}; in {same} of the {len(said_so)} that both have the same kind is ahead. Here the networks with dropout "
-        f"are the weaker ones after so short a training: against one pass of their own, fifty passes are ahead in "
-        f"{sum(dropped)} of {len(dropped)}.",
+        f"{len(ahead)}; in {same} of the {len(said_so)} that both have the same kind is ahead. Against one pass of "
+        f"the networks with dropout themselves, fifty passes are ahead in {sum(dropped)} of {len(dropped)}.",
     ]
 
 

@@ -94,13 +94,12 @@ def report_command(
 
 def _study(source: Path) -> Any:
     """The page of a study, where the folder is that of one."""
-    from twofold.study.folder import STATE
-
-    if not (source / STATE).is_file():
+    if not source.is_dir():
         return None
     from twofold.study import document, opened
+    from twofold.study.folder import STATE
 
-    return document(opened(source), source)
+    return document(opened(source), source) if (source / STATE).is_file() else None
 
 
 def _images(words: tuple[str, ...]) -> dict[str, Any]:
