@@ -329,7 +329,7 @@ def claim(name, text, column, one, others, lookup, worse=False):
         best = min(rivals, key=lambda place: numbers[place] if lower else -numbers[place])
         printed = f"{named(one)} {numbers[one]:.5g}, {named(best)} {numbers[best]:.5g}"
         gain = (numbers[best] - numbers[one]) if lower else (numbers[one] - numbers[best])
-        printed += "; its own numbers say otherwise" if (gain > 0 if worse else gain < 0) else ""
+        printed += "; the other way round in print" if (gain > 0 if worse else gain < 0) else ""
     return Claim(name, text, printed, column, one, tuple(others), worse)
 
 
@@ -745,8 +745,8 @@ def unknown_extra(world):
         lines.append([shift, f"{printed:.5g}", f"{100 * ours:.2f}"])
         below += [shift] if ours < 0.5 else []
     told = (
-        f"On {', '.join(below)} it is below 50 %: after so short a training the networks are surer of these inputs than of "
-        "known ones, and the pooled AURC is mostly a matter of that."
+        f"On {', '.join(below)} it is below 50 %: these networks are surer of such inputs than of known ones, which weighs "
+        "on the pooled AURC of every method."
         if below
         else "It is above 50 % on all of them."
     )
