@@ -14,6 +14,7 @@ LEVELS = {
     "_math": 0,
     "_kernels": 0,
     "_files": 0,
+    "_json": 0,
     "_toml": 0,
     "outputs": 1,
     "metrics": 1,

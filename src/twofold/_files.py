@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +13,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
+
+from twofold.errors import RunError
+
+if sys.platform != "win32":
+    import fcntl
 
 
 @contextmanager
@@ -81,3 +88,41 @@ def arrays_digest(arrays: Mapping[str, npt.NDArray[Any]], texts: Mapping[str, st
         add(f"{array.dtype.str} {arrays[name].shape}".encode())
         add(array.tobytes())
     return hashed.hexdigest()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock on a file, which is created if absent; a process that dies lets go.
+
+    Parameters
+    ----------
+    path : Path
+        The lock file. It stays empty, and stays behind: deleting it would let a third process lock another file of
+        the same name.
+
+    Raises
+    ------
+    RunError
+        If ``path`` is a symbolic link or not a regular file.
+    """
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    if path.is_symlink():
+        raise RunError(f"{path} is a symbolic link, and locks follow none; delete it")
+    handle = os.open(path, flags, 0o666)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise RunError(f"{path} is not a regular file; delete it")
+        if sys.platform != "win32":  # elsewhere, take care that one process writes at a time
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def read_regular(path: Path) -> bytes:
+    """Read a file whole; a folder, device or pipe, which might never end, is a RunError."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with open(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise RunError(f"{path} is not a regular file")
+        return file.read()

@@ -1,0 +1,114 @@
+"""JSON files that are loaded again: each ends with its own SHA-256; what is damaged or odd is one clear error."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from twofold.errors import RunError, TwofoldError
+
+
+def encode_json(content: Mapping[str, Any]) -> bytes:
+    """Encode a mapping as JSON with its own SHA-256 under the last key, ``checksum``.
+
+    Parameters
+    ----------
+    content : mapping
+        Plain values without NaN and infinities, among them ``format`` (text) and ``version`` (int); no ``checksum``.
+
+    Returns
+    -------
+    bytes
+        What :func:`decode_json` reads.
+    """
+    checksum = hashlib.sha256(json.dumps(content, allow_nan=False).encode()).hexdigest()
+    return json.dumps({**content, "checksum": checksum}, allow_nan=False, indent=1).encode() + b"\n"
+
+
+def decode_json(
+    raw: bytes,
+    path: Path,
+    *,
+    kind: str,
+    form: str,
+    version: int,
+    again: str,
+    error: type[TwofoldError] = RunError,
+) -> dict[str, Any]:
+    """Decode what :func:`encode_json` made, and refuse everything else.
+
+    The checksum finds damage, not forgery: whoever writes a file can write its checksum. Check the content, too.
+
+    Parameters
+    ----------
+    raw : bytes
+        The content of the file.
+    path : Path
+        Where it came from, for messages.
+    kind : str
+        What it should be, such as ``"a saved gate"``.
+    form, version : str, int
+        Its ``format`` and ``version``.
+    again : str
+        How to write it again, such as ``"save the gate again with Gate.save"``.
+    error : type, default=RunError
+        The exception to raise.
+
+    Returns
+    -------
+    dict
+        The content without ``format``, ``version`` and ``checksum``.
+
+    Raises
+    ------
+    TwofoldError
+        ``error``, if the JSON is incomplete, nested too deeply, of another format or version, or if its checksum is
+        missing or does not fit.
+
+    Examples
+    --------
+    >>> raw = encode_json({"format": "note", "version": 1, "text": "kept"})
+    >>> told = {"kind": "a note", "form": "note", "version": 1, "again": "write it again"}
+    >>> decode_json(raw, Path("note.json"), **told)
+    {'text': 'kept'}
+    >>> decode_json(raw.replace(b"kept", b"lost"), Path("note.json"), **told)
+    Traceback (most recent call last):
+        ...
+    twofold.errors.RunError: note.json is damaged or was edited: its checksum does not fit; write it again
+    """
+    try:
+        content = json.loads(raw, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as problem:
+        raise error(f"{path} is damaged: no complete JSON ({_short(problem)}); {again}") from problem
+    if not isinstance(content, dict) or content.get("format") != form:
+        raise error(f"{path} is not {kind}; {again}")
+    if type(content.get("version")) is not int or content["version"] != version:
+        raise error(
+            f"{path} has format version {_short(content.get('version'))}, and this twofold reads version {version}; "
+            f"{again}, or update if a newer twofold wrote it: pip install -U twofold"
+        )
+    checksum = content.pop("checksum", None)
+    if checksum is None:
+        raise error(f"{path} has no checksum; {again}")
+    try:
+        intact = raw == encode_json(content)
+    except (ValueError, RecursionError):  # infinities, lone surrogates, deep nesting
+        intact = False
+    if not intact:
+        raise error(f"{path} is damaged or was edited: its checksum does not fit; {again}")
+    del content["format"], content["version"]
+    return content
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _short(value: object) -> str:
+    """Text of an untrusted value for a message: at most 80 characters of one line."""
+    plain = isinstance(value, (str, int, float, type(None), BaseException))
+    text = str(value) if plain else type(value).__name__
+    return " ".join(text.split())[:80]
