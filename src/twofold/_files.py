@@ -1,13 +1,15 @@
-"""Writing files so that a killed process never leaves half of one, and digests by which damage is noticed."""
+"""Writing files whole or not at all, and through no link; digests by which damage is noticed."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
+import secrets
 import stat
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,21 +21,190 @@ from twofold.errors import RunError
 if sys.platform != "win32":
     import fcntl
 
+# absent on Windows, where a link cannot be told from a file at opening, and text files are translated
+NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+BINARY = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # opening a named pipe must not wait for its other end
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Write a file whole or not at all: a temporary neighbour, fsync, rename, fsync of the folder."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """Write a file whole or not at all: a temporary neighbour, fsync, rename, fsync of the folder.
+
+    Any number of threads and processes may write the same path at once: each has a temporary file of its own, and
+    the last rename wins. Temporary files of writers that were killed are removed on the way. A link at ``path`` is
+    replaced, not followed.
+
+    Parameters
+    ----------
+    path : Path
+        The file to write; its folder must exist.
+
+    Yields
+    ------
+    BinaryIO
+        The temporary file, opened for writing.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> target = Path(folder.name) / "page.html"
+    >>> with replacing(target) as file:
+    ...     _ = file.write(b"<p>whole")
+    >>> target.read_bytes()
+    b'<p>whole'
+    >>> folder.cleanup()
+    """
+    remove_leftovers(path)
+    temporary, handle = _create_temporary(path)
     try:
-        with open(temporary, "wb") as file:
+        with open(handle, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+            if os.name == "posix":
+                os.replace(temporary, path)  # while the lock still tells others that the file is in use
+        if os.name != "posix":
+            os.replace(temporary, path)  # elsewhere an open file cannot be renamed
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # the first error is the one to report
+            temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Delete the temporary files that killed writers of ``path`` left beside it; those in use stay.
+
+    Parameters
+    ----------
+    path : Path
+        The file that :func:`replacing` was to write.
+    """
+    if sys.platform == "win32":
+        return  # no lock tells there which are in use
+    with suppress(OSError):  # a folder that cannot be listed or changed, or has no locks, keeps its leftovers
+        for name in os.listdir(path.parent):
+            if is_temporary(name, path.name):
+                _remove_unused(path.with_name(name))
+
+
+def is_temporary(name: str, target: str | None = None) -> bool:
+    """Tell whether a file name is one that :func:`replacing` gives to a temporary file.
+
+    Parameters
+    ----------
+    name : str
+        The name, without its folder.
+    target : str, optional
+        The name of the file to be written; by default any.
+
+    Examples
+    --------
+    >>> is_temporary(".gate.json.4711.0123456789abcdef.tmp", "gate.json"), is_temporary("gate.json")
+    (True, False)
+    """
+    stem = ".+" if target is None else re.escape(target)
+    return re.fullmatch(rf"\.{stem}\.[0-9]+(\.[0-9a-f]{{16}})?\.tmp", name, re.DOTALL) is not None
+
+
+@contextmanager
+def locked(path: Path, *, shared: bool = False) -> Iterator[None]:
+    """Hold the lock file ``path``: alone, or shared with other readers. A process that dies lets go.
+
+    Threads of one process exclude each other as processes do. On Windows nothing is locked, and one writer at a time
+    is the user's care.
+
+    Parameters
+    ----------
+    path : Path
+        The lock file; it is created where it is missing. It stays empty, and stays behind: deleting it would let a
+        third process lock another file of the same name.
+    shared : bool, default=False
+        Whether others may hold it, shared, at the same time.
+
+    Raises
+    ------
+    RunError
+        If ``path`` is a link, a folder or anything else but a file.
+    """
+    handle = open_plain(path, os.O_RDWR | os.O_CREAT)
+    try:
+        if sys.platform != "win32":
+            fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def open_plain(path: Path, flags: int) -> int:
+    """Open a file for writing that is a file of its own: no link, no pipe or device, and under one name only.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    flags : int
+        Flags of :func:`os.open`; those that keep it from following links and from waiting are added. ``O_TRUNC``
+        must not be among them: it would empty the file before it is looked at.
+
+    Returns
+    -------
+    int
+        The file descriptor.
+
+    Raises
+    ------
+    RunError
+        If ``path`` is something else; nothing is changed then.
+    """
+    with suppress(FileNotFoundError):
+        _check_plain(path, os.lstat(path))  # before opening, which can set off a device
+    handle = os.open(path, flags | NO_FOLLOW | NO_WAIT | BINARY, 0o666)
+    try:
+        _check_plain(path, os.fstat(handle))
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file for reading, and raise at a pipe or device, which could hold the reader for ever.
+
+    Parameters
+    ----------
+    path : Path
+        The file, or a link to one.
+
+    Raises
+    ------
+    RunError
+        If ``path`` is no regular file.
+    OSError
+        If it is missing or cannot be read.
+    """
+    handle = os.open(path, os.O_RDONLY | NO_WAIT | BINARY)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise RunError(f"{path} is not a regular file; a pipe, device or folder holds no data of twofold")
+    except BaseException:
+        os.close(handle)
+        raise
+    return open(handle, "rb")
+
+
+def read_regular(path: Path) -> bytes:
+    """Read a file whole; a folder, device or pipe, which might never end, is a RunError.
+
+    Parameters
+    ----------
+    path : Path
+        The file, or a link to one.
+    """
+    with open_regular(path) as file:
+        return file.read()
 
 
 def sync_folder(path: Path) -> None:
@@ -90,39 +261,51 @@ def arrays_digest(arrays: Mapping[str, npt.NDArray[Any]], texts: Mapping[str, st
     return hashed.hexdigest()
 
 
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a file, which is created if absent; a process that dies lets go.
+def _check_plain(path: Path, found: os.stat_result) -> None:
+    if stat.S_ISLNK(found.st_mode):
+        raise RunError(f"{path} is a link; twofold writes to no file through a link, delete it")
+    if not stat.S_ISREG(found.st_mode):
+        raise RunError(f"{path} is not a regular file; twofold would write there, delete it")
+    if found.st_nlink > 1:
+        raise RunError(f"{path} is one of {found.st_nlink} names of the same file; writing would change them all")
 
-    Parameters
-    ----------
-    path : Path
-        The lock file. It stays empty, and stays behind: deleting it would let a third process lock another file of
-        the same name.
 
-    Raises
-    ------
-    RunError
-        If ``path`` is a symbolic link or not a regular file.
-    """
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    if path.is_symlink():
-        raise RunError(f"{path} is a symbolic link, and locks follow none; delete it")
-    handle = os.open(path, flags, 0o666)
+def _create_temporary(path: Path) -> tuple[Path, int]:
+    """Create a neighbour of ``path`` under a name nobody has, and lock it as long as it is open."""
+    while True:
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(8)}.tmp")
+        try:
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW | BINARY, 0o666)
+        except FileExistsError:
+            continue
+        try:
+            held = _lock_at_once(handle)
+        except OSError:
+            return temporary, handle  # a file system without locks: nobody else can lock and delete it either
+        if held and os.fstat(handle).st_nlink > 0:
+            return temporary, handle
+        os.close(handle)  # another writer took it for a leftover before it was locked
+
+
+def _remove_unused(temporary: Path) -> None:
+    """Delete a temporary file unless its writer, who keeps it locked, is alive."""
     try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise RunError(f"{path} is not a regular file; delete it")
-        if sys.platform != "win32":  # elsewhere, take care that one process writes at a time
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+        handle = os.open(temporary, os.O_RDONLY | NO_FOLLOW | NO_WAIT | BINARY)
+    except OSError:
+        return  # gone, or nothing that replacing() made
+    try:
+        if _lock_at_once(handle):
+            temporary.unlink(missing_ok=True)
     finally:
         os.close(handle)
 
 
-def read_regular(path: Path) -> bytes:
-    """Read a file whole; a folder, device or pipe, which might never end, is a RunError."""
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with open(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise RunError(f"{path} is not a regular file")
-        return file.read()
+def _lock_at_once(handle: int) -> bool:
+    """Lock an open file without waiting; False if another holds it, OSError where there are no locks."""
+    if sys.platform == "win32":
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -20,7 +20,6 @@ import json
 import os
 import platform
 import re
-import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twofold._checks import ArrayLike, choice, whole
-from twofold._files import replacing, sync_folder
+from twofold._files import is_temporary, locked, replacing, sync_folder
 from twofold.errors import Damaged, InvalidInput, RunError, UnknownName
 from twofold.outputs import (
     KNOWN_KEYS,
@@ -50,9 +49,6 @@ from twofold.outputs import (
     row_slices,
     trusted,
 )
-
-if sys.platform != "win32":
-    import fcntl
 
 ROLES = ("train", "val", "test", "shift", "near", "mid", "far", "ood_val")
 FORMAT, VERSION = "twofold-run", 1
@@ -301,9 +297,7 @@ class Run:
     @contextmanager
     def _locked(self, *, shared: bool = False) -> Iterator[None]:
         """Hold the run: alone to change it, shared to write blocks. A process that dies lets go."""
-        with open(self.path / LOCK, "ab") as file:
-            if sys.platform != "win32":  # there, one writing process at a time is the user's care
-                fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        with locked(self.path / LOCK, shared=shared):
             if not shared:
                 self._seen = None  # another process may have been faster
                 self._sweep()
@@ -311,9 +305,10 @@ class Run:
 
     def _sweep(self) -> None:
         """Delete what killed writers left; only the holder of the lock writes such files."""
-        for pattern in (f".{MANIFEST}.*.tmp", ".*.safetensors.*.tmp"):
-            for stale in self.path.glob(pattern):
-                stale.unlink(missing_ok=True)
+        for name in os.listdir(self.path):
+            written_here = name.startswith(f".{MANIFEST}.") or ".safetensors." in name
+            if written_here and is_temporary(name):
+                (self.path / name).unlink(missing_ok=True)
 
     def _check_name(self, manifest: _Manifest, name: str, overwrite: bool) -> None:
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[1-5])?", name):

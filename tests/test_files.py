@@ -1,0 +1,193 @@
+"""Files are written whole or not at all, by any number of writers, and never through a link."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from twofold._files import is_temporary, locked, open_plain, open_regular, remove_leftovers, replacing
+from twofold.errors import RunError
+
+posix = pytest.mark.skipif(os.name != "posix", reason="links, pipes, locks and signals of POSIX")
+
+
+def write_slowly(path: Path, letter: bytes) -> None:
+    """Write 64 times the same letter, in pieces, so that others come between."""
+    with replacing(path) as file:
+        for _ in range(64):
+            file.write(letter)
+            file.flush()
+
+
+def test_threads_that_write_one_file_do_not_mix(tmp_path):
+    target = tmp_path / "page.html"
+    for _ in range(50):
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda letter: write_slowly(target, letter), [b"a", b"b", b"c", b"d"]))
+        content = target.read_bytes()
+        assert len(content) == 64
+        assert len(set(content)) == 1
+    assert os.listdir(tmp_path) == ["page.html"]
+
+
+WRITE_OFTEN = """
+import sys
+from pathlib import Path
+from twofold._files import replacing
+for _ in range(150):
+    with replacing(Path(sys.argv[1])) as file:
+        for _ in range(16):
+            file.write(sys.argv[2].encode() * 4)
+            file.flush()
+"""
+
+
+def test_processes_that_write_one_file_do_not_mix(tmp_path):
+    target = tmp_path / "page.html"
+    writers = [subprocess.Popen([sys.executable, "-c", WRITE_OFTEN, target, letter]) for letter in "abc"]
+    looks = 0
+    while any(writer.poll() is None for writer in writers):
+        if target.exists():
+            content = target.read_bytes()
+            assert len(content) == 64
+            assert len(set(content)) == 1
+            looks += 1
+    assert [writer.returncode for writer in writers] == [0, 0, 0]
+    assert looks > 0
+    assert os.listdir(tmp_path) == ["page.html"]
+
+
+def test_an_error_keeps_what_was_there(tmp_path):
+    target = tmp_path / "page.html"
+    target.write_bytes(b"old")
+    with pytest.raises(TypeError), replacing(target) as file:
+        file.writelines([b"new", 5])
+    assert target.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["page.html"]
+
+
+@posix
+def test_links_are_replaced_not_followed(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    target = tmp_path / "page.html"
+    target.symlink_to(victim)
+    with replacing(target) as file:
+        file.write(b"new")
+    assert victim.read_bytes() == b"precious"
+    assert not target.is_symlink()
+    assert target.read_bytes() == b"new"
+
+
+@posix
+def test_a_temporary_name_that_is_taken_is_left_alone(tmp_path, monkeypatch):
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    names = iter(["0" * 16, "1" * 16])
+    monkeypatch.setattr("twofold._files.secrets.token_hex", lambda size: next(names))
+    (tmp_path / f".page.{os.getpid()}.{'0' * 16}.tmp").symlink_to(victim)
+    with replacing(tmp_path / "page") as file:
+        file.write(b"new")
+    assert victim.read_bytes() == b"precious"
+    assert (tmp_path / "page").read_bytes() == b"new"
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from twofold._files import replacing
+with replacing(Path(sys.argv[1])) as file:
+    file.write(b"half")
+    file.flush()
+    print("open", flush=True)
+    time.sleep(60)
+"""
+
+
+@posix
+def test_leftovers_of_killed_writers_go_and_those_in_use_stay(tmp_path):
+    target = tmp_path / "page.html"
+    foreign = tmp_path / ".page.html.notes.tmp"
+    foreign.write_bytes(b"mine")
+    (tmp_path / ".page.html.4711.tmp").write_bytes(b"of an older version")
+    writer = subprocess.Popen([sys.executable, "-c", KILLED, target], stdout=subprocess.PIPE, text=True)
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == "open\n"
+    remove_leftovers(target)
+    in_use = [name for name in os.listdir(tmp_path) if is_temporary(name, "page.html")]
+    assert len(in_use) == 1
+    assert f".{writer.pid}." in in_use[0]
+    os.kill(writer.pid, signal.SIGKILL)
+    writer.wait()
+    writer.stdout.close()
+    remove_leftovers(target)
+    assert os.listdir(tmp_path) == [foreign.name]
+    assert foreign.read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "expected"),
+    [
+        (".a.json.12.0123456789abcdef.tmp", "a.json", True),
+        (".a.json.12.tmp", "a.json", True),
+        (".a.json.12.0123456789abcdef.tmp", None, True),
+        (".b.json.12.0123456789abcdef.tmp", "a.json", False),
+        (".aXjson.12.tmp", "a.json", False),
+        (".a.json.12.0123456789abcde.tmp", "a.json", False),
+        (".a.json.tmp", "a.json", False),
+        ("a.json.12.tmp", "a.json", False),
+        (".a.json.12.tmp.gz", "a.json", False),
+    ],
+)
+def test_names_of_temporary_files(name, target, expected):
+    assert is_temporary(name, target) is expected
+
+
+@posix
+def test_nothing_is_opened_for_writing_through_a_link_or_another_name(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    (tmp_path / "link").symlink_to(victim)
+    (tmp_path / "dangling").symlink_to(tmp_path / "new")
+    os.link(victim, tmp_path / "hard")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in ("link", "dangling", "hard", "pipe", "folder"):
+        with pytest.raises(RunError):
+            open_plain(tmp_path / name, os.O_WRONLY | os.O_CREAT)
+        with pytest.raises(RunError), locked(tmp_path / name):
+            pass
+    assert victim.read_bytes() == b"precious"
+    assert not (tmp_path / "new").exists()
+
+
+@posix
+def test_pipes_and_folders_are_not_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
+        with pytest.raises(RunError, match="regular"):
+            open_regular(path)
+
+
+@posix
+def test_a_lock_excludes_threads_too(tmp_path):
+    inside, most = 0, 0
+
+    def enter(_: int) -> None:
+        nonlocal inside, most
+        with locked(tmp_path / "lock"):
+            inside += 1
+            most = max(most, inside)
+            time.sleep(0.002)
+            inside -= 1
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(enter, range(40)))
+    assert most == 1
