@@ -61,6 +61,18 @@ def test_fit_with_given_thresholds(digits, tmp_path):
     assert not (tmp_path / "h").exists()
 
 
+def test_fit_overwrites_only_when_told(digits, tmp_path):
+    asked = ("fit", digits, "--objective", "given", "--tau-ood=0", "--out", tmp_path / "g")
+    assert run(*asked, "--tau-id", 1).exit_code == 0
+    before = (tmp_path / "g" / "gate.json").read_bytes()
+    refused = run(*asked, "--tau-id", 2)
+    assert refused.exit_code == 3
+    assert "pass --replace to overwrite it" in refused.stderr
+    assert (tmp_path / "g" / "gate.json").read_bytes() == before
+    assert run(*asked, "--tau-id", 2, "--replace").exit_code == 0
+    assert Gate.load(tmp_path / "g").taus() == (2.0, 0.0)
+
+
 def test_fit_of_a_file_with_costs(digits, tmp_path):
     opened = Run.open(digits)
     data = Outputs.concat([opened["val"], opened["ood_val"]])
@@ -98,7 +110,10 @@ def test_card_judges_test_alone_and_with_each_ood_set(digits, made):
     path, _ = made
     opened, gate = Run.open(digits), Gate.load(path)
     cards = json.loads(run("card", path, digits, "--json").stdout)
-    assert set(cards) == {"test", "test + other_digits", "test + photographs"}
+    pooled = "test + other_digits + photographs"
+    assert set(cards) == {"test", "test + other_digits", "test + photographs", pooled}
+    every = Outputs.concat([opened[name] for name in ("test", "other_digits", "photographs")])
+    assert cards[pooled] == json.loads(json.dumps(gate.report_card(every).to_dict()))
     want = gate.report_card(Outputs.concat([opened["test"], opened["photographs"]]))
     assert cards["test + photographs"] == json.loads(json.dumps(want.to_dict()))
     text = run("card", path, digits, "--name", "test", "--name", "photographs")

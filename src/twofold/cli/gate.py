@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twofold.cli.shared import JSON, NO, Failed, Verbs, from_torch, progress
+from twofold.cli.shared import JSON, NO, REPLACE, Failed, Verbs, from_torch, progress, refuse_to_overwrite
 
 if TYPE_CHECKING:
     from twofold.gate import Gate
@@ -58,6 +58,7 @@ def gate_group() -> None:
 @click.option("--ood-share", type=float, help="OOD prevalence expected in use, in [0, 1); by default validation's.")
 @click.option("--train", type=click.Path(exists=True, path_type=Path), help="npz file of the training set.")
 @click.option("--out", required=True, type=FOLDER, help="Folder of the gate.")
+@REPLACE
 @JSON
 def fit_command(
     source: Path,
@@ -65,6 +66,7 @@ def fit_command(
     ood_score: str,
     train: Path | None,
     out: Path,
+    replace: bool,
     as_json: bool,
     cost_wrong: float | None,
     cost_ood: float | None,
@@ -76,7 +78,8 @@ def fit_command(
     """Choose two thresholds on validation data and write the gate.
 
     SOURCE is a run with the roles val and ood_val (and train, for scores that learn), or an npz file with `logits` and
-    `labels` (-1: OOD). What cannot be kept is refused, with what can be.
+    `labels` (-1: OOD). What cannot be kept is refused, with what can be. A gate that is in the folder already stays,
+    unless --replace is given.
 
     \b
       twofold gate fit twofold-demo --id msp --ood energy --objective risk --risk 0.1 --delta 0.1 --out gate
@@ -87,6 +90,7 @@ def fit_command(
     from twofold.outputs import Outputs
     from twofold.store import Run
 
+    refuse_to_overwrite(out / "gate.json", replace=replace)
     costs = {"wrong": cost_wrong, "ood": cost_ood, "reject": cost_reject}
     given = {name: value for name, value in costs.items() if value is not None}
     if tau_ood is not None and tau_id is None:
@@ -174,11 +178,13 @@ def apply_command(
 def card_command(gate: Path, source: Path, names: tuple[str, ...], as_json: bool) -> None:
     """Tell what a gate does on labelled data, against its promise.
 
-    SOURCE is a run or an npz file. Of a run, the test set is judged alone and with each OOD set, and every shifted set
-    alone; or with --name the named sets together. A promise that is not kept somewhere is exit code 1.
+    SOURCE is a run or an npz file. Of a run, the test sets are judged alone, with each OOD set, and with all OOD sets
+    pooled, and every shifted set alone; or with --name the named sets together. Coverage is that of ID samples; risk is
+    the share of failures, wrong or OOD, among accepted samples. A promise that is not kept somewhere is exit code 1.
 
     \b
       twofold gate card gate twofold-demo
+      twofold gate card gate twofold-demo --name test --name photographs
     """
     from twofold.gate import Gate
 
@@ -248,9 +254,12 @@ def _labelled(source: Path, names: tuple[str, ...]) -> Iterator[tuple[str, Outpu
     tests = run.names("test")
     if not tests:
         raise click.UsageError(f"{source} has no data set with the role test; name some with --name")
+    unknown = [name for role in ("near", "mid", "far") for name in run.names(role)]
     yield " + ".join(tests), joined(run, tests)
-    for name in (name for role in ("near", "mid", "far") for name in run.names(role)):
+    for name in unknown:
         yield " + ".join([*tests, name]), joined(run, [*tests, name])
+    if len(unknown) > 1:
+        yield " + ".join([*tests, *unknown]), joined(run, [*tests, *unknown])
     for name in run.names("shift"):
         yield name, run[name]
 

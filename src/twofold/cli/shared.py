@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+
+
+REPLACE = click.option("--replace", is_flag=True, help="Overwrite what is there already.")
 
 
 OK, NO, USAGE, INPUT, STOPPED = 0, 1, 2, 3, 130
@@ -46,6 +50,25 @@ class Verbs(click.Group):
         if name and not name.startswith("-") and self.get_command(ctx, name) is None:
             ctx.fail(str(UnknownName.of("command", name, self.list_commands(ctx))))
         return super().resolve_command(ctx, args)
+
+
+def refuse_to_overwrite(path: Path, *, replace: bool) -> None:
+    """Stop before any work is done where a file is there already and nobody said that it may go.
+
+    Parameters
+    ----------
+    path : Path
+        The file that would be written.
+    replace : bool
+        Whether ``--replace`` was given.
+
+    Raises
+    ------
+    Failed
+        If the file exists and ``replace`` is False.
+    """
+    if path.exists() and not replace:
+        raise Failed(f"{path} exists; pass --replace to overwrite it, or choose another place")
 
 
 def from_torch(module: str) -> Any:

@@ -33,7 +33,7 @@ from twofold.steps import Chain, scorer
 from twofold.store import Run
 
 Objective = Literal["f1", "risk", "coverage", "cost", "given"]
-Kept = Literal["yes", "no", "cannot tell"]
+Kept = Literal["yes", "no", "cannot tell", "no promise"]
 FORMAT, VERSION = "twofold-gate", 1
 LEVEL = 0.95  # of the intervals of a report card
 
@@ -106,7 +106,8 @@ class ReportCard:
     ``risk`` and ``coverage`` come with exact (Clopper-Pearson) 95 % intervals. With an ``ood_share`` in the promise,
     and OOD samples here, risk and DS-F1 are those at that share, and the interval of the risk joins three such
     intervals (Bonferroni). ``true_accept`` to ``false_reject`` count samples; a false reject is a right label rejected.
-    ``kept`` is "yes" or "no" where the interval lies on one side of what was promised.
+    ``kept`` is "yes" or "no" where the interval lies on one side of what was promised, "cannot tell" where it holds the
+    promised value, and "no promise" for a gate that promises nothing (the objectives f1, cost and given).
     """
 
     samples: int
@@ -276,11 +277,13 @@ class Gate:
 
     def _kept(self, covered: tuple[float, float], risky: tuple[float, float], accepted: int) -> Kept:
         p = self.promise
-        if p.objective == "risk" and p.risk is not None and accepted:
+        if p.objective == "risk" and p.risk is not None:
+            if not accepted:
+                return "cannot tell"
             return "yes" if risky[1] <= p.risk else "no" if risky[0] > p.risk else "cannot tell"
         if p.objective == "coverage" and p.coverage is not None:
             return "yes" if covered[0] >= p.coverage else "no" if covered[1] < p.coverage else "cannot tell"
-        return "cannot tell"
+        return "no promise"
 
     def to_onnx(self, model: Any, path: str | Path, **options: Any) -> None:
         """Write this gate and its classifier to one ONNX file; options are those of :func:`twofold.nn.onnx.to_onnx`."""
