@@ -39,6 +39,7 @@ from twofold.study import (  # noqa: E402
     table,
     values,
 )
+from twofold.study.folder import marks  # noqa: E402
 
 ROWS = {"train": 64, "val": 24, "test": 40, "close": 24, "noise": 24}
 ROLES = {"close": "near", "noise": "far"}
@@ -464,6 +465,37 @@ def test_a_list_makes_a_row_for_each_value():
     ]  # fmt: skip
 
 
+def test_only_tuning_seeds_choose_among_the_rows_of_a_family():
+    """Row 1 is best on validation data with seed 0, row 2 over both seeds; the test values are 1 and 2."""
+    text = changed(
+        'recipe = "basic"\n',
+        'recipe = "basic"\nlr = [0.1, 0.2]\n',
+        changed('checkpoint = "basic"', 'checkpoint = "basic-1"'),
+    )
+    aurc = {("basic-1", 0): 0.1, ("basic-1", 1): 0.9, ("basic-2", 0): 0.2, ("basic-2", 1): 0.2}
+    rows = []
+    for (recipe, seed), value in aurc.items():
+        about = {"benchmark": "tiny", "run": f"{recipe}-s{seed}", "recipe": recipe, "seed": seed, "score": "msp"}
+        about |= {"protocol": "fd_shifts", "metric": "aurc"}
+        rows += [
+            {**about, "shift": "validation", "value": value},
+            {**about, "shift": "test", "value": float(recipe[-1])},
+        ]
+    for tuning_seeds, chosen in (("", 2.0), ("tuning_seeds = [0]\n", 1.0)):
+        made = loads(text.replace("resamples", f"{tuning_seeds}resamples"))
+        found = [one.mean for one in values(made, Results.of(rows)) if (one.row, one.metric) == ("basic", "aurc")]
+        assert found == [chosen]
+
+
+def test_precision_reaches_the_training_and_marks_its_cells(study, root, tmp_path):
+    half = loads(changed("resamples", 'precision = "bf16"\nresamples'))
+    cell = half.cells()[0]
+    assert half.plan(cell, tmp_path, root=root).precision == "bf16"
+    assert study.plan(cell, tmp_path, root=root).precision == "float32"
+    assert marks(half, cell)["trained"] != marks(study, cell)["trained"]
+    assert marks(half, cell)["judged"] == marks(study, cell)["judged"]
+
+
 def test_a_preset_takes_the_place_of_values():
     text = TEXT + '[presets.large]\nmodel = "resnet20_cifar"\nseeds = [7]\nsettings = { epochs = 9 }\n'
     made = loads(text + "recipes = { aurc = { epochs = 5 } }\n", preset="large")
@@ -495,6 +527,8 @@ def test_a_preset_takes_the_place_of_values():
         ('recipe = "basic"', 'recipe = "basic"\ndropout = 1.5', "dropout"),
         ('name = "basic"', 'name = "aurc"', "the name 'aurc' is taken"),
         ("seeds = [0, 1]", "seeds = [0, 0]", "seeds must be a list of different whole numbers"),
+        ("seeds = [0, 1]", "seeds = [0, 1]\ntuning_seeds = [2]", "tuning_seeds must be a list of some of the seeds"),
+        ("resamples = 20", 'resamples = 20\nprecision = "fp8"', "no precision 'fp8'"),
         ('role = "val"', 'role = "far"', "there is no data set of role val"),
         ('name = "close"', 'name = "near"', "two rows of the results would be called 'near'"),
         ('["aurc", "test", "fd_shifts", "msp"]', '["aurk", "test", "fd_shifts", "msp"]', "no column of protocol"),

@@ -34,12 +34,14 @@ from twofold.nn.recipes import (  # noqa: E402
     recipe,
 )
 from twofold.nn.training import (  # noqa: E402
+    RESNET18_NORM,
     Plan,
     Settings,
     Step,
     Training,
     _nested,
     _read_tensors,
+    _wrapped,
     tensorboard,
     train,
     validate,
@@ -374,6 +376,25 @@ def test_a_perturbation_from_the_clean_view_is_that_of_sam_on_it(tmp_path):
         both.append(found.model.state_dict())
     assert all(torch.equal(both[0][key], both[1][key]) for key in both[0])
     assert (recipe("sure_plus_fast").passes, recipe("sure_plus").passes) == (4, 6)
+
+
+def test_a_relative_radius_is_that_of_a_resnet18():
+    """The printed radius is a length; a network with another norm of its weights gets it in proportion."""
+    big = build("resnet18_32", 100, seed=0)
+    small = build("resnet8_cifar", 10, seed=0)
+    norms = [
+        np.sqrt(sum(np.square(p.detach().numpy(), dtype=np.float64).sum() for p in m.parameters()))
+        for m in (big, small)
+    ]
+    assert norms[0] == pytest.approx(RESNET18_NORM, rel=2e-3)  # random weights: seeds differ a little
+    radius = {}
+    for name, model in (("big", big), ("small", small)):
+        sgd = torch.optim.SGD(model.parameters(), 0.1)
+        radius[name] = _wrapped(Sharpness("fsam", rho=0.2, rho_relative=True), sgd, model).rho
+    assert radius["big"] == pytest.approx(0.2, rel=2e-3)
+    assert radius["small"] == pytest.approx(0.2 * norms[1] / norms[0], rel=2e-3)
+    assert radius["small"] < 0.2 / 4.4
+    assert _wrapped(Sharpness("sam"), sgd, small).rho == 0.2
 
 
 def test_recipes_take_settings_of_their_parts():

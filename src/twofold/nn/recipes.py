@@ -316,12 +316,17 @@ class Ranked(Term):
 class Sharpness(Part):
     """Sharpness-aware steps: SAM, or F-SAM in one of its forms.
 
+    ``rho`` is the length of the perturbation over all parameters. The printed 0.2 is an absolute length for a
+    ResNet-18, so it is a larger share of a smaller network: 4.5 times larger for a ResNet-8, whose weights have 0.22
+    of the norm. ``rho_relative`` multiplies ``rho`` by the norm of the network's parameters when training begins, over
+    that of a ResNet-18 as initialised (:data:`twofold.nn.training.RESNET18_NORM`).
     ``ascent``: the perturbation comes from the gradient of all views, or from that of the clean view alone, which
     saves the first pass over the others.
     """
 
     kind: Literal["sam", "fsam"] = "sam"
     rho: float = 0.2
+    rho_relative: bool = False
     variant: Literal["released", "original", "printed"] = "released"
     ascent: Literal["all", "clean"] = "all"
 

@@ -50,6 +50,7 @@ AUGMENTATIONS: Mapping[str, Callable[..., Any]] = {
     "resized_crop": augment.resized_crop,
     "colour_jitter": augment.colour_jitter,
 }
+RESNET18_NORM = 112.6  # norm of the parameters of resnet18_32 with 100 classes, as initialised (SURE+'s network)
 STATE, WEIGHTS, HISTORY = "state.safetensors", "weights.safetensors", "metrics.csv"
 
 
@@ -556,9 +557,37 @@ def _optimiser(s: Settings, parameters: list[nn.Parameter], lr: float) -> torch.
 def _wrapped(part: Sharpness | None, optimiser: torch.optim.Optimizer, model: nn.Module) -> SAM | FSAM | None:
     if part is None:
         return None
+    rho = part.rho
+    if part.rho_relative:
+        rho *= parameter_norm(model) / RESNET18_NORM
     if part.kind == "sam":
-        return SAM(optimiser, model, rho=part.rho)
-    return FSAM(optimiser, model, rho=part.rho, variant=part.variant)
+        return SAM(optimiser, model, rho=rho)
+    return FSAM(optimiser, model, rho=rho, variant=part.variant)
+
+
+def parameter_norm(model: nn.Module) -> float:
+    """Compute the Euclidean norm of all parameters of a network, taken together.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The network; its buffers, such as batch-norm statistics, do not count.
+
+    Returns
+    -------
+    float
+        The norm, summed in double precision.
+
+    Examples
+    --------
+    >>> layer = nn.Linear(2, 1)
+    >>> _ = layer.weight.data.copy_(torch.tensor([[3.0, 4.0]]))
+    >>> _ = layer.bias.data.fill_(12.0)
+    >>> parameter_norm(layer)
+    13.0
+    """
+    squares = [float(p.detach().double().square().sum()) for p in model.parameters()]
+    return math.sqrt(sum(squares))
 
 
 def train(

@@ -128,7 +128,10 @@ def marks(study: Study, cell: Cell) -> dict[str, str]:
     """Digests of what a cell was trained and extracted by, and of what it was judged by."""
     row, on = cell.row, cell.benchmark
     made = {key: value for key, value in asdict(row).items() if key not in ("name", "family", "scores", "pairs")}
-    trained = digest(study.model, study.normalise, study.base, dict(study.settings), made, cell.train.data, cell.seed)
+    trained_by = [study.model, study.normalise, study.base, dict(study.settings), made, cell.train.data, cell.seed]
+    if study.precision != "float32":  # cells that were kept before studies had a precision are in float32
+        trained_by.append(study.precision)
+    trained = digest(*trained_by)
     sets = [(one.name, one.role, one.data) for one in on.sets]
     judged = digest(sets, row.scores or on.scores, pairs_of(cell), on.protocols, on.metrics, study.resamples)
     return {"trained": trained, "judged": judged}

@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from twofold import _checks, _toml
 from twofold.bench import benchmark as sheets
@@ -22,8 +22,8 @@ from twofold.steps import scorer
 
 BENCHMARK = ("classes", "protocols", "scores", "pairs", "metrics", "sets", "splits")
 KEYS = (
-    *("name", "title", "source", "model", "normalise", "seeds", "resamples", "settings", "outliers", "mixers"),
-    *("recipes", "tables", "presets", "benchmark", *BENCHMARK),
+    *("name", "title", "source", "model", "normalise", "precision", "seeds", "tuning_seeds", "resamples", "settings"),
+    *("outliers", "mixers", "recipes", "tables", "presets", "benchmark", *BENCHMARK),
 )
 ROW_KEYS = ("name", "recipe", "checkpoint", "outliers", "mixers", "dropout", "passes", "odin", "scores", "pairs")
 WEIGHTS = (".safetensors", ".npz", ".pt", ".pth")  # how a checkpoint ends that is a file
@@ -104,9 +104,11 @@ class Study:
     source: str
     model: str
     normalise: str
+    precision: str  # of the passes of training: float32 or bf16
     base: str  # preset of the settings
     settings: Mapping[str, Any]
     seeds: tuple[int, ...]
+    tuning_seeds: tuple[int, ...]  # those whose validation values choose among the rows of a family
     rows: tuple[Row, ...]
     benchmarks: tuple[Benchmark, ...]
     tables: tuple[Layout, ...]
@@ -167,6 +169,7 @@ class Study:
             normalise=self.normalise,
             preset=self.base,
             device=device,
+            precision=self.precision,
             **{**self.settings, **row.settings, "seed": cell.seed},
         )
         if row.dropout:
@@ -186,7 +189,7 @@ def names() -> tuple[str, ...]:
     """The studies that come with the package.
 
     >>> names()
-    ('aurc_finetune', 'paradigms', 'sure_plus', 'unknown')
+    ('aurc_finetune', 'paradigms', 'sure_plus', 'sure_plus_tuned', 'unknown')
     """
     return tuple(titles())
 
@@ -238,9 +241,11 @@ def loads(text: str, *, where: str = "study", preset: str | None = None) -> Stud
         source=_toml.text(content, "source", where),
         model=_toml.text(content, "model", where),
         normalise=str(content.get("normalise", "none")),
+        precision=str(content.get("precision", "float32")),
         base=base,
         settings=_plain(settings),
         seeds=_seeds(content, where),
+        tuning_seeds=_tuning_seeds(content, where),
         rows=_rows(content, where),
         benchmarks=benchmarks,
         tables=_layouts(content, where),
@@ -280,6 +285,17 @@ def _seeds(content: Mapping[str, Any], where: str) -> tuple[int, ...]:
     if not whole or not given or len(set(given)) < len(given):
         raise InvalidInput(f"{where}: seeds must be a list of different whole numbers from 0, got {given!r}")
     return tuple(given)
+
+
+def _tuning_seeds(content: Mapping[str, Any], where: str) -> tuple[int, ...]:
+    """Read the seeds that choose among the rows of a family: all of them unless the file names some."""
+    seeds = _seeds(content, where)
+    if "tuning_seeds" not in content:
+        return seeds
+    chosen = content["tuning_seeds"]
+    if not isinstance(chosen, list) or not chosen or not set(chosen) <= set(seeds):
+        raise InvalidInput(f"{where}: tuning_seeds must be a list of some of the seeds {list(seeds)}, got {chosen!r}")
+    return tuple(chosen)
 
 
 def _benchmarks(content: Mapping[str, Any], where: str) -> tuple[Benchmark, ...]:
@@ -394,6 +410,7 @@ def _check(study: Study, where: str) -> None:
     if ":" not in study.model:
         _known_name(study.model, models.names(), "network", f"{where}: model")
     _known_name(study.normalise, ["none", *data.STATISTICS], "statistics", f"{where}: normalise")
+    _known_name(study.precision, get_args(training.Precision), "precision", f"{where}: precision")
     _known_name(study.base, training.PRESETS, "preset", f"{where}: settings")
     _toml.known(study.settings, _setting_names(), f"{where}: settings")
     for one in study.benchmarks:

@@ -231,6 +231,7 @@ def _make(
         "epochs": plan.settings.epochs if plan.steps else 0,
         "steps": plan.steps,
         "compiled": plan.compiled,
+        "precision": plan.precision,
         "window": float(np.mean([one.window for one in trained])),
         "sets": counts({}, run),
     }

@@ -71,7 +71,7 @@ def _values(study: Study, found: Results, on: Benchmark, table: Layout) -> Itera
     for family in dict.fromkeys(row.family for row in study.rows):
         members = [row.name for row in study.rows if row.family == family]
         for line in _lines(groups, members, table):
-            chosen = _chosen(groups, members, table, line)
+            chosen = _chosen(groups, members, table, line, study.tuning_seeds)
             for metric, shift, protocol, *fixed in table.columns:
                 name = fixed[0] if fixed else line
                 rows = groups.get((chosen, name, protocol, shift, metric))
@@ -88,14 +88,26 @@ def _lines(groups: Mapping[tuple[Any, ...], Any], members: Sequence[str], table:
     return list(dict.fromkeys(g[1] for g in groups if g[0] in members and (g[4], g[3], g[2]) in free))
 
 
-def _chosen(groups: Mapping[tuple[Any, ...], list[Told]], members: Sequence[str], table: Layout, name: str) -> str:
-    """The row of a family with the best mean on validation data, by the rule of the protocol of the first column."""
+def _chosen(
+    groups: Mapping[tuple[Any, ...], list[Told]],
+    members: Sequence[str],
+    table: Layout,
+    name: str,
+    seeds: Sequence[int],
+) -> str:
+    """The row of a family with the best mean on validation data, by the rule of the protocol of the first column.
+
+    Only the values of ``seeds`` count, so that more seeds of the chosen row do not change the choice.
+    """
     _, _, protocol, *fixed = table.columns[0]
     score = (fixed[0] if fixed else name).split(" + ")[0]
     judged = {}
     for place, rows in groups.items():
-        if place[0] in members and place[1:4] == (score, protocol, VALIDATION):
-            judged[place[0]] = (float(np.mean([row["value"] for row in rows])), better_of(rows))
+        if place[0] not in members or place[1:4] != (score, protocol, VALIDATION):
+            continue
+        numbers = [row["value"] for row in rows if row["seed"] in seeds]
+        if numbers:
+            judged[place[0]] = (float(np.mean(numbers)), better_of(rows))
     if not judged:
         return members[0]
     better: Any = next(iter(judged.values()))[1]
