@@ -142,8 +142,74 @@ def test_files_that_are_no_chain(tmp_path):
     from safetensors.numpy import save_file
 
     save_file({"a": np.zeros(2)}, tmp_path / "other")
-    with pytest.raises(InvalidInput, match="no saved chain of this format"):
+    with pytest.raises(InvalidInput, match="is no saved chain; write one"):
         load_chain(tmp_path / "other")
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        load_chain(tmp_path)
+
+
+def test_chains_of_the_format_without_a_digest_are_written_again(tmp_path):
+    from safetensors.numpy import save_file
+
+    header = {"format": "twofold-chain-1", "spec": "energy", "tuned": "nothing to fit", "searched": ""}
+    save_file({}, tmp_path / "old", metadata=header)
+    with pytest.raises(InvalidInput, match=r"old is of the older format without a digest; write it again with Chain.s"):
+        load_chain(tmp_path / "old")
+
+
+@pytest.mark.parametrize("text", ["energy", "react|mds", "isolation_forest(trees=3)"])
+def test_no_flipped_bit_of_a_saved_chain_changes_a_score(text, tmp_path):
+    """Every flip is refused, or leaves the scores as they were to the last bit."""
+    test = outputs(seed=2)
+    chain = scorer(text).fit(outputs())
+    chain.save(tmp_path / "chain")
+    raw, wanted = (tmp_path / "chain").read_bytes(), chain.score(test)
+    rng = np.random.default_rng(0)
+    refused = 0
+    for place in rng.choice(8 * len(raw), 400, replace=False).tolist():
+        damaged = bytearray(raw)
+        damaged[place // 8] ^= 1 << place % 8
+        (tmp_path / "damaged").write_bytes(damaged)
+        try:
+            found = load_chain(tmp_path / "damaged")
+        except InvalidInput:
+            refused += 1
+            continue
+        assert found.spec == chain.spec
+        assert (found.score(test) == wanted).all()
+    assert refused > 300
+
+
+def test_a_tree_that_leads_back_is_refused(tmp_path):
+    """Scoring by it would never end."""
+    from safetensors.numpy import save_file
+
+    from twofold import steps
+    from twofold._files import arrays_digest
+
+    scorer("isolation_forest(trees=3)").fit(outputs()).save(tmp_path / "chain")
+    arrays, header = steps._read_chain(tmp_path / "chain")
+    children = arrays["0.children"].copy()
+    children[:, children[0, 0]] = 0  # the first child of the root leads back to it
+    arrays["0.children"] = children
+    save_file(arrays, tmp_path / "cyclic", metadata={**header, "sha256": arrays_digest(arrays, header)})
+    with pytest.raises(InvalidInput, match="does not lead to nodes behind it: no tree"):
+        load_chain(tmp_path / "cyclic")
+
+
+FORGED = ["energy" + "(" * 5000, "sum(of=3)", "knn(k=-1)", "energy(temperature={[]: 1})", "zzz"]
+
+
+@pytest.mark.parametrize("spec", FORGED)
+def test_a_forged_text_is_refused(spec, tmp_path):
+    from safetensors.numpy import save_file
+
+    from twofold._files import arrays_digest
+
+    header = {"format": "twofold-chain", "version": "2", "spec": spec, "tuned": "nothing to fit", "searched": ""}
+    save_file({}, tmp_path / "forged", metadata={**header, "sha256": arrays_digest({}, header)})
+    with pytest.raises(InvalidInput, match="forged"):
+        load_chain(tmp_path / "forged")
 
 
 def test_names_are_taken_once():

@@ -16,18 +16,19 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import FunctionType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 
 from twofold._checks import Array
-from twofold._files import replacing
+from twofold._files import arrays_digest, replacing
 from twofold.errors import InvalidInput, NameTaken, NotFitted, UnknownName
 from twofold.outputs import FIELDS, Outputs
 
@@ -35,16 +36,51 @@ T = TypeVar("T", bound=Callable[..., Any])
 Kind = Literal["score", "transform"]
 Judged = Literal["logits", "passes"]
 Tuning = Literal["nothing to fit", "fitted on train", "fitted on val", "fitted on ood_val"]
+StateKind = Literal["float", "integer", "bool", "byte"]
 
 SETS = ("train", "val", "ood_val")
-FORMAT = "twofold-chain-1"
+FORMAT, VERSION = "twofold-chain", "2"
 ROWS = 1024  # scored at a time
 PROJECTIONS = ("global", "class", "class_pred", "class_avg")
 
 
-def state() -> Any:
-    """Declare a learnt array of a fitted step: empty until ``fit``, kept by ``save``."""
-    return field(default=None, repr=False, metadata={"state": True})
+@dataclass(frozen=True)
+class StateField:
+    """What a learnt array of a step may look like, by which loading refuses anything else."""
+
+    shape: str | None
+    kind: StateKind
+    optional: bool
+    nan: bool
+
+
+def state(shape: str | None = None, *, kind: StateKind = "float", optional: bool = False, nan: bool = False) -> Any:
+    """Declare a learnt array of a fitted step: empty until ``fit``, kept by ``save``, checked when it is loaded.
+
+    Parameters
+    ----------
+    shape : str, optional
+        Sizes separated by spaces, such as ``"C D"``; ``""`` is a single number. A word stands for the same size in all
+        arrays of the step, ``C+1`` for one more, a number for itself; alternatives are separated by ``|``. Without it
+        any shape is loaded.
+    kind : {"float", "integer", "bool", "byte"}, default="float"
+        The kind of numbers; it is checked where a shape is given.
+    optional : bool, default=False
+        Whether ``fit`` may leave the array empty.
+    nan : bool, default=False
+        Whether the array may hold NaN.
+
+    Returns
+    -------
+    dataclasses.Field
+        The default of a field of the step.
+
+    See Also
+    --------
+    A step that must check more than this, such as a tree without cycles, has a method ``check_state()`` that raises
+    InvalidInput.
+    """
+    return field(default=None, repr=False, metadata={"state": StateField(shape, kind, optional, nan)})
 
 
 def parts() -> Any:
@@ -267,7 +303,7 @@ def _parse(text: str, spec: str) -> Step:
     hint = f'{text.strip()!r} in {spec!r} must be a name or name(setting=value), such as "react(percentile=90)"'
     try:
         tree = ast.parse(text.strip(), mode="eval").body
-    except SyntaxError as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # those of NUL bytes and deep nesting
         raise InvalidInput(hint) from error
     if isinstance(tree, ast.Name):
         return Step.make(info(tree.id), {})
@@ -281,7 +317,7 @@ def _parse(text: str, spec: str) -> Step:
     for keyword in tree.keywords:
         try:
             settings[str(keyword.arg)] = ast.literal_eval(keyword.value)
-        except ValueError as error:
+        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
             raise InvalidInput(f"{hint}; values must be Python literals") from error
     return Step.make(info(tree.func.id), settings)
 
@@ -410,16 +446,75 @@ class Step:
         return found
 
     def restored(self, tensors: Mapping[str, Array]) -> Step:
-        """The step with the learnt arrays that :meth:`tensors` gave."""
+        """The step with the learnt arrays that :meth:`tensors` gave; an error unless they are all there and fit."""
+        left = set(tensors)
         if not self.info.fitted:
+            _refuse_unknown(self.info.name, left)
             return self
         learnt: dict[str, Any] = {}
+        sizes: dict[str, int] = {}
         for f in dataclasses.fields(self.info.maker):  # type: ignore[arg-type]
             if f.metadata.get("parts"):
-                learnt[f.name] = tuple(c.restored(_under(tensors, i)) for i, c in enumerate(self.inner))
-            elif f.metadata.get("state") and f.name in tensors:
-                learnt[f.name] = tensors[f.name]
-        return dataclasses.replace(self, learnt=self.info.maker(**self.settings, **learnt))
+                inside = []
+                for i, chain in enumerate(self.inner):
+                    own = _under(tensors, i)
+                    left -= {f"{i}.{name}" for name in own}
+                    inside.append(chain.restored(own))
+                learnt[f.name] = tuple(inside)
+            elif f.metadata.get("state"):
+                where = f"{self.info.name}: {f.name}"
+                declared: StateField = f.metadata["state"]
+                if f.name in tensors:
+                    _check_state(tensors[f.name], declared, sizes, where)
+                    learnt[f.name] = tensors[f.name]
+                    left.remove(f.name)
+                elif not declared.optional:
+                    raise InvalidInput(f"{where} is missing")
+        _refuse_unknown(self.info.name, left)
+        made = self.info.maker(**self.settings, **learnt)
+        if hasattr(made, "check_state"):
+            try:
+                made.check_state()
+            except InvalidInput as error:
+                raise InvalidInput(f"{self.info.name}: {error}") from error
+        return dataclasses.replace(self, learnt=made)
+
+
+KINDS = {"float": "f", "integer": "iu", "bool": "b", "byte": "u"}  # of StateField: NumPy's kinds of dtypes
+
+
+def _check_state(array: Array, declared: StateField, sizes: dict[str, int], where: str) -> None:
+    """Raise unless a loaded array has the declared kind and shape; ``sizes`` gathers what the words stand for."""
+    if declared.shape is not None:
+        if array.dtype.kind not in KINDS[declared.kind]:
+            raise InvalidInput(f"{where} must hold numbers of the kind {declared.kind}, got {array.dtype}")
+        alternatives = declared.shape.split("|")
+        if not any(_matches(array.shape, shape.split(), sizes) for shape in alternatives):
+            wanted = " or ".join(f"({', '.join(shape.split())})" for shape in alternatives)
+            known = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+            raise InvalidInput(f"{where} must have shape {wanted}{known and f' with {known}'}, got {array.shape}")
+    if not declared.nan and array.dtype.kind == "f" and np.isnan(array).any():
+        raise InvalidInput(f"{where} holds NaN")
+
+
+def _matches(shape: tuple[int, ...], wanted: list[str], sizes: dict[str, int]) -> bool:
+    """Whether a shape is as wanted; if so, words that were not known before get their sizes."""
+    if len(shape) != len(wanted):
+        return False
+    found = dict(sizes)
+    for size, text in zip(shape, wanted, strict=True):
+        word, _, more = text.partition("+")
+        base = size - int(more or 0)
+        known = int(word) if word.isdigit() else found.setdefault(word, base)
+        if base != known or base < 0:
+            return False
+    sizes.update(found)
+    return True
+
+
+def _refuse_unknown(name: str, left: set[str]) -> None:
+    if left:
+        raise InvalidInput(f"{name} has no array {min(left)!r}")
 
 
 def _in_order(learnt: Any) -> Any:
@@ -547,12 +642,27 @@ class Chain:
         return {f"{i}.{name}": a for i, step in enumerate(self.steps) for name, a in step.tensors().items()}
 
     def restored(self, tensors: Mapping[str, Array]) -> Chain:
-        """The chain with the learnt arrays that :meth:`tensors` gave."""
+        """The chain with the learnt arrays that :meth:`tensors` gave; an error unless they are all there and fit."""
+        places = {str(i) for i in range(len(self.steps))}
+        _refuse_unknown(self.spec, {name for name in tensors if name.partition(".")[0] not in places})
         steps = tuple(step.restored(_under(tensors, i)) for i, step in enumerate(self.steps))
         return dataclasses.replace(self, steps=steps)
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted chain to one safetensors file: its text in the header, its learnt arrays as tensors."""
+        """Write the fitted chain to one safetensors file: text and digest in its header, learnt arrays as tensors.
+
+        Parameters
+        ----------
+        path : path-like
+            The file; one that is there is replaced, whole or not at all.
+
+        Raises
+        ------
+        NotFitted
+            If a step that learns has not been fitted.
+        InvalidInput
+            If a setting is an object, which a file cannot hold.
+        """
         from safetensors.numpy import save
 
         if not self.ready:
@@ -563,9 +673,17 @@ class Chain:
             raise InvalidInput(
                 f"{self.spec} holds an object of yours, which is not saved; save your own object"
             ) from error
-        header = {"format": FORMAT, "spec": self.spec, "tuned": self.tuned, "searched": self.searched}
+        arrays = self.tensors()
+        header = {
+            "format": FORMAT,
+            "version": VERSION,
+            "spec": self.spec,
+            "tuned": self.tuned,
+            "searched": self.searched,
+        }
+        header["sha256"] = arrays_digest(arrays, header)
         with replacing(Path(path)) as file:
-            file.write(save(self.tensors(), metadata=header))
+            file.write(save(arrays, metadata=header))
 
 
 def known(outputs: Outputs) -> Outputs:
@@ -636,18 +754,72 @@ def _together(chains: list[Chain]) -> list[list[int]]:
 
 
 def load_chain(path: str | Path) -> Chain:
-    """Read a chain that :meth:`Chain.save` wrote; its scores are equal to the last bit."""
-    from safetensors import SafetensorError, safe_open
+    """Read a chain that :meth:`Chain.save` wrote; its scores are equal to the last bit.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+
+    Returns
+    -------
+    Chain
+        The fitted chain.
+
+    Raises
+    ------
+    InvalidInput
+        If the file is missing, damaged (its digest does not fit), of another format, or does not hold just the arrays
+        that its steps learn, in their shapes.
+    """
+    arrays, header = _read_chain(path)
+    if header["tuned"] not in get_args(Tuning) or header["searched"] not in ("", "val", "ood_val"):
+        raise InvalidInput(f"{path} was not written by Chain.save: its header has unknown values; save the chain again")
+    try:
+        restored = scorer(header["spec"]).restored(arrays)
+    except (InvalidInput, UnknownName) as error:
+        raise InvalidInput(f"{path} cannot be loaded: {error}; save the chain again") from error
+    except (TypeError, ValueError, AttributeError, LookupError, RecursionError) as error:  # settings of a forged file
+        raise InvalidInput(f"{path} was not written by Chain.save: its settings do not fit; save it again") from error
+    return dataclasses.replace(restored, tuned=header["tuned"], searched=header["searched"])  # type: ignore[arg-type]
+
+
+def _read_chain(path: str | Path) -> tuple[dict[str, Array], dict[str, str]]:
+    """The arrays and the header of a saved chain, unchanged since they were written."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
 
     try:
-        with safe_open(path, framework="numpy") as file:
-            header = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+        raw = Path(path).read_bytes()
     except FileNotFoundError as error:
         raise InvalidInput(f"{path} does not exist; write a chain with Chain.save") from error
-    except SafetensorError as error:
-        raise InvalidInput(f"{path} is damaged or no saved chain ({error}); save it again") from error
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read ({error.strerror}); give the file of a saved chain") from error
+    try:
+        header = _header(raw)
+        arrays = load(raw)
+    except (SafetensorError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        reason = str(error).partition("\n")[0][:200]
+        raise InvalidInput(f"{path} is damaged or no saved chain ({reason}); save it again") from error
+    if header.get("format") == "twofold-chain-1":
+        raise InvalidInput(f"{path} is of the older format without a digest; write it again with Chain.save")
     if header.get("format") != FORMAT:
-        raise InvalidInput(f"{path} is no saved chain of this format ({FORMAT}); write it with Chain.save")
-    restored = scorer(header["spec"]).restored(arrays)
-    return dataclasses.replace(restored, tuned=header["tuned"], searched=header["searched"])
+        raise InvalidInput(f"{path} is no saved chain; write one with Chain.save")
+    if header.get("version") != VERSION:
+        raise InvalidInput(
+            f"{path} has another format version than {VERSION}, which this twofold reads; save the chain again, "
+            "or update with: pip install -U twofold"
+        )
+    digest = header.pop("sha256", None)
+    if digest != arrays_digest(arrays, header):
+        raise InvalidInput(f"{path} is damaged: its SHA-256 is not the one in its header; restore it or save it again")
+    if set(header) != {"format", "version", "spec", "tuned", "searched"}:
+        raise InvalidInput(f"{path} was not written by Chain.save: its header has other fields; save the chain again")
+    return arrays, header
+
+
+def _header(raw: bytes) -> dict[str, str]:
+    """The texts in the header of a safetensors file."""
+    size = int.from_bytes(raw[:8], "little")
+    content = json.loads(raw[8 : 8 + size])
+    return dict(content.get("__metadata__") or {})

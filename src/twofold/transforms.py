@@ -16,7 +16,7 @@ from twofold import _checks
 from twofold._checks import Array, Labels
 from twofold._math import Floats
 from twofold._statistics.moments import moments, percentile
-from twofold._statistics.spaces import Spaces, class_spaces, global_space
+from twofold._statistics.spaces import Spaces, check_means, check_offsets, class_spaces, global_space
 from twofold.errors import InvalidInput
 from twofold.metrics.calibration import TemperatureScaling
 from twofold.outputs import Head, Passes
@@ -43,7 +43,7 @@ class Temperature:
     """
 
     value: float | None = None
-    fitted: Array = state()  # (), the temperature
+    fitted: Array = state("")  # the temperature
 
     def fit(self, val_logits: Floats, val_labels: Labels) -> Self:
         """Take the given temperature, or find the best one."""
@@ -51,6 +51,10 @@ class Temperature:
             return replace(self, fitted=np.array(_checks.number(self.value, "value", 0.0, np.inf, open_low=True)))
         known = np.asarray(val_labels) >= 0
         return replace(self, fitted=np.array(TemperatureScaling.fit(val_labels[known], val_logits[known]).value))
+
+    def check_state(self) -> None:
+        """Raise unless the temperature is above 0."""
+        _checks.number(float(self.fitted), "the temperature", 0.0, np.inf, open_low=True)
 
     def apply(self, logits: Floats, head: Head | None = None) -> Changes:
         """Divide logits and head."""
@@ -80,7 +84,7 @@ class ReAct:
     """
 
     percentile: float = 90.0
-    limit: Array = state()  # ()
+    limit: Array = state("")
 
     def fit(self, features: Floats) -> Self:
         """The percentile over samples and channels together."""
@@ -114,7 +118,7 @@ class Dice:
     """
 
     percentile: float = 90.0
-    weight: Array = state()  # (C, D)
+    weight: Array = state("C D")
 
     def fit(self, features: Floats, head: Head) -> Self:
         """Mask the head."""
@@ -248,7 +252,7 @@ class Vra:
     low: float = 60.0
     high: float = 95.0
     gain: float = 0.0
-    limits: Array = state()  # (2,)
+    limits: Array = state("2")
 
     def fit(self, features: Floats) -> Self:
         """Both percentiles over samples and channels together."""
@@ -291,13 +295,13 @@ class Project:
 
     kind: Literal["global", "class", "class_pred", "class_avg"] = "global"
     variance: float = 0.9
-    weight: Array = state()  # (C, D) head of the filtered features, on the features as they are
-    bias: Array = state()  # (C,)
-    filter: Array = state()  # (D, D), for global and class_avg
-    offset: Array = state()  # (D,)
-    means: Array = state()  # (C, D), for class and class_pred
-    bases: Array = state()  # (K, D)
-    offsets: Labels = state()  # (C + 1,)
+    weight: Array = state("C D")  # head of the filtered features, on the features as they are
+    bias: Array = state("C")
+    filter: Array = state("D D", optional=True)  # for global and class_avg
+    offset: Array = state("D", optional=True)
+    means: Array = state("C D", optional=True, nan=True)  # for class and class_pred
+    bases: Array = state("K D", optional=True)
+    offsets: Labels = state("C+1", kind="integer", optional=True)
 
     def fit(self, features: Floats, head: Head, labels: Labels | None = None) -> Self:
         """Subspaces, and the head that filters by them."""
@@ -325,6 +329,16 @@ class Project:
             bias[c] = b[c] + (w[c] - weight[c]) @ spaces.means[c]
         means, bases, offsets = spaces
         return replace(self, weight=weight, bias=bias, means=means, bases=bases, offsets=offsets)
+
+    def check_state(self) -> None:
+        """Raise unless the arrays are those of the kind."""
+        by_class = _checks.choice(self.kind, "kind", PROJECTIONS) in ("class", "class_pred")
+        for name in ("means", "bases", "offsets") if by_class else ("filter", "offset"):
+            if getattr(self, name) is None:
+                raise InvalidInput(f"{name} is missing, which kind={self.kind!r} needs")
+        if by_class:
+            check_means(self.means)
+            check_offsets(self.offsets, len(self.bases), "bases")
 
     def _linear(self, w: Array, b: Array, within: Array, offset: Array) -> Self:
         return replace(self, weight=w @ within, bias=b + w @ offset, filter=within, offset=offset)

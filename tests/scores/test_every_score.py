@@ -4,8 +4,10 @@ import inspect
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from twofold import steps
+from twofold._files import arrays_digest
 from twofold.errors import InvalidInput
 from twofold.outputs import Head, Outputs
 from twofold.steps import load_chain, scorer
@@ -163,6 +165,35 @@ def test_fit_is_deterministic_and_saved_exactly(fitted, tmp_path):
     assert (again.score(test) == fitted.score(test)).all()
     fitted.save(tmp_path / "c")
     assert (load_chain(tmp_path / "c").score(test) == fitted.score(test)).all()
+
+
+def forge(arrays, header, path):
+    """Write a chain's file with changed content and a digest that fits it."""
+    header = {name: text for name, text in header.items() if name != "sha256"}
+    header["sha256"] = arrays_digest(arrays, header)
+    save_file(arrays, path, metadata=header)
+
+
+def test_files_with_other_arrays_are_refused(fitted, tmp_path):
+    """Also where the digest fits: a file may come from a stranger."""
+    fitted.save(tmp_path / "c")
+    arrays, header = steps._read_chain(tmp_path / "c")
+    forged = {"one too many": {**arrays, "0.zzz": np.zeros(2)}, "no step": {**arrays, "9.zzz": np.zeros(2)}}
+    for name, array in arrays.items():
+        forged[f"without {name}"] = {key: value for key, value in arrays.items() if key != name}
+        forged[f"{name} with one axis more"] = {**arrays, name: array[None].copy()}
+        other = np.uint16 if array.dtype.kind == "f" else np.float64
+        forged[f"{name} of another kind"] = {**arrays, name: np.zeros(array.shape, other)}
+        if array.dtype.kind == "f" and array.size:
+            holed = array.copy()
+            holed.flat[0] = np.nan
+            forged[f"{name} with NaN"] = {**arrays, name: holed}
+    for what, content in forged.items():
+        forge(content, header, tmp_path / "forged")
+        with pytest.raises(InvalidInput, match="forged"):
+            pytest.fail(f"{what}: {load_chain(tmp_path / 'forged')}")
+    forge(arrays, header, tmp_path / "forged")
+    assert load_chain(tmp_path / "forged").spec == fitted.spec
 
 
 def test_half_precision_inputs_work(fitted):

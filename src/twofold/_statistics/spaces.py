@@ -177,6 +177,20 @@ def _space(
     return mean, np.linalg.qr(x.T @ vectors[:, ::-1][:, :kept])[0].T
 
 
+def check_offsets(offsets: Labels, rows: int, what: str) -> None:
+    """Raise unless the offsets cut this many rows into one part for each class."""
+    steps = np.diff(offsets.astype(np.int64))
+    if len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != rows or (steps < 0).any():
+        raise InvalidInput(f"offsets must rise from 0 to the {rows} rows of {what}")
+
+
+def check_means(means: Array) -> None:
+    """Raise unless at least one class has a mean, and each mean is either whole or NaN all over."""
+    unknown = np.isnan(means)
+    if unknown.all() or (unknown.any(axis=1) != unknown.all(axis=1)).any():
+        raise InvalidInput("a row of the class means must be NaN as a whole or not at all, and one must be known")
+
+
 def offsets_of(counts: Labels) -> Labels:
     """Where each class begins, and the end."""
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

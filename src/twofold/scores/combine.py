@@ -34,6 +34,12 @@ def _second(name: str, features: Floats, raw: Floats, origin: Array | None, basi
     return -residual_norm(features, origin, basis)
 
 
+def _check_residual(origin: Array | None, basis: Array | None) -> None:
+    """Raise unless loaded arrays hold the residual directions."""
+    if origin is None or basis is None:
+        raise InvalidInput("origin or basis is missing, which the residual needs")
+
+
 def _residual(wanted: bool, features: Floats, head: Head | None, name: str) -> tuple[Array, Array] | tuple[None, None]:
     if not wanted:
         return None, None
@@ -73,11 +79,11 @@ class Sirc:
     s1: Literal["msp", "entropy"] = "msp"
     s2: Second | tuple[Second, ...] = "norm"
     compat: Literal["paper", "published"] = "paper"
-    low: Array = state()  # (J,) a
-    slope: Array = state()  # (J,) b
-    origin: Array | None = state()  # (D,)
-    basis: Array | None = state()  # (D, D - d)
-    mean: Array | None = state()  # (D,)
+    low: Array = state("J")  # a
+    slope: Array = state("J")  # b
+    origin: Array | None = state("D", optional=True)
+    basis: Array | None = state("D R", optional=True)  # (D, D - d)
+    mean: Array | None = state("D", optional=True)
 
     @property
     def seconds(self) -> tuple[str, ...]:
@@ -108,6 +114,16 @@ class Sirc:
         mean = total / len(features) if published else None
         low = values.mean(axis=1) - 3.0 * spread
         return replace(self, low=low, slope=slope, origin=origin, basis=basis, mean=mean)
+
+    def check_state(self) -> None:
+        """Raise unless there is what the second scores need."""
+        if len(self.low) != len(self.seconds):
+            raise InvalidInput(f"low has {len(self.low)} entries for {len(self.seconds)} second scores")
+        if self.compat == "published":
+            if self.mean is None:
+                raise InvalidInput('mean is missing, which compat="published" needs')
+        elif "residual" in self.seconds:
+            _check_residual(self.origin, self.basis)
 
     def score(
         self, logits: Floats, features: Floats, predictions: Labels, layers: Mapping[str, Floats] | None = None
@@ -160,9 +176,9 @@ class PluginBlackBox:
     c_fn: float = 0.75
     id_share: float | None = None
     compat: Literal["paper", "published"] = "paper"
-    scale: Array = state()  # (), training mean of the ratio
-    origin: Array | None = state()
-    basis: Array | None = state()
+    scale: Array = state("")  # training mean of the ratio
+    origin: Array | None = state("D", optional=True)
+    basis: Array | None = state("D R", optional=True)
 
     def fit(
         self, features: Floats, logits: Floats, head: Head | None = None, layers: Mapping[str, Floats] | None = None
@@ -180,6 +196,11 @@ class PluginBlackBox:
         raw = raw_features(features, layers)
         total = sum(float((1.0 / fitted._inverse(h, r)).sum()) for h, r in blocks(features, raw))
         return replace(fitted, scale=np.array(total / len(features)))
+
+    def check_state(self) -> None:
+        """Raise unless there is what the ratio needs."""
+        if self.ratio == "residual":
+            _check_residual(self.origin, self.basis)
 
     def _inverse(self, features: Floats, raw: Floats) -> Array:
         """1 / ratio, finite: lengths below 1e-12 count as that."""
@@ -204,8 +225,8 @@ class _Several:
 
     of: str | tuple[str, ...] = ()
     chains: tuple[Chain, ...] = parts()
-    centre: Array = state()  # (J,)
-    spread: Array = state()  # (J,)
+    centre: Array = state("J")
+    spread: Array = state("J")
 
     def inner(self) -> tuple[Chain, ...]:
         """The chains."""
@@ -225,6 +246,11 @@ class _Several:
         centre = np.array([value.mean() for value in values])
         spread = np.array([value.std() for value in values])
         return replace(self, chains=chains, centre=centre, spread=np.where(spread > 0, spread, 1.0))
+
+    def check_state(self) -> None:
+        """Raise unless each chain has its mean and spread."""
+        if len(self.centre) != len(self.chains):
+            raise InvalidInput(f"centre has {len(self.centre)} entries for {len(self.chains)} chains")
 
     def standardised(self, outputs: Outputs) -> Array:
         """(J, N) scores in units of their training spread."""

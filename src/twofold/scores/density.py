@@ -50,10 +50,11 @@ class GaussianMixtures:
     covariance: Literal["diag", "full"] = "diag"
     reg: float = 1e-6
     seed: int = 0
-    centre: Array = state()  # (D,) mean of all rows, from which the rest is measured
-    log_weights: Array = state()  # (J,) of all classes
-    means: Array = state()  # (J, D)
-    factors: Array = state()  # (J, D) one over the standard deviations, or (J, D, D) with F F^T the inverse covariance
+    centre: Array = state("D")  # mean of all rows, from which the rest is measured
+    log_weights: Array = state("J")  # of all classes
+    means: Array = state("J D")
+    # one over the standard deviations, or F with F F^T the inverse covariance
+    factors: Array = state("J D|J D D")
 
     def fit(self, features: Floats, labels: Labels) -> Self:
         """One mixture for each class that has rows."""
@@ -98,6 +99,11 @@ class GaussianMixtures:
             factors=np.concatenate(factors),
         )
 
+    def check_state(self) -> None:
+        """Raise unless the factors are those of the covariance."""
+        if self.factors.ndim != (2 if self.covariance == "diag" else 3) or len(self.factors) == 0:
+            raise InvalidInput(f"factors of shape {self.factors.shape} do not fit covariance={self.covariance!r}")
+
     def score(self, features: Floats) -> Array:
         """Confidence of each row."""
         h = np.asarray(features, dtype=np.float64) - self.centre
@@ -135,12 +141,13 @@ class IsolationForest:
     trees: int = 100
     rows: int = 256
     seed: int = 0
-    roots: Labels = state()  # (T,) first node of each tree; the nodes of all trees stand in one list
-    children: Labels = state()  # (2, M) where a node leads if its feature is at most its threshold, and if it is not
-    feature: Labels = state()  # (M,)
-    threshold: Array = state()  # (M,)
-    length: Array = state()  # (M,) expected depth of a row that ends here
-    usual: Array = state()  # (), c(n)
+    roots: Labels = state("T", kind="integer")  # first node of each tree; the nodes of all trees stand in one list
+    # where a node leads if its feature is at most its threshold, and if it is not
+    children: Labels = state("2 M", kind="integer")
+    feature: Labels = state("M", kind="integer")
+    threshold: Array = state("M")
+    length: Array = state("M")  # expected depth of a row that ends here
+    usual: Array = state("")  # c(n)
 
     def fit(self, features: Floats) -> Self:
         """Grow the trees and lay them out as arrays; a leaf leads to itself."""
@@ -174,6 +181,19 @@ class IsolationForest:
             length=depths + _mean_depth(np.concatenate([tree.n_node_samples for tree in grown])),
             usual=_mean_depth(np.array(rows)),
         )
+
+    def check_state(self) -> None:
+        """Raise unless every path ends: a leaf leads to itself, and any other node to nodes behind it."""
+        nodes = len(self.feature)
+        if len(self.roots) == 0 or not ((self.roots >= 0) & (self.roots < nodes)).all():
+            raise InvalidInput(f"roots must name some of the {nodes} nodes")
+        own = np.arange(nodes)
+        leaf = (self.children == own).all(axis=0)
+        behind = ((self.children > own) & (self.children < nodes)).all(axis=0)
+        if not (leaf | behind).all():
+            raise InvalidInput(f"node {int((~(leaf | behind)).argmax())} does not lead to nodes behind it: no tree")
+        if (self.feature < 0).any():
+            raise InvalidInput("feature must name columns from 0 on")
 
     def score(self, features: Floats) -> Array:
         """Confidence of each row."""

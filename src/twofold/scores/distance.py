@@ -16,6 +16,7 @@ from twofold._checks import Array, Labels
 from twofold._math import Floats, log_softmax, squared_distances, unit
 from twofold._statistics.moments import moments as moments_of
 from twofold._statistics.moments import whitened, whitening
+from twofold._statistics.spaces import check_means
 from twofold.errors import InvalidInput
 from twofold.outputs import Head
 from twofold.steps import PROJECTIONS, register_score, state
@@ -48,8 +49,8 @@ class Mahalanobis:
 
     covariance: Literal["within", "total"] = "within"
     nearest: bool = True
-    whiten: Array = state()  # (D, R)
-    centres: Array = state()  # (C, R) whitened class means; NaN where a class has no row
+    whiten: Array = state("D R")
+    centres: Array = state("C R", nan=True)  # whitened class means; NaN where a class has no row
 
     def fit(self, features: Floats, labels: Labels, logits: Floats) -> Self:
         """Class means and shared covariance; the logits tell how many classes there are."""
@@ -58,6 +59,10 @@ class Mahalanobis:
         whiten = whitening(moments.within if self.covariance == "within" else moments.covariance, moments.floor)
         centres = np.where(moments.present[:, None], moments.class_means @ whiten, np.nan)
         return replace(self, whiten=whiten, centres=centres)
+
+    def check_state(self) -> None:
+        """Raise unless the class means can be measured from."""
+        check_means(self.centres)
 
     def score(self, features: Floats, predictions: Labels) -> Array:
         """Confidence of each row."""
@@ -89,10 +94,10 @@ class RelativeMahalanobis:
     True
     """
 
-    whiten: Array = state()  # (D, R) within classes
-    centres: Array = state()  # (K, R) whitened means of the classes with rows
-    whiten_all: Array = state()  # (D, R) of the whole
-    centre: Array = state()  # (1, R)
+    whiten: Array = state("D R")  # within classes
+    centres: Array = state("K R")  # whitened means of the classes with rows
+    whiten_all: Array = state("D S")  # of the whole
+    centre: Array = state("1 S")
 
     def fit(self, features: Floats, labels: Labels, logits: Floats) -> Self:
         """Both covariances from one pass."""
@@ -124,7 +129,7 @@ class She:
     """
 
     kind: Literal["inner", "cosine", "euclidean"] = "inner"
-    patterns: Array = state()  # (C, D)
+    patterns: Array = state("C D")
 
     def fit(self, features: Floats, labels: Labels, predictions: Labels, logits: Floats) -> Self:
         """Mean features of right answers."""
@@ -176,7 +181,7 @@ class CosineMean:
     array([0.8])
     """
 
-    directions: Array = state()  # (K, D) unit means of the classes with rows
+    directions: Array = state("K D")  # unit means of the classes with rows
 
     def fit(self, features: Floats, labels: Labels, logits: Floats) -> Self:
         """Class means."""
@@ -207,8 +212,8 @@ class DecisionBoundary:
     """
 
     center: bool = True
-    mean: Array = state()  # (D,)
-    inverse: Array = state()  # (C, C), 1 / ||w_i - w_j||, 0 where that is 0
+    mean: Array = state("D")
+    inverse: Array = state("C C")  # 1 / ||w_i - w_j||, 0 where that is 0
 
     def fit(self, features: Floats, head: Head) -> Self:
         """Mean feature and distances between rows of the head."""
@@ -273,8 +278,8 @@ class NeuralCollapse:
     """
 
     alpha: float = 0.0001
-    mean: Array = state()  # (D,)
-    weight: Array = state()  # (C, D)
+    mean: Array = state("D")
+    weight: Array = state("C D")
 
     def fit(self, features: Floats, head: Head) -> Self:
         """Mean feature."""

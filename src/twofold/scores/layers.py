@@ -62,6 +62,17 @@ def _check(score: str, layers: Layers, keys: Sequence[str], widths: Labels, whos
             raise InvalidInput(f"{score} was fitted on {width} columns of layers[{key!r}]; {whose} outputs have {got}")
 
 
+def _check_keys(packed: Packed, widths: Labels) -> list[str]:
+    """The keys in loaded arrays; raise unless they are different texts, each with a width."""
+    try:
+        keys = _unpacked(packed)
+    except UnicodeDecodeError as error:
+        raise InvalidInput("keys holds no UTF-8 text") from error
+    if len(set(keys)) != len(keys) or len(keys) != len(widths) or (widths < 1).any():
+        raise InvalidInput("keys must be different names of layers, each with a width of at least 1")
+    return keys
+
+
 def _slices(widths: Labels) -> list[slice]:
     """Where arrays of these widths lie when they stand side by side."""
     ends = np.cumsum(widths)
@@ -118,11 +129,11 @@ class Gram:
     powers: tuple[int, ...] = (1, 2, 3, 4, 5)
     split: float = 0.1
     seed: int = 0
-    keys: Packed = state()
-    widths: Labels = state()  # of each key
-    low: Floats = state()  # (C, K) in the precision of the layers, which is exact
-    high: Floats = state()  # (C, K)
-    typical: Array = state()  # (L,) mean deviation of the rows kept out
+    keys: Packed = state("B", kind="byte")
+    widths: Labels = state("N", kind="integer")  # of each key
+    low: Floats = state("C K")  # in the precision of the layers, which is exact
+    high: Floats = state("C K")
+    typical: Array = state("L")  # mean deviation of the rows kept out
 
     def fit(self, layers: Layers, labels: Labels, predictions: Labels, logits: Floats) -> Self:
         """Ranges of the classes, a block of rows at a time, then the typical deviation of the rows kept out."""
@@ -155,6 +166,14 @@ class Gram:
                 release(layers[key])
         typical = np.where(total > 0, total / max(len(rows), 1), 1.0)
         return replace(self, keys=_packed(keys), widths=widths, low=low, high=high, typical=typical)
+
+    def check_state(self) -> None:
+        """Raise unless the ranges belong to the keys."""
+        keys = _check_keys(self.keys, self.widths)
+        if self.low.shape[1] != self.widths.sum() or len(self.low) == 0:
+            raise InvalidInput(f"low has shape {self.low.shape}, but the layers have {self.widths.sum()} columns")
+        if len(self.typical) != len(_by_layer(keys)):
+            raise InvalidInput(f"typical has {len(self.typical)} entries for {len(_by_layer(keys))} layers")
 
     def score(self, layers: Layers, logits: Floats, predictions: Labels) -> Array:
         """Confidence of each row."""
@@ -260,13 +279,13 @@ class MahalanobisLayers:
 
     statistics: tuple[str, ...] = ("mean",)
     weights: Literal["fitted", "equal"] = "fitted"
-    keys: Packed = state()
-    widths: Labels = state()  # of each key
-    ranks: Labels = state()  # (L,) directions R of each layer
-    shift: Array = state()  # mean of each column, layer after layer
-    whiten: Array = state()  # (D, R) of each layer, flat, one after the other
-    centres: Array = state()  # (K, R) whitened class means of each layer, flat, one after the other
-    slopes: Array = state()  # (L,) the weights
+    keys: Packed = state("B", kind="byte")
+    widths: Labels = state("N", kind="integer")  # of each key
+    ranks: Labels = state("L", kind="integer")  # directions R of each layer
+    shift: Array = state("D")  # mean of each column, layer after layer
+    whiten: Array = state("W")  # of each layer, flat, one after the other
+    centres: Array = state("P")  # whitened class means of each layer, flat, one after the other
+    slopes: Array = state("L")  # the weights
 
     def unused(self) -> tuple[str, ...]:
         """Equal weights look at no other set."""
@@ -318,6 +337,20 @@ class MahalanobisLayers:
             return replace(made, slopes=1.0 / _spread(made._blocked(layers, "train")))
         safe, odd = made._blocked(val_layers, "val"), made._blocked(ood_val_layers, "ood_val")
         return replace(made, slopes=_regression(safe, odd))
+
+    def check_state(self) -> None:
+        """Raise unless the flat arrays have the sizes that keys, widths and ranks tell."""
+        keys = _check_keys(self.keys, self.widths)
+        width = dict(zip(keys, self.widths.tolist(), strict=True))
+        sizes = np.array([sum(width[key] for key in own) for own in _by_layer(keys).values()])
+        if len(sizes) != len(self.ranks) or (self.ranks < 1).any() or (self.ranks > sizes).any():
+            raise InvalidInput(f"ranks must be from 1 to the columns of each of {len(sizes)} layers")
+        wanted = {"shift": int(sizes.sum()), "whiten": int((sizes * self.ranks).sum())}
+        for name, size in wanted.items():
+            if len(getattr(self, name)) != size:
+                raise InvalidInput(f"{name} has {len(getattr(self, name))} entries, its layers need {size}")
+        if len(self.centres) == 0 or len(self.centres) % int(self.ranks.sum()):
+            raise InvalidInput(f"centres has {len(self.centres)} entries, no multiple of the ranks' sum")
 
     def score(self, layers: Layers) -> Array:
         """Confidence of each row."""

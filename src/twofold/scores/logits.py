@@ -273,7 +273,7 @@ class KLMatching:
     array([-0., -0.])
     """
 
-    log_typical: Array = state()  # (K, C), one row per class that was predicted
+    log_typical: Array = state("K C")  # one row per class that was predicted
 
     def fit(self, val_logits: Floats, val_predictions: Labels) -> Self:
         """Mean probabilities by predicted class."""
@@ -355,8 +355,8 @@ class OpenMax:
 
     alpha: int = 3
     tail: int = 20
-    means: Array = state()  # (C, C)
-    weibulls: Array = state()  # (C, 3): shape, scale, smallest tail distance; shape 0 where a class is skipped
+    means: Array = state("C C")
+    weibulls: Array = state("C 3")  # shape, scale, smallest tail distance; shape 0 where a class is skipped
 
     def fit(self, logits: Floats, labels: Labels, predictions: Labels) -> Self:
         """Class means and Weibull tails."""
@@ -377,6 +377,12 @@ class OpenMax:
         if not weibulls[:, 0].any():
             raise InvalidInput("openmax needs a class with at least two labelled training samples, and found none")
         return replace(self, means=means, weibulls=weibulls)
+
+    def check_state(self) -> None:
+        """Raise unless shapes and scales of the tails are not negative."""
+        _checks.whole(self.alpha, "alpha", 1)
+        if (self.weibulls < 0).any():
+            raise InvalidInput("weibulls must not be negative")
 
     def score(self, logits: Floats) -> Array:
         """Confidence of each row."""

@@ -170,6 +170,12 @@ def largest(
     return values, places
 
 
+def _check_neighbours(k: int, bank: Floats) -> None:
+    """Raise unless a loaded bank has rows for k neighbours."""
+    if _checks.whole(k, "k", 1) > len(bank):
+        raise InvalidInput(f"bank has {len(bank)} rows, too few for k={k}")
+
+
 # The scores
 
 
@@ -201,7 +207,7 @@ class Neighbours:
     fraction: float = 1.0
     index: str | Callable[[int], Any] = "exact"
     seed: int = 0
-    bank: Floats = state()  # (M, D) unit rows
+    bank: Floats = state("M D")  # unit rows
 
     def fit(self, features: Floats, predictions: Labels, labels: Labels | None = None) -> Self:
         """Normalise and keep the rows."""
@@ -213,6 +219,10 @@ class Neighbours:
         if fitted.rank > len(bank):
             raise InvalidInput(f"knn(k={self.k}): the bank has {len(bank)} rows; choose a smaller k")
         return fitted
+
+    def check_state(self) -> None:
+        """Raise unless the bank has enough rows."""
+        _check_neighbours(self.rank, self.bank)
 
     @property
     def rank(self) -> int:
@@ -299,9 +309,9 @@ class NNGuide:
     base: str = "energy"
     seed: int = 0
     chain: tuple[Chain, ...] = parts()
-    bank: Floats = state()  # (M, D) unit rows
-    weight: Array = state()  # (M,) base score of each, shifted
-    shift: Array = state()  # ()
+    bank: Floats = state("M D")  # unit rows
+    weight: Array = state("M")  # base score of each, shifted
+    shift: Array = state("")
 
     def inner(self) -> tuple[Chain, ...]:
         """The base."""
@@ -328,6 +338,10 @@ class NNGuide:
         kept = value if rows >= len(features) else value[stratified(classes, rows, self.seed)]
         bank = _bank(features, classes, rows, self.seed)
         return replace(self, chain=(base,), bank=bank, weight=kept + shift, shift=np.array(shift))
+
+    def check_state(self) -> None:
+        """Raise unless the bank has enough rows."""
+        _check_neighbours(self.k, self.bank)
 
     def score(self, outputs: Outputs, features: Floats) -> Array:
         """Confidence of each row."""
@@ -360,8 +374,8 @@ class Relation:
     power: float = 1.0
     fraction: float | None = None
     seed: int = 0
-    bank: Floats = state()  # (M, D) unit rows
-    answers: Floats = state()  # (M, C) probabilities
+    bank: Floats = state("M D")  # unit rows
+    answers: Floats = state("M C")  # probabilities
 
     def fit(self, features: Floats, logits: Floats, predictions: Labels, labels: Labels | None = None) -> Self:
         """Unit rows and their probabilities."""
@@ -416,10 +430,10 @@ class LocalOutlierFactor:
     k: int = 20
     rows: int = 20_000
     seed: int = 0
-    centre: Array = state()  # (D,)
-    bank: Floats = state()  # (M, D) rows less the centre
-    reach: Array = state()  # (M,) distance of each to its k-th neighbour
-    density: Array = state()  # (M,)
+    centre: Array = state("D")
+    bank: Floats = state("M D")  # rows less the centre
+    reach: Array = state("M")  # distance of each to its k-th neighbour
+    density: Array = state("M")
 
     def fit(self, features: Floats, predictions: Labels, labels: Labels | None = None) -> Self:
         """Distances and densities among the training rows."""
@@ -442,6 +456,10 @@ class LocalOutlierFactor:
         reach = distance[:, -1]
         density = 1.0 / (np.maximum(distance, reach[places]).mean(axis=1) + 1e-10)
         return replace(fitted, reach=reach, density=density)
+
+    def check_state(self) -> None:
+        """Raise unless the bank has enough rows."""
+        _check_neighbours(self.k, self.bank)
 
     def score(self, features: Floats) -> Array:
         """Confidence of each row."""

@@ -57,8 +57,8 @@ class Pnml:
     """
 
     unit: bool = True
-    whiten: Array = state()  # (D + 1, R), W W^T is the pseudo-inverse of A
-    null: Array = state()  # (D + 1, D + 1 - R), directions that training has not seen
+    whiten: Array = state("D R")  # W W^T is the pseudo-inverse of A
+    null: Array = state("D S")  # directions that training has not seen
 
     def fit(self, features: Floats) -> Self:
         """The second moment of the unit features and its eigenvectors, in one pass."""

@@ -19,6 +19,8 @@ from twofold._statistics.moments import blocks, moments
 from twofold._statistics.shared import once
 from twofold._statistics.spaces import (
     Spaces,
+    check_means,
+    check_offsets,
     class_spaces,
     dimension,
     global_space,
@@ -102,9 +104,9 @@ class Vim:
     """
 
     dim: int | None = None
-    origin: Array = state()  # (D,)
-    basis: Array = state()  # (D, D - dim)
-    alpha: Array = state()  # ()
+    origin: Array = state("D")
+    basis: Array = state("D R")  # (D, D - dim)
+    alpha: Array = state("")
 
     def fit(self, features: Floats, logits: Floats, head: Head) -> Self:
         """Residual directions, then the scale by a second pass."""
@@ -152,8 +154,8 @@ class Residual:
     """
 
     dim: int | None = None
-    origin: Array = state()  # (D,)
-    basis: Array = state()  # (D, D - dim)
+    origin: Array = state("D")
+    basis: Array = state("D R")  # (D, D - dim)
 
     def fit(self, features: Floats, head: Head) -> Self:
         """Residual directions."""
@@ -218,10 +220,10 @@ class PcaError:
     variance: float = 0.9
     components: int | None = None
     fused: bool = False
-    means: Array = state()  # (C, D), or (1, D) for all rows
-    bases: Array = state()  # (K, D)
-    offsets: Labels = state()  # (C + 1,)
-    raw: Array = state()  # (), whether raw features were fitted
+    means: Array = state("C D", nan=True)  # or (1, D) for all rows
+    bases: Array = state("K D")
+    offsets: Labels = state("C+1", kind="integer")
+    raw: Array = state("", kind="bool")  # whether raw features were fitted
 
     def fit(
         self,
@@ -247,6 +249,11 @@ class PcaError:
                 chosen, _needed(labels, "pca_error", self.kind), int(np.shape(logits)[1]), share, count
             )
         return replace(self, **spaces.leaving_one()._asdict(), raw=np.array(raw))
+
+    def check_state(self) -> None:
+        """Raise unless there is one subspace for each class."""
+        check_means(self.means)
+        check_offsets(self.offsets, len(self.bases), "bases")
 
     def score(
         self, features: Floats, logits: Floats, predictions: Labels, layers: Mapping[str, Floats] | None = None
@@ -304,11 +311,13 @@ class KernelPcaError:
     landmarks: int = 2048
     normalised: bool = False
     seed: int = 0
-    points: Array = state()  # frequencies (M, D), landmarks (L, D), or exact: the training rows (N, D) by class
-    mixing: Array = state()  # phases (M,), K_LL^-1/2 (L, L), or exact: mean kernel of each row with its class (N,)
-    means: Array = state()  # (C, M), or (1, M) for all rows; not exact
-    bases: Array = state()  # (K, M) directions, or exact: (N, k) weights of the rows in those of their class
-    offsets: Labels = state()  # (C + 1,) into bases
+    # points: frequencies (M, D), landmarks (L, D), or exact: the training rows (N, D) by class
+    points: Array = state("M D", optional=True)
+    # mixing: phases (M,), K_LL^-1/2 (L, L), or exact: mean kernel of each row with its class (N,)
+    mixing: Array = state("M|M M", optional=True)
+    means: Array = state("C W", optional=True, nan=True)  # or (1, M) for all rows; not exact
+    bases: Array = state("K W")  # directions, or exact: (N, k) weights of the rows in those of their class
+    offsets: Labels = state("C+1", kind="integer")  # into bases
 
     def fit(self, features: Floats, logits: Floats, labels: Labels | None = None) -> Self:
         """The map, then principal components in it."""
@@ -330,6 +339,22 @@ class KernelPcaError:
             ready = self._choose(features, logits)
         spaces = mapped_spaces(features, truth, classes, ready._phi, share)
         return replace(ready, **spaces.leaving_one()._asdict())
+
+    def check_state(self) -> None:
+        """Raise unless the map has what it needs, and there is one subspace for each class."""
+        check_offsets(self.offsets, len(self.bases), "bases")
+        for name, wanted in {"points": self.map != "cosine", "means": self.map != "exact"}.items():
+            if wanted and getattr(self, name) is None:
+                raise InvalidInput(f'{name} is missing, which map="{self.map}" needs')
+        if self.map != "cosine" and (self.mixing is None or self.mixing.ndim != (2 if self.map == "nystroem" else 1)):
+            raise InvalidInput(f'mixing does not fit map="{self.map}"')
+        if self.map == "exact":
+            if len(self.points) != len(self.bases):
+                raise InvalidInput("points and bases must have equally many rows")
+            return
+        check_means(self.means)
+        if self.map != "cosine" and len(self.points) != self.means.shape[1]:
+            raise InvalidInput(f"points has {len(self.points)} rows, but the means {self.means.shape[1]} columns")
 
     def score(self, features: Floats, predictions: Labels) -> Array:
         """Confidence of each row."""
@@ -441,10 +466,10 @@ class Neco:
     standardise: bool = True
     scale_by_logit: bool = True
     denominator: Literal["standardised", "raw"] = "standardised"
-    mean: Array = state()  # (D,)
-    scale: Array = state()  # (D,) 1 / standard deviation, 0 for units that do not vary
-    basis: Array = state()  # (dim, D)
-    raw: Array = state()  # (), whether raw features were fitted
+    mean: Array = state("D")
+    scale: Array = state("D")  # 1 / standard deviation, 0 for units that do not vary
+    basis: Array = state("R D")  # (dim, D)
+    raw: Array = state("", kind="bool")  # whether raw features were fitted
 
     def fit(self, features: Floats, logits: Floats, layers: Mapping[str, Floats] | None = None) -> Self:
         """Means, deviations and principal directions; the logits tell how many classes there are."""
