@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import pickle
-import pickletools
 import struct
 import tarfile
 import zipfile
@@ -13,12 +11,13 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from twofold.errors import InvalidInput, UnknownName
+from twofold.nn.data.pickles import plain_pickle
 from twofold.nn.data.source import Pixels
 
 AnyArray = npt.NDArray[Any]
@@ -257,7 +256,7 @@ def _python_batch(name: str, data: bytes, layout: CifarLayout) -> tuple[Pixels, 
         values = batch.get(key)
         if not isinstance(values, list | np.ndarray) or len(values) != len(pixels):
             raise InvalidInput(f"{name}: {key!r} must list {len(pixels)} labels")
-        if not all(isinstance(v, int | np.integer) for v in values):
+        if not all(isinstance(v, int | np.integer) and abs(int(v)) < 2**63 for v in values):
             raise InvalidInput(f"{name}: {key!r} must hold integers")
         fields[key] = np.array([int(v) for v in values], dtype=np.int64)
     return pixels.reshape(-1, 3, 32, 32), fields
@@ -265,81 +264,3 @@ def _python_batch(name: str, data: bytes, layout: CifarLayout) -> tuple[Pixels, 
 
 def _text(key: Any) -> Any:
     return key.decode("latin-1") if isinstance(key, bytes) else key
-
-
-def _encode(text: str, encoding: str = "latin1") -> bytes:
-    """How Python 3 writes bytes in old pickle protocols; no other codec is offered."""
-    if encoding.lower() not in ("latin1", "latin-1"):
-        raise InvalidInput(f"a pickle asks for the codec {encoding!r}; only latin1 is admitted")
-    return text.encode("latin-1")
-
-
-class _PlainUnpickler(pickle.Unpickler):
-    """Admits NumPy array reconstruction and built-in containers; every other global is refused."""
-
-    def __init__(self, data: bytes, name: str) -> None:
-        super().__init__(io.BytesIO(data), encoding="bytes")
-        self._name = name
-
-    def find_class(self, module: str, name: str) -> Any:
-        """Give one of the admitted globals."""
-        whole = f"{module}.{name}"
-        numpy_core = ("numpy.core.multiarray", "numpy._core.multiarray")
-        if module in numpy_core and name == "_reconstruct":
-            return _reconstruct
-        if whole in ("numpy.core.numeric._frombuffer", "numpy._core.numeric._frombuffer"):
-            return _frombuffer
-        if whole in ("numpy.ndarray", "numpy.dtype"):
-            return {"ndarray": _Ndarray, "dtype": _dtype}[name]
-        if whole == "_codecs.encode":
-            return _encode
-        if module in ("builtins", "__builtin__") and name in ("set", "frozenset"):
-            return {"set": set, "frozenset": frozenset}[name]
-        raise InvalidInput(
-            f"{self._name}: this pickle asks for the global {whole}, which is refused; "
-            "only NumPy arrays and built-in containers are read, since a pickle can run any code"
-        )
-
-
-class _Ndarray:
-    """Stands for ``numpy.ndarray`` inside a pickle, where it is an argument and never called."""
-
-    def __new__(cls, *_: Any) -> Self:
-        raise InvalidInput("a pickle calls numpy.ndarray itself, which is refused")
-
-
-def _dtype(code: Any, align: bool = False, copy: bool = True) -> np.dtype[Any]:
-    """A type of plain numbers, as a new object, since the pickle sets its state next."""
-    result = np.dtype(_text(code), bool(align), True)
-    if result.kind not in "biuf":
-        raise InvalidInput(f"a pickle asks for an array of {result}; only numbers are admitted")
-    return result
-
-
-def _reconstruct(kind: Any, shape: Any, code: Any) -> AnyArray:
-    """An empty array, whose state the pickle sets next."""
-    if kind is not _Ndarray:
-        raise InvalidInput(f"a pickle asks for an array of type {kind!r}; only numpy.ndarray is admitted")
-    return np.empty(0, dtype=np.int8)
-
-
-def _frombuffer(buffer: Any, dtype: Any, shape: Any, order: Any) -> AnyArray:
-    """An array over bytes, as NumPy writes it in protocol 5."""
-    return np.frombuffer(buffer, dtype=dtype).reshape(shape, order=order)
-
-
-def plain_pickle(data: bytes, name: str) -> Any:
-    """Unpickle arrays and built-in containers; nothing in the pickle is imported or called beyond those.
-
-    >>> plain_pickle(pickle.dumps({"labels": [1, 2]}), "batch")
-    {'labels': [1, 2]}
-    """
-    try:
-        for op, argument, _ in pickletools.genops(data):  # also finds a truncated end before anything is built
-            if op.name in ("PUT", "LONG_BINPUT") and int(argument or 0) > len(data):
-                raise InvalidInput(f"{name} is a damaged pickle: it numbers an object {argument}")
-        return _PlainUnpickler(data, name).load()
-    except InvalidInput:
-        raise
-    except Exception as error:  # damaged pickles raise almost anything
-        raise InvalidInput(f"{name} is a damaged or truncated pickle: {type(error).__name__}: {error}") from error
