@@ -345,6 +345,24 @@ def test_a_header_that_tells_something_else(run):
         run["a"]
 
 
+@pytest.mark.parametrize("field", ["dtype", "data_offsets"])
+def test_a_header_that_is_wrong_in_one_respect_only(run, field):
+    """The right names, shapes and length, and either the types or the places of two tensors exchanged."""
+    layers = {"block1/mean": np.zeros((20, 2), np.float32), "block2/mean": np.ones((20, 4), np.float16)}
+    run.add("a", Outputs(np.eye(20, C), layers=layers), role="test")
+    path = run.path / "a.safetensors"
+    raw = path.read_bytes()
+    length = int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8 : 8 + length])
+    one, two = header["layers/block1/mean"], header["layers/block2/mean"]
+    one[field], two[field] = two[field], one[field]
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode().ljust(length)
+    assert len(text) == length
+    path.write_bytes(raw[:8] + text + raw[8 + length :])
+    with pytest.raises(RunError, match=r"does not hold the tensors that run.json lists"):
+        run["a"]
+
+
 @pytest.fixture(scope="module")
 def small_run(tmp_path_factory):
     run = Run.create(tmp_path_factory.mktemp("flip") / "run", model="toy", seed=1)

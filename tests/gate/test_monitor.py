@@ -111,6 +111,36 @@ def test_merging_in_any_order_gives_the_same():
         a.merge(3)
 
 
+def test_an_alarm_of_either_stays_when_monitors_are_merged():
+    box = (0.85, 0.0, 0.0), (0.95, 0.1, 0.1)
+    loud, quiet = Monitor(*box, 0.01), Monitor(*box, 0.01)
+    assert loud.update(["unknown"] * 60)
+    assert not quiet.update(["accept"] * 9000 + ["unsure"] * 500 + ["unknown"] * 500)
+    for both in (loud.merge(quiet), quiet.merge(loud)):
+        assert both.log_e < 0.0  # the streams together would raise none
+        assert both.alarm
+    assert not quiet.merge(quiet).alarm
+
+
+@pytest.mark.parametrize("false_alarms", [0.01, 0.1, 0.5])
+def test_the_alarm_comes_at_the_first_e_value_of_two_over_the_rate(false_alarms):
+    """With known rates the e-value of a stream is a product of conditional chances: (n_i + 1/2) / (n + 3/2) / p_i."""
+    p, rng = (0.79, 0.11, 0.1), np.random.default_rng(0)
+    between = 0
+    for _ in range(20):
+        monitor, counts, e = Monitor(p, p, false_alarms), [0, 0, 0], 1.0
+        while e < 2.0 / false_alarms:
+            assert not monitor.alarm
+            i = int(rng.choice(3, p=[0.5, 0.3, 0.2]))
+            e *= (counts[i] + 0.5) / (sum(counts) + 1.5) / p[i]
+            counts[i] += 1
+            monitor.update([VERDICTS[i]])
+            assert monitor.log_e == pytest.approx(math.log(e), abs=1e-9)
+        assert monitor.alarm
+        between += e < 3.0 / false_alarms
+    assert between  # the last step is small enough to tell 2 from 3
+
+
 def test_the_log_stays_small_and_the_file_keeps_everything(tmp_path):
     monitor = Monitor((0.8, 0.0, 0.0), (0.95, 0.2, 0.2), 0.01)
     for _ in range(3000):

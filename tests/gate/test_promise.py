@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 import pytest
-from scipy.stats import binom, norm
+from scipy.stats import beta, binom, norm
 
 from twofold.errors import Infeasible
 from twofold.gate import Gate, guarantee
@@ -178,6 +178,64 @@ def test_the_p_value_at_a_given_share_is_valid_on_the_edge_of_the_null(q, angle)
     weights = np.tile([math.cos(angle), math.sin(angle)], (draws, 1))
     p = guarantee.p_values(guarantee.Counts(ids, oods, known, wrong, outside), risk, delta, share, weights)
     assert (p <= delta).mean() <= delta + 3 * math.sqrt(0.09 / draws)
+
+
+CUT, REACH = 0.75, 4.0  # as the text of the module says
+
+
+def score_of(chance):
+    """The normal score of a chance, cut off below."""
+    return max(-norm.ppf(chance), -CUT)
+
+
+def paid_for(z, weights, delta):
+    """The p-value of the least weighted sum z: its tail, both cuts, the end of the search, the bound of alpha."""
+    one, two = weights
+    cuts = norm.sf(CUT) * (norm.sf((z + one * CUT) / two) + norm.sf((z + two * CUT) / one))
+    return norm.sf(z) + cuts + norm.sf(REACH) + delta / 10 if z > 0 else 1.0
+
+
+def searched(count, weights, risk, delta, share, *, cells):
+    """The p-value of one pair by its definition: over a fine grid of q, or over 64 cells at their worst corners."""
+    ids, oods, known, wrong, outside = count
+    alpha = beta.ppf(delta / 10, known, ids - known + 1) if known else 0.0
+    if alpha == 0.0:
+        return 1.0
+
+    def safe(q):
+        rho = risk - share * (1 - risk) * q / ((1 - share) * alpha)
+        return min(score_of(binom.cdf(wrong, known, rho)), 8.0) if rho > 0 else -CUT
+
+    def excluded(q):
+        return min(score_of(binom.cdf(outside, oods, q)), REACH)
+
+    last = beta.ppf(norm.cdf(REACH), outside + 1, oods - outside) if outside < oods else 1.0
+    if not cells:
+        fine = [math.sin(a) ** 2 for a in np.linspace(0.0, math.asin(math.sqrt(last)), 200)]
+        return paid_for(min(weights[0] * safe(q) + weights[1] * excluded(q) for q in fine), weights, delta)
+    middle = math.asin(math.sqrt((outside + 3 / 8) / (oods + 3 / 4)))  # Anscombe's angle: spread 1/2 over sqrt(n + 1/2)
+    steps = [middle + s / (2 * math.sqrt(oods + 1 / 2)) for s in np.linspace(-CUT - 0.5, REACH, 64)]
+    edges = [min(math.sin(min(max(a, 0.0), math.pi / 2)) ** 2, last) for a in steps[:-1]] + [last]
+    lower = [-CUT] + [excluded(q) for q in edges[:-1]]
+    z = min(weights[0] * safe(q) + weights[1] * low for q, low in zip(edges, lower, strict=True))
+    return paid_for(z, weights, delta)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_the_p_value_at_a_given_share_is_that_of_a_loop_and_never_below_a_fine_search(seed):
+    rng = np.random.default_rng(seed)
+    ids, oods = int(rng.integers(40, 3000)), int(rng.integers(4, 800))
+    known = int(rng.integers(ids // 2, ids + 1)) if seed != 3 else ids
+    wrong = int(rng.binomial(known, rng.choice([0.0, 0.01, 0.03])))
+    outside = int(rng.binomial(oods, rng.choice([0.0, 0.02, 0.1]))) if seed % 6 else (0, 1, oods - 1, oods)[seed // 6]
+    risk, delta, share = rng.uniform(0.05, 0.3), rng.uniform(0.02, 0.2), (0.02, 0.2)[seed % 2]
+    weights = (lambda a: (math.cos(a), math.sin(a)))(rng.uniform(0.1, 1.4))
+    count = ids, oods, known, wrong, outside
+    counts = guarantee.Counts(float(ids), float(oods), *(np.array([float(c)]) for c in count[2:]))
+    got = float(guarantee.p_values(counts, risk, delta, share, np.array([weights]))[0])
+    assert got == pytest.approx(searched(count, weights, risk, delta, share, cells=True), rel=1e-6)
+    fine = searched(count, weights, risk, delta, share, cells=False)
+    assert fine - 1e-9 <= got <= 1.3 * fine
 
 
 def test_more_evidence_means_a_smaller_p_value():

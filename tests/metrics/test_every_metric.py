@@ -633,6 +633,18 @@ def test_ood_share_needs_both_kinds_and_a_rate(name):
             value(name, without, ood_share=0.5)
 
 
+@pytest.mark.parametrize("name", [n for n in SHARED if hasattr(metrics.info(n).function, "weighted")])
+def test_the_weighted_form_refuses_an_ood_share_without_both_kinds(name):
+    """It is refused before the first resample, also where all samples are of one kind."""
+    arrays = arrays_of(name, True, n=20)
+    weighted = metrics.info(name).function.weighted
+    weighted(**arrays, ood_share=0.5)
+    for inside in (True, False):
+        one_kind = arrays | {"is_id": np.full(20, inside)} | {"correct": np.full(20, inside)}
+        with pytest.raises(InvalidInput, match="at least one"):
+            weighted(**one_kind, ood_share=0.5)
+
+
 @pytest.mark.parametrize("full", [False, True], ids=["0/1", "loss"])
 @pytest.mark.parametrize("name", SHARED)
 def test_ood_share_equals_copies_of_ood_samples(name, full):

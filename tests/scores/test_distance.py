@@ -165,11 +165,20 @@ def test_fdbd_is_the_mean_distance_to_the_boundaries(center):
         assert value == pytest.approx(np.mean(apart) / np.linalg.norm(x - middle), rel=1e-9)
 
 
-def test_fdbd_with_equal_rows_in_the_head():
+@pytest.mark.parametrize("rows_of_head", [[0, 1], [0, 1, 1], [0, 0, 1, 2], [1, 1]])
+def test_fdbd_averages_over_the_classes_that_have_a_boundary(rows_of_head):
+    """Two classes have one boundary; classes with equal rows have none between them and are not counted."""
     o = world()
-    head = Head(np.asarray(o.head.weight)[[0, 1, 1]], np.zeros(3))
-    twin = Outputs(head.logits(np.asarray(o.features)), o.labels, o.features, head)
-    assert np.isfinite(scorer("fdbd").fit(twin).score(twin)).all()
+    head = Head(np.asarray(o.head.weight)[rows_of_head], np.zeros(len(rows_of_head)))
+    h = np.asarray(o.features)
+    twin = Outputs(head.logits(h), np.zeros(len(h), int), h, head)
+    got = scorer("fdbd").fit(twin).score(twin)
+    w, middle = np.asarray(head.weight), h.mean(axis=0)
+    for value, x, c in zip(got, h, np.asarray(twin.predictions), strict=True):
+        others = [k for k in range(len(w)) if np.linalg.norm(w[c] - w[k]) > 0]
+        apart = [(w[c] - w[k]) @ x / np.linalg.norm(w[c] - w[k]) for k in others]
+        want = sum(apart) / len(apart) / np.linalg.norm(x - middle) if others else 0.0
+        assert value == pytest.approx(want, rel=1e-9, abs=1e-12)
 
 
 def test_gradnorm_golden_and_finite_differences():

@@ -56,7 +56,7 @@ def code_of(*makers: Any) -> str:
     return digest(parts)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Entry:
     """Arrays with the key of each, and plain facts about them."""
 

@@ -137,7 +137,7 @@ class Subject:
         return plain + [spec for spec in SHAPED if set(scorer(spec).needs) <= held(sets)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Confidences:
     """A score on the data sets of a subject, as tuned by a rule; or why there is none."""
 

@@ -1,0 +1,508 @@
+"""Mutation testing: change one token of the code at a time, and see whether the quick tests notice.
+
+    pip install -e ".[test,mutation]" -c constraints.txt
+    nice -n 10 python benchmarks/mutation.py --workers 2            (one to two hours; Ctrl-C and run again to resume)
+    nice -n 10 python benchmarks/mutation.py --again                (only what survived, after tests were added)
+    python benchmarks/mutation.py --list                            (what is drawn, without running it)
+
+The operators are cosmic-ray's: comparisons, arithmetic, signs, `and`/`or`/`not`, constants, booleans, loops, caught
+exceptions. Decorated functions are mutated too. Left out are changes that cannot tell anything: annotations,
+docstrings, code that does not compile, and operators of another type (`a + b` to `a << b` fails on any float).
+
+``benchmarks/mutation.toml`` lists the modules with their tests, how many mutants are drawn from each, and the survivors
+that are equivalent with the reason. The draw is by the hash of the seed and of the mutated line itself, so that an edit
+elsewhere in a file leaves it alone. First a place is drawn, then one change at that place: cosmic-ray has six
+replacements for every `+` and two for every number, which would otherwise fill the sample with arithmetic.
+
+Each worker has a private copy of the tracked files; the working tree is never touched. A mutant runs in a process
+forked from one that has imported NumPy, SciPy, numba and pytest, but nothing of twofold. Its own tests come first, and
+the first failure ends it. More than ``CPU`` times the processor time of the unchanged code counts as noticed
+("timeout"). Results are appended to ``results/mutation.csv`` as they come.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import csv
+import hashlib
+import json
+import os
+import re
+import resource
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+
+from twofold import __version__
+from twofold.stats import clopper_pearson
+
+ROOT = Path(__file__).resolve().parent.parent
+SETTINGS = ROOT / "benchmarks" / "mutation.toml"
+RESULTS = ROOT / "results" / "mutation.csv"
+COMMAND = "python benchmarks/mutation.py --workers 2"
+CPU = 4  # times the processor time of the unchanged code, plus GRACE seconds, before a mutant counts as stuck
+GRACE = 40.0  # enough for a worker to compile its kernels
+TRUSTED = 120.0  # seconds of processor time with --trust, which measures nothing
+WALL = 900.0  # seconds of the clock, for a mutant that waits for ever
+ARITHMETIC = ("Add", "Sub", "Mul", "Div", "FloorDiv", "Mod", "Pow")
+BITS = ("BitOr", "BitAnd", "BitXor")
+ORDER = ("Eq", "NotEq", "Lt", "LtE", "Gt", "GtE")
+NOTICED = ("killed", "timeout")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One changed token: where it is, what the line was and what it became."""
+
+    module: str
+    definition: str
+    line: int
+    operator: str
+    before: str
+    after: str
+    repeat: int  # which one, where a definition has the same line several times
+    source: str  # the whole changed module
+
+    @property
+    def key(self) -> tuple[str, str, str, str, str]:
+        """What identifies the mutant however the rest of the file changes."""
+        return self.module, self.definition, self.before, self.after, str(self.repeat)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of results/mutation.csv."""
+
+    module: str
+    definition: str
+    line: str
+    operator: str
+    before: str
+    after: str
+    repeat: str
+    outcome: str  # killed, timeout, survived or equivalent
+    test: str  # the first test that noticed
+    reason: str  # why a survivor is equivalent
+    command: str = COMMAND
+    version: str = __version__
+
+    @property
+    def key(self) -> tuple[str, str, str, str, str]:
+        """The key of the mutant."""
+        return self.module, self.definition, self.before, self.after, self.repeat
+
+
+# Drawing
+
+
+def kept_operators() -> list[str]:
+    """Names of the cosmic-ray operators that are used."""
+    pairs = [(ARITHMETIC, "ReplaceBinaryOperator"), (BITS, "ReplaceBinaryOperator")]
+    pairs.append((ORDER, "ReplaceComparisonOperator"))
+    names = []
+    for kinds, prefix in pairs:
+        names += [f"{prefix}_{a}_{b}" for a in kinds for b in kinds if a != b]
+    names += ["ReplaceComparisonOperator_Is_IsNot", "ReplaceComparisonOperator_IsNot_Is"]
+    names += ["ReplaceUnaryOperator_USub_UAdd", "ReplaceUnaryOperator_Delete_Not", "ReplaceUnaryOperator_Delete_Invert"]
+    names += ["ReplaceTrueWithFalse", "ReplaceFalseWithTrue", "ReplaceAndWithOr", "ReplaceOrWithAnd", "AddNot"]
+    names += ["ReplaceBreakWithContinue", "ReplaceContinueWithBreak", "ExceptionReplacer", "NumberReplacer"]
+    names += ["ZeroIterationForLoop"]
+    return [f"core/{name}" for name in names]
+
+
+class _Bare(ast.NodeTransformer):
+    """Removes what does not run: annotations, docstrings, and the marks between parameters."""
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        self.generic_visit(node)
+        node.annotation = ast.Constant(None)
+        return node
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.annotation = None
+        return node
+
+    def visit_arguments(self, node: ast.arguments) -> ast.AST:
+        self.generic_visit(node)
+        node.args = [*node.posonlyargs, *node.args, *node.kwonlyargs]  # whether by place or by keyword
+        node.defaults = [*node.defaults, *filter(None, node.kw_defaults)]
+        node.posonlyargs, node.kwonlyargs, node.kw_defaults = [], [], []
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.generic_visit(node)
+        node.returns = None
+        return node
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return ast.Pass() if is_text else self.generic_visit(node)
+
+
+def what_runs(source: str) -> str:
+    """The syntax tree of a module without annotations and docstrings."""
+    return ast.dump(_Bare().visit(ast.parse(source)))
+
+
+def definitions(source: str) -> list[str]:
+    """The qualified name of the function or class around each line, the module's own lines having none."""
+    names = [""] * (source.count("\n") + 2)
+
+    def visit(node: ast.AST, around: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            name = around
+            if isinstance(child, ast.FunctionDef | ast.ClassDef):
+                name = f"{around}.{child.name}" if around else child.name
+                first = min([child.lineno, *(d.lineno for d in child.decorator_list)])
+                for line in range(first, (child.end_lineno or child.lineno) + 1):
+                    names[line] = name
+            visit(child, name)
+
+    visit(ast.parse(source), "")
+    return names
+
+
+def hashed(*parts: object) -> str:
+    """A number that depends on these words alone."""
+    return hashlib.sha256("\x1f".join(map(str, parts)).encode()).hexdigest()
+
+
+def places(source: str) -> dict[tuple[int, int], list[tuple[str, int]]]:
+    """Every place of a module that can change, with the operators and their occurrence there."""
+    from cosmic_ray.ast import ast_nodes, get_ast
+    from cosmic_ray.plugins import get_operator
+
+    nodes = list(ast_nodes(get_ast(source)))
+    found: dict[tuple[int, int], list[tuple[str, int]]] = {}
+    for name in kept_operators():
+        operator = get_operator(name)()
+        occurrence = 0
+        for node in nodes:
+            for start, _ in operator.mutation_positions(node):
+                found.setdefault(start, []).append((name, occurrence))
+                occurrence += 1
+    return found
+
+
+def changed_lines(old: str, new: str) -> tuple[int, str, str]:
+    """The first line (from 1) in which two texts differ, as it was and as it became."""
+    for i, (a, b) in enumerate(zip(old.splitlines(), new.splitlines(), strict=False)):
+        if a != b:
+            return i + 1, " ".join(a.split()), " ".join(b.split())
+    raise ValueError("the texts are equal")
+
+
+def drawn_from(module: str, source: str, each: int, seed: int) -> Iterator[Mutant]:
+    """The mutants of one module: places in the order of their hashes, one change at each."""
+    from cosmic_ray.mutating import mutate_code
+    from cosmic_ray.plugins import get_operator
+
+    lines, names, original = source.splitlines(), definitions(source), what_runs(source)
+    seen: Counter[tuple[str, str, int]] = Counter()
+    order = []
+    for (line, column), changes in sorted(places(source).items()):
+        text = lines[line - 1].strip()
+        column -= len(lines[line - 1]) - len(lines[line - 1].lstrip())
+        repeat = seen[names[line], text, column]
+        seen[names[line], text, column] += 1
+        order.append((hashed(seed, module, names[line], text, column, repeat), line, repeat, changes))
+    found = 0
+    for place, line, repeat, changes in sorted(order):
+        if found == each:
+            return
+        for name, occurrence in sorted(changes, key=lambda change: hashed(place, change[0], changes.index(change))):
+            new = mutate_code(source, get_operator(name)(), occurrence)
+            try:
+                differs = new is not None and what_runs(new) != original
+            except SyntaxError:
+                differs = False
+            if differs:
+                _, before, after = changed_lines(source, new)
+                yield Mutant(module, names[line], line, name.removeprefix("core/"), before, after, repeat, new)
+                found += 1
+                break
+
+
+def named(entry: dict[str, str]) -> Mutant:
+    """A mutant that the settings spell out."""
+    module = entry["module"]
+    source = (ROOT / module).read_text(encoding="utf-8")
+    if source.count(entry["before"]) != 1:
+        raise SystemExit(f"{module} holds {entry['before']!r} {source.count(entry['before'])} times, not once")
+    new = source.replace(entry["before"], entry["after"])
+    line, before, after = changed_lines(source, new)
+    return Mutant(module, definitions(source)[line], line, "named", before, after, 0, new)
+
+
+def draw(settings: dict[str, object], work: Path) -> list[Mutant]:
+    """All mutants of the settings, evenly over the modules; kept in the work folder for the next time."""
+    found = []
+    for module in settings["tests"]:
+        source = (ROOT / module).read_text(encoding="utf-8")
+        what = hashed(module, source, settings["each"], settings["seed"], *kept_operators())
+        kept = work / f"draw-{what[:24]}.json"
+        if not kept.is_file():
+            new = [asdict(m) for m in drawn_from(module, source, settings["each"], settings["seed"])]
+            kept.write_text(json.dumps(new), encoding="utf-8")
+        found += [Mutant(**entry) for entry in json.loads(kept.read_text(encoding="utf-8"))]
+    return found + [named(entry) for entry in settings["named"]]
+
+
+# Running
+
+
+class Tree:
+    """A private copy of the tracked files, in which one mutant at a time is tested."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / "pytest.log"
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+        for name in listed.decode().split("\0"):
+            source = ROOT / name
+            if name.startswith(("src/", "tests/", "pyproject.toml", "README.md", "CHANGELOG.md")) and source.is_file():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(source, folder / name)  # with its time: compiled kernels of an earlier run stay valid
+
+    def start(self, mutant: Mutant | None, tests: list[str], limit: float) -> int:
+        """Test a mutant, or the unchanged code, in a forked process; its id."""
+        compiled = self.folder / "numba"
+        if mutant is not None:
+            shutil.copy2(self.folder / mutant.module, self.folder / "unchanged")
+            (self.folder / mutant.module).write_text(mutant.source, encoding="utf-8")
+            if "_kernels" in mutant.module:  # compiled anew, beside what the others share
+                compiled = self.folder / "numba-mutant"
+                shutil.rmtree(compiled, ignore_errors=True)
+        child = os.fork()
+        if child == 0:
+            self._test(tests, limit, compiled, writes=mutant is None)
+        return child
+
+    def restore(self, mutant: Mutant) -> None:
+        """Put the unchanged module back, with its time, on which the caches of Python and numba depend."""
+        shutil.copy2(self.folder / "unchanged", self.folder / mutant.module)
+
+    def first_failure(self) -> str:
+        """The test that noticed."""
+        text = self.log.read_text(encoding="utf-8", errors="replace")
+        found = re.search(r"^(?:FAILED|ERROR) (\S+(?: in \S+)?)", text, re.MULTILINE)
+        return found.group(1) if found else ""
+
+    def _test(self, tests: list[str], limit: float, compiled: Path, writes: bool) -> None:
+        """Run pytest and leave; only ever called in the child."""
+        code = 70
+        try:
+            os.setpgid(0, 0)
+            os.chdir(self.folder)
+            log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            if limit:
+                resource.setrlimit(resource.RLIMIT_CPU, (int(limit), int(limit) + 5))
+            sys.dont_write_bytecode = not writes
+            folders = {"NUMBA_CACHE_DIR": compiled, "TMPDIR": self.folder / "tmp", "PYTHONPATH": self.folder / "src"}
+            for name, folder in folders.items():
+                folder.mkdir(exist_ok=True)
+                os.environ[name] = str(folder)
+            tempfile.tempdir = None
+            import numba.core.config
+
+            numba.core.config.CACHE_DIR = str(compiled)
+            for name in [name for name in sys.modules if name.split(".")[0] == "twofold"]:
+                del sys.modules[name]
+            sys.path.insert(0, str(self.folder / "src"))
+            import pytest
+
+            options = ["-x", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow"]
+            options += ["--hypothesis-seed=0", "-W", "ignore:Module already imported"]  # it is: by the parent
+            code = int(pytest.main([*options, *tests]))
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+
+def test_arguments(lines: list[str]) -> list[str]:
+    """The words of pytest's command line."""
+    return [word for line in lines for word in shlex.split(line)]
+
+
+class Runner:
+    """Tests mutants, one per tree at a time, and appends what came of each to the results."""
+
+    def __init__(self, settings: dict[str, object], folder: Path, workers: int, trusted: bool) -> None:
+        self.settings = settings
+        self.trees = [Tree(folder / str(i)) for i in range(workers)]
+        self.reasons = {}
+        for entry in settings.get("equivalent", []):
+            self.reasons[entry["module"], entry["before"], entry["after"]] = entry["reason"]
+        self.limits = dict.fromkeys(settings["tests"], TRUSTED) if trusted else {}
+
+    def prepare(self, tree: Tree, module: str) -> None:
+        """Run the tests of the unchanged module: they must pass; compiles, and measures the time they need."""
+        if module in self.limits:
+            return
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        child = tree.start(None, test_arguments(self.settings["tests"][module]), 0)
+        _, status = os.waitpid(child, 0)
+        if status:
+            raise SystemExit(f"the tests of {module} fail without any change: {tree.log.read_text()[-3000:]}")
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        self.limits[module] = CPU * used + GRACE
+        print(f"{module}: {used:.1f} s of processor time unchanged", flush=True)
+
+    def run(self, mutants: list[Mutant]) -> None:
+        """Test all, in the order given."""
+        waiting, busy = list(reversed(mutants)), {}
+        while waiting or busy:
+            free = [tree for tree in self.trees if tree not in [b[0] for b in busy.values()]]
+            if waiting and free and (waiting[-1].module in self.limits or not busy):
+                mutant, tree = waiting.pop(), free[0]
+                self.prepare(tree, mutant.module)
+                tests = test_arguments(self.settings["tests"][mutant.module])
+                limit = self.limits[mutant.module] + (120.0 if "_kernels" in mutant.module else 0.0)
+                child = tree.start(mutant, tests, limit)
+                busy[child] = (tree, mutant, time.monotonic())
+                continue
+            child, status = os.waitpid(-1, os.WNOHANG)
+            if child:
+                self.finish(*busy.pop(child), child, status, len(waiting) + len(busy))
+                continue
+            for child, (_, _, start) in busy.items():
+                if time.monotonic() - start > WALL:
+                    os.killpg(child, signal.SIGKILL)
+            time.sleep(0.1)
+
+    def finish(self, tree: Tree, mutant: Mutant, start: float, child: int, status: int, left: int) -> None:
+        """Record what came of a mutant, and put the tree back."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)  # what its tests may have started
+        code = os.waitstatus_to_exitcode(status)
+        outcome, test = "killed", ""
+        reason = self.reasons.get((mutant.module, mutant.before, mutant.after), "")
+        if code == 0:
+            outcome = "equivalent" if reason else "survived"
+        elif code in (-signal.SIGXCPU, -signal.SIGKILL):
+            outcome = "timeout"
+        elif code in (4, 5):
+            raise SystemExit(f"pytest could not run the tests of {mutant.module}: {tree.log.read_text()[-2000:]}")
+        else:
+            test = tree.first_failure() or f"exit {code}"
+        tree.restore(mutant)
+        row = Row(
+            **{f.name: str(getattr(mutant, f.name)) for f in fields(Mutant) if f.name != "source"},
+            outcome=outcome,
+            test=test,
+            reason=reason if outcome == "equivalent" else "",
+        )
+        save([*(r for r in load() if r.key != row.key), row])
+        took = time.monotonic() - start
+        print(f"{outcome:<10} {took:5.1f} s, {left} left  {mutant.module}:{mutant.line}  {mutant.before}", flush=True)
+        if outcome not in NOTICED:
+            print(f"{'became':>23}  {mutant.after}", flush=True)
+
+
+# Results
+
+
+def load() -> list[Row]:
+    """The rows that are there."""
+    if not RESULTS.is_file():
+        return []
+    with RESULTS.open(newline="", encoding="utf-8") as file:
+        return [Row(**row) for row in csv.DictReader(file)]
+
+
+def save(rows: list[Row]) -> None:
+    """Write the rows, sorted, whole or not at all."""
+    new = RESULTS.with_suffix(".new")
+    with new.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, [f.name for f in fields(Row)], lineterminator="\n")
+        writer.writeheader()
+        for row in sorted(rows, key=lambda row: (row.module, int(row.line), row.after)):
+            writer.writerow(asdict(row))
+    new.replace(RESULTS)
+
+
+def summarise(rows: list[Row]) -> None:
+    """Print the share noticed, with its exact interval, and name what was not."""
+    rows = [row for row in rows if row.operator != "named"]
+    by_module: dict[str, Counter[str]] = {}
+    for row in rows:
+        by_module.setdefault(row.module, Counter())[row.outcome] += 1
+        if row.outcome == "survived":
+            print(f"survived: {row.module}:{row.line} {row.definition}: {row.before}  ->  {row.after}")
+    for module, counts in by_module.items():
+        print(f"{module:<40} {dict(counts)}")
+    noticed = sum(row.outcome in NOTICED for row in rows)
+    equivalent = sum(row.outcome == "equivalent" for row in rows)
+    for words, total in (("all drawn", len(rows)), ("without the equivalent", len(rows) - equivalent)):
+        if total:
+            low, high = clopper_pearson(noticed, total, delta=0.05, side="two")
+            share = f"{noticed / total:.1%} (95 % interval {low:.1%} to {high:.1%})"
+            print(f"noticed of {words}: {noticed} of {total}, {share}")
+
+
+def main() -> None:
+    """Draw, run what is missing, and summarise."""
+    parser = argparse.ArgumentParser(description="Mutation testing; results go to results/mutation.csv.")
+    parser.add_argument("--workers", type=int, default=1)
+    folder = Path(tempfile.gettempdir()) / "twofold-mutation"
+    parser.add_argument("--work", type=Path, default=folder, help="folder of the private copies and compiled kernels")
+    parser.add_argument("--only", default="", help="modules whose path holds this text")
+    parser.add_argument("--again", action="store_true", help="run those that survived again")
+    parser.add_argument("--trust", action="store_true", help="do not run the tests of the unchanged modules first")
+    parser.add_argument("--list", action="store_true", help="print the draw")
+    parser.add_argument("--summary", action="store_true", help="print the results that are there")
+    options = parser.parse_args()
+    settings = tomllib.loads(SETTINGS.read_text(encoding="utf-8"))
+    if options.summary:
+        summarise(load())
+        return
+    patterns = options.only.split(",")
+    settings["tests"] = {m: t for m, t in settings["tests"].items() if any(p in m for p in patterns)}
+    settings["named"] = [e for e in settings.get("named", []) if any(p in e["module"] for p in patterns)]
+    options.work.mkdir(parents=True, exist_ok=True)
+    mutants = draw(settings, options.work)
+    if options.list:
+        for m in mutants:
+            print(f"{m.module}:{m.line} [{m.operator}]\n    {m.before}\n    {m.after}")
+        print(f"{len(mutants)} mutants of {len(settings['tests'])} modules")
+        return
+    keys = {mutant.key for mutant in mutants}
+    lines = {mutant.key: str(mutant.line) for mutant in mutants}
+    rows = [replace(row, line=lines.get(row.key, row.line)) for row in load()]
+    save([row for row in rows if row.key in keys or row.module not in settings["tests"]])  # no longer drawn: dropped
+    done = {row.key for row in load() if not (options.again and row.outcome in ("survived", "equivalent"))}
+    import hypothesis  # noqa: F401  what every mutant would import: once, here
+    import numba  # noqa: F401
+    import pandas  # noqa: F401
+    import pytest  # noqa: F401
+    import scipy.special
+    import scipy.stats  # noqa: F401
+    import sklearn.metrics  # noqa: F401
+
+    os.environ.pop("TWOFOLD_DATA", None)
+    left = [mutant for mutant in mutants if mutant.key not in done]
+    print(f"{len(mutants)} mutants of {len(settings['tests'])} modules, {len(left)} to run", flush=True)
+    Runner(settings, options.work.resolve(), options.workers, options.trust).run(left)
+    summarise(load())
+
+
+if __name__ == "__main__":
+    main()
