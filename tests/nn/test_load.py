@@ -330,6 +330,39 @@ def test_hugging_face_folders(bert, tmp_path, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+def test_code_in_hugging_face_folders_is_never_run_or_offered(bert, tmp_path, monkeypatch):
+    """The folder of a stranger must not run code by being loaded, nor make a person answer whether it may."""
+    import builtins
+    import json
+
+    def asked(*_):
+        pytest.fail("a person was asked whether to run code")
+
+    monkeypatch.setattr(builtins, "input", asked)
+    ran = tmp_path / "ran"
+    code = f"open({str(ran)!r}, 'w').close()\nclass Config: pass\nclass Model: pass\n"
+    config = json.loads((tmp_path / "bert" / "config.json").read_text())
+    own = {"AutoConfig": "code.Config", "AutoModelForSequenceClassification": "code.Model"}
+    strange = tmp_path / "strange"
+    strange.mkdir()
+    (strange / "code.py").write_text(code)
+    (tmp_path / "bert" / "code.py").write_text(code)
+    (strange / "config.json").write_text(json.dumps({"model_type": "my_own", "auto_map": own}))
+    for options in ({}, {"checkpoint": tmp_path / "w.pt"}):
+        torch.save(bert.state_dict(), tmp_path / "w.pt")
+        with pytest.raises(
+            InvalidInput, match=r"needs code from its folder, which twofold never runs.*file\.py:function"
+        ):
+            load(f"hf:{strange}", **options)
+    kernel = {**config, "attn_implementation": "someone/kernels"}
+    (strange / "config.json").write_text(json.dumps(kernel))
+    with pytest.raises(InvalidInput, match="needs code from another repository, which twofold never runs"):
+        load(f"hf:{strange}")
+    (tmp_path / "bert" / "config.json").write_text(json.dumps({**config, "auto_map": own}))
+    assert equal(load(f"hf:{tmp_path / 'bert'}"), bert)  # transformers has code of its own for it
+    assert not ran.exists()
+
+
 def test_hugging_face_mistakes(bert, tmp_path):
     with pytest.raises(InvalidInput, match="nothing is downloaded"):
         load(f"hf:{tmp_path / 'none'}")

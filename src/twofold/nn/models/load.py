@@ -6,7 +6,7 @@ import hashlib
 import importlib.util
 import sys
 from ast import literal_eval
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -42,7 +42,8 @@ def load(
     ============================  ====================================================================================
     ``timm:NAME``                 a timm architecture without weights; ``?`` options are its own (``?img_size=32``)
     ``torchvision:NAME``          a torchvision classifier without weights, likewise
-    ``hf:NAME_OR_FOLDER``         an image or sequence classifier from a folder or the local cache, with its weights
+    ``hf:NAME_OR_FOLDER``         an image or sequence classifier from a folder or the local cache, with its weights;
+                                  code that a folder brings is never run
     ``file.py:function``          what the function returns when called without arguments
     ``resnet18_32?classes=10``    a network of the zoo; options are those of :func:`build`
     ============================  ====================================================================================
@@ -173,8 +174,13 @@ def _hugging_face(name: str, classes: int | None, *, weights: bool) -> nn.Module
     except ImportError as error:
         raise MissingExtra(f'hf:{name} needs transformers: pip install "twofold[zoo]"') from error
     given = {} if classes is None else {"num_labels": classes}
+    safe = {"local_files_only": True, "trust_remote_code": False}
     try:
-        config = transformers.AutoConfig.from_pretrained(name, local_files_only=True, **given)
+        content, _ = transformers.PretrainedConfig.get_config_dict(name, local_files_only=True)
+        _refuse_own_code(name, content, known=transformers.CONFIG_MAPPING)
+        config = transformers.AutoConfig.from_pretrained(name, **safe, **given)
+    except InvalidInput:
+        raise
     except (OSError, ValueError, KeyError) as error:
         raise InvalidInput(
             f"hf:{name} is no folder with a config.json and not in the local cache, or its config is damaged; "
@@ -189,9 +195,9 @@ def _hugging_face(name: str, classes: int | None, *, weights: bool) -> nn.Module
         raise InvalidInput(f"hf:{name} is a {config.model_type}, which is no image or sequence classifier")
     with _quiet(transformers):
         if not weights:
-            return kind.from_config(config)
+            return kind.from_config(config, trust_remote_code=False)
         try:
-            model, info = kind.from_pretrained(name, config=config, local_files_only=True, output_loading_info=True)
+            model, info = kind.from_pretrained(name, config=config, output_loading_info=True, **safe)
         except Exception as error:  # transformers and safetensors raise many kinds for a missing or damaged file
             raise InvalidInput(f"hf:{name} has no weights that can be read: {_first_line(error)}") from error
     lacking = [*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])]
@@ -199,6 +205,21 @@ def _hugging_face(name: str, classes: int | None, *, weights: bool) -> nn.Module
         listed = ", ".join(sorted(lacking)[:3])
         raise InvalidInput(f"hf:{name} has no trained values for {listed}; is it a classifier that was trained?")
     return model
+
+
+def _refuse_own_code(name: str, content: Mapping[str, Any], *, known: Container[str]) -> None:
+    """Raise if a model can be built only by code that its folder brings, or asks for code from elsewhere."""
+    problem = ""
+    if content.get("auto_map") and content.get("model_type") not in known:
+        problem = "its folder"
+    kernels = [value for key, value in content.items() if key.strip("_").startswith("attn_implementation")]
+    if any("/" in str(value) for value in kernels):  # transformers fetches and runs such kernels
+        problem = "another repository"
+    if problem:
+        raise InvalidInput(
+            f"hf:{name} needs code from {problem}, which twofold never runs; build the model in a file of your own, "
+            "after reading that code, and pass file.py:function"
+        )
 
 
 @contextmanager
