@@ -2,27 +2,68 @@
 
 import numpy as np
 import pytest
-from sklearn.base import clone
+from sklearn import config_context
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits, load_iris, make_classification
 from sklearn.dummy import DummyClassifier
-from sklearn.exceptions import NotFittedError
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.exceptions import NotFittedError, UnsetMetadataPassedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import make_scorer, roc_auc_score
 from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import check_estimator
 
 from twofold.adapters import SelectiveClassifier, reliability_score, reliability_scorer
 from twofold.errors import InvalidInput, UndefinedMetric, UnknownName
 
+WEIGHTS = "a random hold-out cannot treat a row of weight 2 as two rows"
+WEIGHT_CHECKS = {
+    "check_sample_weight_equivalence_on_dense_data": WEIGHTS,
+    "check_sample_weight_equivalence_on_sparse_data": WEIGHTS,
+}
+BASE_ESTIMATORS = [
+    LogisticRegression(),
+    GaussianNB(),
+    KNeighborsClassifier(),
+    DecisionTreeClassifier(),
+    RandomForestClassifier(n_estimators=5),
+    HistGradientBoostingClassifier(max_iter=5),
+    MLPClassifier((10,), solver="lbfgs"),
+    SVC(probability=True),
+    CalibratedClassifierCV(SVC(), cv=2),
+    make_pipeline(StandardScaler(), LogisticRegression()),
+]
 
-@parametrize_with_checks([SelectiveClassifier(), SelectiveClassifier(GaussianNB(), id="entropy", ood="knn(k=1)")])
-def test_it_passes_the_estimator_checks(estimator, check):
-    check(estimator)
+
+@pytest.mark.filterwarnings("ignore")  # scikit-learn's own, such as that SVC(probability=True) is deprecated
+@pytest.mark.parametrize("estimator", BASE_ESTIMATORS, ids=lambda estimator: type(estimator).__name__)
+def test_it_passes_the_estimator_checks_with_every_base_estimator(estimator):
+    results = check_estimator(
+        SelectiveClassifier(estimator), expected_failed_checks=WEIGHT_CHECKS, on_fail=None, on_skip=None
+    )
+    failed = {result["check_name"]: result["exception"] for result in results if result["status"] == "failed"}
+    if isinstance(estimator, SVC):  # its own probabilities cannot be read from memory-mapped state in some versions
+        alone = check_estimator(estimator, on_fail=None, on_skip=None)
+        own = {result["check_name"] for result in alone if result["status"] == "failed"}
+        assert set(failed) <= own & {"check_estimators_pickle"}
+    else:
+        assert failed == {}
+    assert sum(result["status"] == "passed" for result in results) > 40
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_it_passes_the_estimator_checks_with_a_fitted_score_and_features():
+    estimator = SelectiveClassifier(GaussianNB(), id="entropy", ood="knn(k=1)")
+    check_estimator(estimator, expected_failed_checks=WEIGHT_CHECKS, on_skip=None)
 
 
 def noisy(seed=0, classes=3, rows=900):
@@ -75,6 +116,111 @@ def test_labels_say_what_the_columns_are_and_who_is_unknown():
         reliability_score(["a", "b"], p[:2], metric="auroc")
     with pytest.raises(UnknownName, match="did you mean"):
         reliability_score(["a", "b"], p[:2], metric="aucr")
+
+
+def test_a_scorer_reads_the_classes_from_the_estimator():
+    X, y = load_digits(return_X_y=True)
+    train = (y < 9) & (np.arange(len(y)) % 2 == 0)
+    model = LogisticRegression(max_iter=500).fit(X[train], y[train])
+    fold = (np.arange(len(y)) % 2 == 1) & (y != 0)  # lacks class 0 and holds the foreign class 9: nine labels again
+    known = fold & (y < 9)
+    expected = np.mean(model.predict(X[known]) == y[known])
+    assert expected > 0.9
+    assert reliability_scorer("accuracy")(model, X[fold], y[fold]) == pytest.approx(expected)
+    p = model.predict_proba(X[fold])
+    assert reliability_score(y[fold], p, metric="accuracy", labels=model.classes_) == pytest.approx(expected)
+    outside = reliability_scorer("auroc_ood")(model, X[fold], y[fold])
+    assert outside == pytest.approx(roc_auc_score(y[fold] < 9, p.max(axis=1)))
+
+
+def test_a_scorer_has_classes_or_says_what_is_missing():
+    X, y = load_iris(return_X_y=True)
+    model = LogisticRegression(max_iter=500).fit(X, y)
+    with pytest.raises(InvalidInput, match=r"are not the classes of LogisticRegression, .*leave labels out"):
+        reliability_scorer(labels=[2, 1, 0])(model, X, y)
+
+    class Bare:
+        def predict_proba(self, X):
+            return model.predict_proba(X)
+
+    with pytest.raises(InvalidInput, match="Bare has no classes_; pass labels="):
+        reliability_scorer("accuracy")(Bare(), X, y)
+    assert reliability_scorer("accuracy", labels=[0, 1, 2])(Bare(), X, y) == pytest.approx(model.score(X, y))
+    with pytest.raises(UnknownName, match="did you mean"):
+        reliability_scorer("aucr")
+
+
+class Recorder(ClassifierMixin, BaseEstimator):
+    """Keeps what its fit was given."""
+
+    def fit(self, X, y, sample_weight=None, colour=None, passes=None):
+        self.classes_, self.rows_ = np.unique(y), np.asarray(X)[:, 0]
+        self.given_ = {"sample_weight": sample_weight, "colour": colour, "passes": passes}
+        return self
+
+    def predict_proba(self, X):
+        return np.full((len(X), len(self.classes_)), 1.0 / len(self.classes_))
+
+
+@pytest.mark.parametrize("routing", [False, True])
+def test_weights_and_metadata_reach_the_estimator_for_the_rows_it_is_trained_on(routing):
+    rows = np.arange(50)
+    X, y = np.column_stack([rows, rows]), rows % 2
+    with config_context(enable_metadata_routing=routing):
+        inner = Recorder()
+        if routing:
+            inner = inner.set_fit_request(sample_weight=True, colour=True, passes=True)
+        model = SelectiveClassifier(inner, random_state=0)
+        model.fit(X, y, sample_weight=rows + 1.0, colour=[f"c{row}" for row in rows], passes=3)
+    trained = model.estimator_
+    assert len(trained.rows_) == 40
+    assert trained.given_["sample_weight"].tolist() == (trained.rows_ + 1.0).tolist()
+    assert list(trained.given_["colour"]) == [f"c{row}" for row in trained.rows_]
+    assert trained.given_["passes"] == 3
+
+
+def test_weights_change_the_estimator_as_they_change_it_alone():
+    X, y = noisy(rows=300)
+    weights = np.random.default_rng(0).random(300)
+    model = SelectiveClassifier(LogisticRegression(), random_state=0).fit(X, y, weights)
+    train = np.isin(X[:, 0], SelectiveClassifier(Recorder(), random_state=0).fit(X, y).estimator_.rows_)
+    alone = LogisticRegression().fit(X[train], y[train], weights[train])
+    assert model.estimator_.coef_ == pytest.approx(alone.coef_)
+    assert model.estimator_.coef_ != pytest.approx(LogisticRegression().fit(X[train], y[train]).coef_)
+
+
+def test_routing_wants_a_request_and_works_inside_a_search():
+    X, y = noisy(rows=200)
+    weights = np.ones(200)
+    with config_context(enable_metadata_routing=True):
+        with pytest.raises(UnsetMetadataPassedError, match="sample_weight"):
+            SelectiveClassifier(LogisticRegression()).fit(X, y, sample_weight=weights)
+        SelectiveClassifier().fit(X, y, sample_weight=weights)  # the default estimator asks for them
+        inner = LogisticRegression().set_fit_request(sample_weight=True).set_score_request(sample_weight=False)
+        model = SelectiveClassifier(inner).set_fit_request(sample_weight=True).set_score_request(sample_weight=False)
+        search = GridSearchCV(model, {"estimator__C": [0.1, 1.0]}, cv=2).fit(X, y, sample_weight=weights)
+    assert search.best_estimator_.gate_ is not None
+
+
+def test_weights_that_cannot_be_used_are_mentioned():
+    X, y = load_iris(return_X_y=True)
+    with pytest.warns(UserWarning, match=r"KNeighborsClassifier\.fit takes no sample_weight"):
+        SelectiveClassifier(KNeighborsClassifier()).fit(X, y, sample_weight=np.ones(150))
+    fitted = LogisticRegression(max_iter=500).fit(X, y)
+    with pytest.raises(InvalidInput, match="leave out sample_weight"):
+        SelectiveClassifier(fitted, validation=1.0).fit(X, y, sample_weight=np.ones(150))
+    with pytest.raises(InvalidInput, match=r"LinearSVC has no predict_proba; wrap it in .*CalibratedClassifierCV"):
+        SelectiveClassifier(LinearSVC()).fit(X, y)
+
+
+def test_a_seed_reaches_the_parts_of_the_estimator_that_have_none():
+    X, y = noisy(rows=200)
+    forest = make_pipeline(StandardScaler(), RandomForestClassifier(n_estimators=3))
+    one, two = (SelectiveClassifier(forest, random_state=1).fit(X, y).predict_proba(X) for _ in range(2))
+    assert (one == two).all()
+    own = SelectiveClassifier(RandomForestClassifier(n_estimators=3, random_state=7), random_state=1).fit(X, y)
+    assert own.estimator_.random_state == 7
+    assert forest.get_params()["randomforestclassifier__random_state"] is None
 
 
 def test_accepted_answers_are_more_often_right_and_labels_stay_plain():

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.metrics import make_scorer
 from sklearn.utils import _safe_indexing, assert_all_finite, check_random_state, get_tags, indexable
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _num_samples, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import (
+    _check_method_params,
+    _check_sample_weight,
+    _num_samples,
+    check_is_fitted,
+    column_or_1d,
+    has_fit_parameter,
+    validate_data,
+)
 
 from twofold import _checks, metrics
 from twofold._checks import ArrayLike
@@ -28,11 +39,38 @@ TINY = np.finfo(np.float64).tiny
 def reliability_score(
     y_true: ArrayLike, y_prob: ArrayLike, *, metric: str = "augrc", score: str | Chain = "msp", labels: Any = None
 ) -> float:
-    """A metric of the confidence of predicted probabilities, for ``make_scorer(..., response_method="predict_proba")``.
+    """Measure how well the confidence of predicted probabilities tells right from wrong.
 
-    ``y_prob`` is (N, C), or (N,) of the second of two classes. ``labels``: the classes in the order of its columns, by
-    default those of ``y_true``, sorted; rows with another label are OOD. ``score`` reads log p as its logits.
+    To score an estimator, use :func:`reliability_scorer`, which knows the estimator's classes.
 
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,)
+        True labels. A label that is none of ``labels`` is out-of-distribution.
+    y_prob : array-like of shape (n_samples, n_classes) or (n_samples,)
+        Predicted probabilities; one column is that of the second of two classes.
+    metric : str, default="augrc"
+        A metric of :func:`twofold.metrics.names`, or ``"accuracy"``.
+    score : str or Chain, default="msp"
+        The confidence, which reads log p as its logits.
+    labels : array-like of shape (n_classes,), optional
+        The classes in the order of the columns. By default the sorted labels of ``y_true``: pass ``labels`` whenever
+        ``y_true`` may lack a class or hold a foreign one.
+
+    Returns
+    -------
+    float
+        The value of the metric.
+
+    Raises
+    ------
+    InvalidInput
+        If the number of columns is not the number of classes.
+    UndefinedMetric
+        If the metric has no value on these samples, such as AUROC where every prediction is right.
+
+    Examples
+    --------
     >>> reliability_score(["a", "b", "b"], [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]], metric="auroc")
     1.0
     """
@@ -41,8 +79,9 @@ def reliability_score(
         p = np.column_stack([1.0 - p, p])
     classes = np.unique(truth) if labels is None else np.asarray(labels)
     if p.ndim != 2 or p.shape[1] != len(classes):
+        source = "y_true" if labels is None else "labels"
         raise InvalidInput(
-            f"y_prob has shape {p.shape} and there are {len(classes)} classes in y_true; "
+            f"y_prob has shape {p.shape} and there are {len(classes)} classes in {source}; "
             "pass labels=, the classes in the order of the columns"
         )
     (name,) = check_names(metric, two=False)
@@ -53,30 +92,123 @@ def reliability_score(
     return value
 
 
-def reliability_scorer(metric: str = "augrc", *, score: str | Chain = "msp", labels: Any = None) -> Any:
-    """:func:`reliability_score` as a scikit-learn scorer, for ``cross_val_score`` or a search; greater is better.
+@dataclass(frozen=True)
+class _ReliabilityScorer:
+    """A scikit-learn scorer that takes the classes from the estimator."""
 
+    metric: str
+    score: str | Chain
+    labels: Any = None
+
+    def __call__(self, estimator: Any, X: Any, y_true: Any) -> float:
+        value = reliability_score(
+            y_true,
+            estimator.predict_proba(X),
+            metric=self.metric,
+            score=self.score,
+            labels=self._classes_of(estimator),
+        )
+        higher_is_better = (
+            self.metric == "accuracy" or metrics.info(self.metric.removesuffix("_ood")).better == "higher"
+        )
+        return value if higher_is_better else -value
+
+    def _classes_of(self, estimator: Any) -> Any:
+        """Return the classes in the order of the estimator's columns."""
+        own = getattr(estimator, "classes_", None)
+        if own is None:
+            if self.labels is None:
+                raise InvalidInput(
+                    f"{type(estimator).__name__} has no classes_; pass labels=, the classes in the order of its columns"
+                )
+            return self.labels
+        if self.labels is not None and list(self.labels) != list(own):
+            raise InvalidInput(
+                f"labels={list(self.labels)} are not the classes of {type(estimator).__name__}, {list(own)}; "
+                "leave labels out, the scorer reads them from the estimator"
+            )
+        return own
+
+
+def reliability_scorer(metric: str = "augrc", *, score: str | Chain = "msp", labels: Any = None) -> Any:
+    """Make a scikit-learn scorer of :func:`reliability_score`, for ``cross_val_score`` or a search.
+
+    The classes are those of the fitted estimator (``estimator.classes_``). A row whose label is none of them, such as
+    one of a class that the training fold lacks, is out-of-distribution.
+
+    Parameters
+    ----------
+    metric : str, default="augrc"
+        A metric of :func:`twofold.metrics.names`, or ``"accuracy"``.
+    score : str or Chain, default="msp"
+        The confidence, which reads log p as its logits.
+    labels : array-like of shape (n_classes,), optional
+        The classes in the order of the columns, for an estimator without ``classes_``.
+
+    Returns
+    -------
+    callable
+        ``scorer(estimator, X, y)``; greater is better, so metrics where lower is better are negated.
+
+    Raises
+    ------
+    UnknownName
+        If there is no such metric.
+    InvalidInput
+        If the metric or score needs more than probabilities; when called, if ``labels`` are not the estimator's
+        classes.
+
+    Examples
+    --------
     >>> from sklearn.dummy import DummyClassifier
     >>> X, y = np.zeros((4, 1)), [0, 0, 0, 1]
     >>> reliability_scorer("aurc")(DummyClassifier().fit(X, y), X, y)  # all equally confident: the error rate, negated
     -0.25
     """
-    higher = metric == "accuracy" or metrics.info(metric.removesuffix("_ood")).better == "higher"
-    given = {"metric": metric, "score": score} | ({} if labels is None else {"labels": labels})
-    return make_scorer(reliability_score, response_method="predict_proba", greater_is_better=higher, **given)
+    (name,) = check_names(metric, two=False)
+    chain_of(score)
+    return _ReliabilityScorer(name, score, labels)
 
 
 class SelectiveClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Any ``predict_proba`` estimator behind a :class:`~twofold.gate.Gate`.
+    """Put any ``predict_proba`` estimator behind a :class:`~twofold.gate.Gate`.
 
-    ``fit`` holds out a share ``validation`` of the rows of each class (at least one row in all, never a whole class),
-    fits a clone of ``estimator`` on the others and the gate on what it says of those held out; with ``validation=1.0``
-    the estimator is fitted already and all rows go to the gate. ``id`` and ``ood`` are scores: logits are log p, and
-    features, where a score reads them, the columns of X. Without ``ood`` there is one threshold, and no promise about
-    unknown inputs. Further settings are those of ``Gate.fit``.
+    ``fit`` holds out a share of the rows of each class (at least one row in all, never a whole class), fits a clone of
+    the estimator on the others, and fits the gate on the predictions for those held out. ``predict`` gives plain
+    labels, ``decide`` labels and verdicts.
 
-    ``predict`` gives plain labels, ``decide`` labels and verdicts.
+    Parameters
+    ----------
+    estimator : classifier with ``predict_proba``, default=LogisticRegression()
+        It must be fitted already where ``validation`` is 1.
+    id, ood : str, default="msp" and None
+        Scores: logits are log p, and features, where a score reads them, the columns of X. Without ``ood`` there is one
+        threshold, and no promise about unknown inputs.
+    validation : float in (0, 1], default=0.2
+        The share of rows held out; with 1.0 all rows go to the gate.
+    objective, risk, delta, coverage, costs, ood_share
+        As in ``Gate.fit``.
+    random_state : int, RandomState or None, default=None
+        Chooses the rows held out, and seeds the random states of the estimator that are None.
 
+    Attributes
+    ----------
+    estimator_ : classifier
+        The fitted estimator.
+    classes_ : ndarray of shape (n_classes,)
+        Its classes.
+    gate_ : Gate
+        The fitted gate.
+
+    Notes
+    -----
+    Sample weights go to the estimator alone; thresholds count every held-out row once. A row of weight 2 is held out as
+    one row, two equal rows may be split, so weights and repetition are not equivalent: declare the two checks
+    ``check_sample_weight_equivalence_on_dense_data`` and ``..._on_sparse_data`` as ``expected_failed_checks`` of
+    scikit-learn's ``check_estimator``.
+
+    Examples
+    --------
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
     >>> model = SelectiveClassifier(objective="coverage", coverage=0.8, random_state=0).fit(X, y)
@@ -111,22 +243,63 @@ class SelectiveClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  
         self.ood_share = ood_share
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, X_ood: Any = None) -> Self:
-        """Fit estimator and gate; ``X_ood`` are rows of no class, for the gate."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, X_ood: Any = None, **fit_params: Any) -> Self:
+        """Fit the estimator and the gate.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs of known classes.
+        y : array-like of shape (n_samples,)
+            Their labels.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights for the estimator's ``fit``. A warning says so where it takes none.
+        X_ood : array-like of shape (n_unknown, n_features), optional
+            Inputs of no class, for the gate.
+        **fit_params
+            Passed to the estimator's ``fit``; with scikit-learn's metadata routing enabled, as it requests. What has a
+            value for every row is cut to the rows the estimator is trained on.
+
+        Returns
+        -------
+        SelectiveClassifier
+            The fitted classifier itself.
+
+        Raises
+        ------
+        InvalidInput
+            If no class has two rows, the estimator has no ``predict_proba``, or weights or parameters are given for an
+            estimator that is fitted already.
+        """
         validate_data(self, X, skip_check_array=True)
         share = _checks.number(self.validation, "validation", 0, 1, open_low=True)
         y = column_or_1d(y, warn=True)
         assert_all_finite(y, input_name="y")
         X, y = indexable(X, y)
         check_classification_targets(y)
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, X)
         inner = self._inner()
         if share == 1.0:
+            if sample_weight is not None or fit_params:
+                raise InvalidInput(
+                    "validation=1.0 does not fit the estimator; leave out sample_weight and fit parameters"
+                )
             check_is_fitted(inner)
             train = held = np.arange(len(y))
             self.estimator_ = inner
         else:
-            train, held = _split(y, share, check_random_state(self.random_state))
-            self.estimator_ = clone(inner).fit(_safe_indexing(X, train), y[train])
+            random_state = check_random_state(self.random_state)
+            train, held = _split(y, share, random_state)
+            self.estimator_ = clone(inner)
+            if self.random_state is not None:
+                _seed_random_states(self.estimator_, random_state)
+            options = _check_method_params(X, self._fit_options(inner, sample_weight, fit_params), indices=train)
+            self.estimator_.fit(_safe_indexing(X, train), y[train], **options)
+        if not hasattr(self.estimator_, "predict_proba"):
+            raise InvalidInput(
+                f"{type(inner).__name__} has no predict_proba; wrap it in sklearn.calibration.CalibratedClassifierCV"
+            )
         self.classes_ = self.estimator_.classes_
         inside = self._outputs(_safe_indexing(X, held), y[held])
         parts = [inside] if X_ood is None else [inside, self._outputs(X_ood, np.full(_num_samples(X_ood), None))]
@@ -146,7 +319,7 @@ class SelectiveClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  
         return self
 
     def predict_proba(self, X: Any) -> npt.NDArray[Any]:
-        """What the estimator says."""
+        """Return the estimator's probabilities, of shape (n_samples, n_classes)."""
         check_is_fitted(self)
         p = np.asarray(self.estimator_.predict_proba(X))  # first: it knows best what is wrong with X
         validate_data(self, X, reset=False, skip_check_array=True)
@@ -163,12 +336,34 @@ class SelectiveClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  
         decision = self.gate_.decide(self._outputs(X))
         return dataclasses.replace(decision, labels=self.classes_[decision.labels])
 
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return what scikit-learn's metadata routing passes on: the parameters of ``fit``, to the estimator's."""
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        return MetadataRouter(owner=self).add_self_request(self).add(estimator=self._inner(), method_mapping=mapping)
+
     def _inner(self) -> Any:
         if self.estimator is not None:
             return self.estimator
         from sklearn.linear_model import LogisticRegression
 
-        return LogisticRegression()
+        inner = LogisticRegression()
+        if get_config()["enable_metadata_routing"]:
+            inner.set_fit_request(sample_weight=True)
+        return inner
+
+    def _fit_options(self, inner: Any, sample_weight: Any, fit_params: dict[str, Any]) -> dict[str, Any]:
+        """Return the keyword arguments of the estimator's ``fit``."""
+        if get_config()["enable_metadata_routing"]:
+            routed = process_routing(self, "fit", sample_weight=sample_weight, **fit_params)
+            return dict(routed.estimator.fit)
+        options = dict(fit_params)
+        if sample_weight is None:
+            return options
+        if has_fit_parameter(inner, "sample_weight"):
+            options["sample_weight"] = sample_weight
+        else:
+            warnings.warn(f"{type(inner).__name__}.fit takes no sample_weight; the weights are ignored", stacklevel=3)
+        return options
 
     def _outputs(self, X: Any, y: Any = None) -> Outputs:
         logits = _logits(self.predict_proba(X))
@@ -180,7 +375,10 @@ class SelectiveClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  
         tags = super().__sklearn_tags__()
         inner = get_tags(self._inner())
         tags.input_tags = inner.input_tags
+        tags.no_validation = inner.no_validation
         tags.classifier_tags = inner.classifier_tags
+        if tags.classifier_tags is not None:
+            tags.classifier_tags.multi_label = False  # a verdict is about one label
         return tags
 
 
@@ -192,6 +390,14 @@ def _codes(y: npt.NDArray[Any], classes: npt.NDArray[Any]) -> npt.NDArray[np.int
     """The place of each label among the classes, -1 for one that is none of them."""
     place = {label: i for i, label in enumerate(classes.tolist())}
     return np.array([place.get(label, -1) for label in y.tolist()], dtype=np.int64)
+
+
+def _seed_random_states(estimator: Any, random_state: np.random.RandomState) -> None:
+    """Seed each random state of the estimator and its parts that is None."""
+    for name, value in sorted(estimator.get_params(deep=True).items()):
+        is_random_state = name == "random_state" or name.endswith("__random_state")
+        if is_random_state and value is None:
+            estimator.set_params(**{name: random_state.randint(np.iinfo(np.int32).max)})
 
 
 def _split(y: npt.NDArray[Any], share: float, random: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
