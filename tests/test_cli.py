@@ -60,19 +60,19 @@ def test_evaluate_prints_what_the_library_returns(scores):
 
 def test_evaluate_with_intervals(scores):
     path, _ = scores
-    result = run("evaluate", str(path), "--intervals", "--resamples", "50", "--only", "aurc,ds_f1", "--json")
+    result = run("evaluate", str(path), "--intervals", "--resamples", "50", "--metric", "aurc,ds_f1", "--json")
     values = json.loads(result.stdout)["metrics"]
     assert set(values) == {"aurc", "ds_f1"}
     for value in values.values():
         assert value["low"] <= value["value"] <= value["high"]
-    text = run("evaluate", str(path), "--intervals", "--resamples", "50", "--only", "aurc")
+    text = run("evaluate", str(path), "--intervals", "--resamples", "50", "--metric", "aurc")
     assert text.stdout.startswith("aurc")
     assert "[" in text.stdout
 
 
 def test_evaluate_all_metrics(scores):
     path, _ = scores
-    values = json.loads(run("evaluate", str(path), "--only", "all", "--json").stdout)["metrics"]
+    values = json.loads(run("evaluate", str(path), "--metric", "all", "--json").stdout)["metrics"]
     assert {"oscr", "autc", "joint_aurc", "detection_error_ood"} <= set(values)
 
 
@@ -121,8 +121,8 @@ def test_bad_files(tmp_path):
 
 
 def test_unknown_metric_is_suggested(scores):
-    result = run("evaluate", str(scores[0]), "--only", "aucr")
-    assert result.exit_code == 3
+    result = run("evaluate", str(scores[0]), "--metric", "aucr")
+    assert result.exit_code == 2
     assert "'aurc'" in result.stderr
 
 
@@ -179,7 +179,7 @@ def files(tmp_path):
 
 def test_evaluate_of_logits_with_unknown_files(files):
     train, test, other = files
-    given = ["evaluate", str(test), "--ood", str(other), "--second", "mds", "--train", str(train), "--json"]
+    given = ["evaluate", str(test), "--unknown", str(other), "--ood", "mds", "--train", str(train), "--json"]
     told = json.loads(run(*given).stdout)["metrics"]
     known, unknown = Outputs.from_npz(test), Outputs.from_npz(other)
     both = Outputs.concat([known, unknown.replace(labels=np.full(60, -1))])
@@ -187,14 +187,14 @@ def test_evaluate_of_logits_with_unknown_files(files):
     conf = twofold.scorer("msp").score(both)
     assert told["ds_f1"] == metrics.ds_f1(both.correct, conf, mds.score(both), both.is_id).value
     assert told["auroc_ood"] == pytest.approx(metrics.auroc(both.is_id, mds.score(both)))
-    learns = run("evaluate", str(test), "--score", "mds")
+    learns = run("evaluate", str(test), "--id", "mds")
     assert (learns.exit_code, "--train" in learns.stderr) == (3, True)
     plain = run("evaluate", str(other), "--json")
     assert (plain.exit_code, "no labels" in plain.stderr) == (3, True)
 
 
 def test_evaluate_of_confidences_refuses_scores(scores, files):
-    result = run("evaluate", str(scores[0]), "--second", "energy")
+    result = run("evaluate", str(scores[0]), "--ood", "energy")
     assert (result.exit_code, "holds no logits" in result.stderr) == (3, True)
 
 

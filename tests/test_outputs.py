@@ -545,7 +545,7 @@ def test_foreign_npz(tmp_path):
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"labels": np.ones(2)}, "must hold at least the key logits, got labels"),
+        ({"labels": np.ones(2)}, "must hold the key logits, or probs, got labels"),
         ({"logits": np.eye(2), "logit": np.eye(2)}, r"unknown keys logit; known are logits, .*head\.bias"),
         ({"logits": np.eye(2), "head.bias": np.ones(2)}, "unknown keys head.bias"),
         ({"logits": np.eye(2), "passes.mean_prob": np.eye(2)}, "lacks passes.mean_logits, .*passes.count"),

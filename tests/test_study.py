@@ -504,7 +504,7 @@ def test_a_preset_takes_the_place_of_values():
     other = loads(TEXT + '[presets.real]\nbenchmark = "cifar10-real"\n', preset="real")
     assert other.benchmarks[0].classes == 10
     assert other.benchmarks[0].protocols == ("joint", "fd_shifts")
-    with pytest.raises(InvalidInput, match="no preset 'big'"):
+    with pytest.raises(UnknownName, match=r"no preset of .* 'big'"):
         loads(text, preset="big")
 
 

@@ -95,3 +95,11 @@ class DoubtfulTable(TwofoldWarning):
 
 class LowPrecision(TwofoldWarning):
     """A model computes in half precision, which leaves few digits to rank by."""
+
+
+class BrokenPlugin(TwofoldWarning):
+    """An installed package offers scores that cannot be loaded."""
+
+
+class LostScale(TwofoldWarning):
+    """A score reads the scale of logits, and these are logarithms of probabilities, which have lost it."""

@@ -42,6 +42,7 @@ Made = TypeVar("Made")
 
 LAW_ROWS = 256  # rows on which the head law is checked
 FINE, COARSE = 1e-3, 1e-2  # its tolerance, and that for half precision, relative to max(1, max|logit|)
+SCALE_ROWS = 16  # rows that tell whether logits are logarithms of probabilities
 BLOCK_BYTES = 1 << 24  # internal passes over large arrays hold about this much at a time
 
 ARRAYS = ("logits", "labels", "features", "predictions", "ids", "passes")
@@ -54,7 +55,7 @@ KNOWN_KEYS = (
     *(f"passes.{name}" for name in PASS_ARRAYS),
     "passes.count",
 )
-NPZ_KEYS = (*KNOWN_KEYS, "head.weight", "head.bias", "class_names")
+NPZ_KEYS = (*KNOWN_KEYS, "probs", "head.weight", "head.bias", "class_names")
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -209,6 +210,70 @@ class Outputs:
         vars(self).update(_admit(dict(zip(FIELDS, values, strict=True)), {}))
         _ = self.predictions  # taken now, so that later changes of the caller's array cannot move it
 
+    @classmethod
+    def from_probabilities(
+        cls,
+        probs: ArrayLike,
+        labels: ArrayLike | None = None,
+        features: ArrayLike | None = None,
+        **fields: Any,
+    ) -> Outputs:
+        r"""Build outputs from class probabilities, where the logits are not at hand.
+
+        The logits become :math:`\log p`, with zeros replaced by the smallest normal number of the precision. Their
+        softmax is `p`, so that scores of probabilities (msp, entropy, gen, ...) are what they would be. The scale of
+        the logits is lost: scores that read it, such as energy and mls, warn with :class:`~twofold.errors.LostScale`.
+
+        Parameters
+        ----------
+        probs : array-like of shape (N, C)
+            Probabilities in [0, 1]; every row sums to 1 within 1e-3 (1e-2 in half precision).
+        labels : array-like of shape (N,), optional
+            True classes, -1 for inputs of no class of the model.
+        features : array-like of shape (N, D), optional
+            Input of the last linear layer.
+        **fields
+            Other fields of :class:`Outputs`, but no ``head``: with it, ``head.logits(features)`` are the logits.
+
+        Returns
+        -------
+        Outputs
+            Predictions are the argmax of ``probs`` unless they are given.
+
+        Raises
+        ------
+        InvalidInput
+            If ``probs`` are not probabilities, or ``head`` is given.
+
+        Examples
+        --------
+        >>> outputs = Outputs.from_probabilities([[0.9, 0.1], [0.4, 0.6]], labels=[0, 0])
+        >>> outputs.correct
+        array([ True, False])
+        >>> outputs.is_scale_lost
+        True
+        """
+        if fields.get("head") is not None:
+            raise InvalidInput(
+                "probabilities and a head do not go together; with features and a head, pass the logits: "
+                "Outputs(head.logits(features), labels, features, head)"
+            )
+        checked = _probabilities(probs)
+        floor = np.finfo(checked.dtype).tiny
+        if fields.get("predictions") is None:
+            fields["predictions"] = checked.argmax(axis=1)
+        return cls(np.log(np.maximum(checked, floor)), labels, features, **fields)
+
+    @property
+    def is_scale_lost(self) -> bool:
+        """Whether the logits are logarithms of probabilities, as far as 16 evenly spaced rows tell."""
+        rows = np.unique(np.linspace(0, len(self) - 1, min(len(self), SCALE_ROWS)).astype(np.int64))
+        logits = self.logits[rows].astype(np.float64)
+        if logits.max() > FINE:  # no logarithm of a probability, and its exponential may overflow
+            return False
+        total = np.exp(logits).sum(axis=1)
+        return bool((np.abs(total - 1) <= FINE).all())
+
     @cached_property
     def predictions(self) -> Labels:
         """The predicted class of each row; outputs of a Run that stored none take the argmax on first use."""
@@ -348,8 +413,33 @@ class Outputs:
 
     @classmethod
     def from_npz(cls, path: str | os.PathLike[str]) -> Outputs:
-        """Read an npz file with at least ``logits``; the other keys are those that :meth:`to_npz` writes."""
-        return cls(**_fields_of_npz(load_npz(Path(path)), Path(path)))
+        """Read an npz file with at least ``logits``; the other keys are those that :meth:`to_npz` writes.
+
+        A file may hold ``probs`` instead of ``logits``: :meth:`from_probabilities` says what is lost.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file.
+
+        Returns
+        -------
+        Outputs
+            The arrays of the file, checked.
+
+        Raises
+        ------
+        InvalidInput
+            If the file is not an npz file of plain arrays, has unknown keys, or its arrays do not fit together.
+        """
+        place = Path(path)
+        fields = _fields_of_npz(load_npz(place), place)
+        try:
+            if "probs" in fields:
+                return cls.from_probabilities(**fields)
+            return cls(**fields)
+        except InvalidInput as error:
+            raise InvalidInput(f"{place}: {error}") from error
 
     @property
     def pass_count(self) -> int | None:
@@ -431,6 +521,34 @@ def check_rows(name: str, value: ArrayLike, *, classes: int | None = None, label
     array = _floats(value, label, {"passes": 3, "passes.mean_entropy": 1}.get(name, 2))
     finite(array, label)
     return _read_only(array)
+
+
+def _probabilities(value: ArrayLike) -> Floats:
+    """Check that every row is a distribution over classes; half precision becomes float32."""
+    tolerance = COARSE if is_half(value) else FINE
+    array = plain(value, "probs")
+    one_number = array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1)
+    if one_number and array.size:
+        raise InvalidInput(
+            f"probs must be (N, C), one column per class, got shape {array.shape}; "
+            "for two classes pass np.column_stack([1 - p, p])"
+        )
+    probs = _floats(array, "probs", 2)
+    if probs.dtype.itemsize < 4:
+        probs = probs.astype(np.float32)
+    finite(probs, "probs")
+    low, high = float(probs.min()), float(probs.max())
+    if low < 0 or high > 1 + tolerance:
+        raise InvalidInput(f"probs must be in [0, 1], got values from {low:g} to {high:g}; pass logits as logits")
+    total = probs.sum(axis=1, dtype=np.float64)
+    off = np.abs(total - 1)
+    if off.max() > tolerance:
+        row = int((off > tolerance).argmax())
+        raise InvalidInput(
+            f"every row of probs must sum to 1, got {total[row]:g} in row {row}; give every class a column, "
+            "or pass logits as logits"
+        )
+    return probs
 
 
 def check_head(
@@ -690,9 +808,11 @@ def load_npz(path: Path) -> dict[str, AnyArray]:
 
 def _fields_of_npz(arrays: dict[str, AnyArray], path: Path) -> dict[str, Any]:
     """Arguments of Outputs from flat npz keys."""
-    if "logits" not in arrays:
-        raise InvalidInput(f"{path} must hold at least the key logits, got {', '.join(arrays) or 'no keys'}")
-    simple = [name for name in (*ARRAYS, "class_names") if name in arrays]
+    if "logits" not in arrays and "probs" not in arrays:
+        raise InvalidInput(f"{path} must hold the key logits, or probs, got {', '.join(arrays) or 'no keys'}")
+    if "logits" in arrays and "probs" in arrays:
+        raise InvalidInput(f"{path} holds both logits and probs; leave out probs, which say less")
+    simple = [name for name in (*ARRAYS, "probs", "class_names") if name in arrays]
     fields: dict[str, Any] = {name: arrays.pop(name) for name in simple}
     for group in ("layers", "learned"):
         keys = [key for key in arrays if key.startswith(group + "/")]

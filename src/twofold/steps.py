@@ -17,6 +17,8 @@ import ast
 import dataclasses
 import inspect
 import json
+import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,7 +31,7 @@ import numpy as np
 
 from twofold._checks import Array
 from twofold._files import arrays_digest, replacing
-from twofold.errors import InvalidInput, NameTaken, NotFitted, UnknownName
+from twofold.errors import BrokenPlugin, InvalidInput, LostScale, NameTaken, NotFitted, TwofoldError, UnknownName
 from twofold.outputs import FIELDS, Outputs
 
 T = TypeVar("T", bound=Callable[..., Any])
@@ -157,10 +159,81 @@ _BUILT_IN = (
 )
 
 
+ENTRY_POINTS = "twofold.scores"
+_found: list[str] = []  # entry points that were loaded, or could not be
+_plugins: list[str] = []
+
+
 def _load() -> None:
-    """Built-in steps register when their modules are imported, which happens on first use."""
+    """Import the built-in steps, then those of installed packages, on first use."""
     for module in _BUILT_IN:
         import_module(module)
+    if not _found:
+        _found.append("")  # first, because a plugin may ask for names while it is imported
+        _load_entry_points()
+
+
+def _load_entry_points() -> None:
+    """Load the entry points of the group ``twofold.scores``; one that fails is a warning and costs only its scores."""
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=ENTRY_POINTS):
+        _found.append(point.name)
+        try:
+            point.load()
+        except Exception as error:
+            owner = "an unknown package" if point.dist is None else point.dist.name
+            reason = f"{type(error).__name__}: {error}"
+            message = f"the scores {point.value} of {owner} cannot be loaded ({reason}); update or uninstall it"
+            warnings.warn(message, BrokenPlugin, stacklevel=2)
+
+
+def load_plugin(module: str) -> None:
+    """Import a module that registers scores, transforms or metrics, as ``--plugin`` of the command line does.
+
+    Modules of the current folder are found too, after all installed ones. ``bench run`` hands the names of loaded
+    plugins to the processes that share its work.
+
+    Parameters
+    ----------
+    module : str
+        Dotted name of the module.
+
+    Raises
+    ------
+    UnknownName
+        If there is no such module.
+    InvalidInput
+        If the module raises an error while it is imported, such as that a name is taken.
+
+    Examples
+    --------
+    >>> load_plugin("no_such_module")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    twofold.errors.UnknownName: no module 'no_such_module'; ...
+    """
+    _load()  # first, so that a plugin cannot take a built-in name
+    here = str(Path.cwd())
+    sys.path.append(here)
+    try:
+        import_module(module)
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+            raise UnknownName(
+                f"no module {module!r}; give the name of a module (without .py) that is installed, on PYTHONPATH or "
+                "in the current folder"
+            ) from error
+        raise InvalidInput(f"the plugin {module} cannot be imported: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(here)
+    if module not in _plugins:
+        _plugins.append(module)
+
+
+def plugins() -> tuple[str, ...]:
+    """Return the names of the modules that :func:`load_plugin` imported."""
+    return tuple(_plugins)
 
 
 def register_score(
@@ -223,13 +296,35 @@ def info(name: str) -> StepInfo:
 
 
 def names(kind: Kind | None = None, needs: Iterable[str] | None = None) -> list[str]:
-    """Names of registered steps, of one kind if given; with ``needs``, those that these fields suffice to score.
+    """List the registered steps.
 
+    Parameters
+    ----------
+    kind : {"score", "transform"}, optional
+        List steps of this kind only.
+    needs : iterable of str, optional
+        Fields of outputs; list only the steps that need no others.
+
+    Returns
+    -------
+    list of str
+        The names, in the order of registration.
+
+    Raises
+    ------
+    UnknownName
+        If ``needs`` has a name that is no field of outputs.
+
+    Examples
+    --------
     >>> "energy" in names("score", needs=["logits"])
     True
     """
     _load()
     given = None if needs is None else {needs} if isinstance(needs, str) else set(needs)
+    for field_name in given or ():
+        if field_name not in FIELDS:
+            raise UnknownName.of("field of outputs", field_name, FIELDS)
     return [
         n for n, s in _STEPS.items() if (kind is None or s.kind == kind) and (given is None or set(s.needs) <= given)
     ]
@@ -710,6 +805,49 @@ def fit_all(
     return [scorer(spec).fit(train, val=val, ood_val=ood_val) for spec in specs]
 
 
+def reads_scale(chain: Chain, outputs: Outputs) -> bool:
+    """Tell whether a score changes where a constant is added to all logits of a row.
+
+    Parameters
+    ----------
+    chain : Chain
+        A chain that needs no fit, or is fitted.
+    outputs : Outputs
+        Outputs that the chain can score; the first 8 rows are tried.
+
+    Returns
+    -------
+    bool
+        True for scores such as energy and mls, False for all scores of probabilities.
+
+    Examples
+    --------
+    >>> outputs = Outputs([[2.0, 1.0], [0.5, 0.0]])
+    >>> reads_scale(scorer("energy"), outputs), reads_scale(scorer("msp"), outputs)
+    (True, False)
+    """
+    few = outputs[: min(8, len(outputs))]
+    moved = few.derived({"logits": few.logits.astype(np.float64) + 3.0})
+    try:
+        before, after = chain.run(few), chain.run(moved)
+    except TwofoldError:  # scoring says what is wrong
+        return False
+    return not np.allclose(before, after, rtol=1e-5, atol=1e-8)
+
+
+def warn_of_lost_scale(chains: Iterable[Chain], outputs: Outputs) -> None:
+    """Warn of scores that read the scale of the logits, where the logits come from probabilities."""
+    if not outputs.is_scale_lost:
+        return
+    affected = [chain.spec for chain in chains if chain.ready and reads_scale(chain, outputs)]
+    if affected:
+        message = (
+            f"{', '.join(affected)}: these outputs are probabilities, which have lost the scale of the logits that the "
+            "score reads; use logits, or a score of probabilities such as msp, entropy or gen"
+        )
+        warnings.warn(message, LostScale, stacklevel=3)
+
+
 def score_all(chains: Iterable[Chain], outputs: Outputs) -> list[Array]:
     """Confidences of many chains, a block of rows at a time, so that memory stays small and each row is read once.
 
@@ -721,6 +859,7 @@ def score_all(chains: Iterable[Chain], outputs: Outputs) -> list[Array]:
     if not isinstance(outputs, Outputs):
         raise InvalidInput(f"score takes Outputs(logits, ...), got {type(outputs).__name__}")
     several = list(chains)
+    warn_of_lost_scale(several, outputs)
     results = [np.empty(len(outputs)) for _ in several]
     groups = _together(several)
     first = 0

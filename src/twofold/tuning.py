@@ -314,8 +314,12 @@ def _scores(given: Iterable[str] | None, sets: Sequence[Outputs]) -> list[str]:
 
 
 def computable(sets: Sequence[Outputs]) -> list[str]:
-    """The scores that need only what every one of these outputs holds."""
-    return [name for name in steps.names("score", needs=held(sets)) if name not in ("sum", "product", "mc")]
+    """The scores that need only what every one of these outputs holds, the scale of the logits included."""
+    names = [name for name in steps.names("score", needs=held(sets)) if name not in ("sum", "product", "mc")]
+    normalised = [one for one in sets if one.is_scale_lost]
+    if not normalised:
+        return names
+    return [name for name in names if not scorer(name).ready or not steps.reads_scale(scorer(name), normalised[0])]
 
 
 def held(sets: Sequence[Outputs]) -> set[str]:

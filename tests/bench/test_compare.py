@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from twofold.bench.compare import clique_map, compare
 from twofold.bench.results import KEY, Results
 from twofold.cli import main
-from twofold.errors import DoubtfulTable, InvalidInput
+from twofold.errors import DoubtfulTable, InvalidInput, UnknownName
 from twofold.stats import cliques
 
 SETS = {"test": "iid", "cifar100": "near", "tin": "near", "isun": "mid", "lsun": "mid", "svhn": "far", "dtd": "far"}
@@ -210,7 +210,7 @@ def test_averaged_blocks_against_a_loop():
             assert found.values[i, j] == pytest.approx(np.mean(kept))
     assert not any("come from" in text for text in found.warnings)
     assert compare(results, "augrc", blocks="role").blocks == ("far", "iid", "mid", "near")
-    with pytest.raises(InvalidInput, match=r"blocks: no column of blocks 'shfit'; did you mean 'shift'\?"):
+    with pytest.raises(UnknownName, match=r"no column of blocks 'shfit'; did you mean 'shift'\?"):
         compare(results, "augrc", blocks=("shfit",))
     with pytest.raises(InvalidInput, match="at least one of"):
         compare(results, "augrc", blocks=())
@@ -313,7 +313,7 @@ def test_what_cannot_be_compared():
     with pytest.raises(InvalidInput, match="several protocols"):
         compare(both, "aurc")
     assert len(compare(both, "aurc", protocol="openood").blocks) == 2
-    with pytest.raises(InvalidInput, match="no metric of these results 'aucr'"):
+    with pytest.raises(UnknownName, match="no metric of these results 'aucr'"):
         compare(both, "aucr")
     with pytest.raises(InvalidInput, match="no row of aurc has a score"):
         compare(Results.of([{"metric": "aurc", "shift": "svhn", "value": 0.1}]), "aurc")

@@ -57,7 +57,7 @@ def test_fit_with_given_thresholds(digits, tmp_path):
     assert Gate.load(tmp_path / "g").taus() == (2.5, -np.inf)
     lost = run(*asked, "--ood", "none", "--tau-ood", 5, "--out", tmp_path / "h")  # of no score: not taken for --tau-id
     assert lost.exit_code == 2
-    assert "--tau-ood goes with --tau-id" in lost.output
+    assert "--ood is none" in lost.output
     assert not (tmp_path / "h").exists()
 
 
@@ -66,7 +66,7 @@ def test_fit_overwrites_only_when_told(digits, tmp_path):
     assert run(*asked, "--tau-id", 1).exit_code == 0
     before = (tmp_path / "g" / "gate.json").read_bytes()
     refused = run(*asked, "--tau-id", 2)
-    assert refused.exit_code == 3
+    assert refused.exit_code == 2
     assert "pass --replace to overwrite it" in refused.stderr
     assert (tmp_path / "g" / "gate.json").read_bytes() == before
     assert run(*asked, "--tau-id", 2, "--replace").exit_code == 0
@@ -83,7 +83,7 @@ def test_fit_of_a_file_with_costs(digits, tmp_path):
     want = Gate.fit(data, ood=None, objective="cost", costs=(1, 3, 0.3))
     assert Gate.load(tmp_path / "g").taus() == want.taus()
     assert "accept from" in done.stdout
-    rows = list(csv.DictReader(io.StringIO(run("apply", tmp_path / "g", "--outputs", tmp_path / "val.npz").stdout)))
+    rows = list(csv.DictReader(io.StringIO(run("apply", tmp_path / "g", tmp_path / "val.npz").stdout)))
     assert len(rows) == len(data)
     assert rows[0]["conf_ood"] == ""
 
@@ -92,7 +92,7 @@ def test_apply_prints_every_verdict(digits, made):
     path, _ = made
     opened, gate = Run.open(digits), Gate.load(path)
     want = {name: gate.decide(opened[name]) for name in ("test", "photographs")}
-    done = run("apply", path, "--run", digits, "--name", "test", "--name", "photographs")
+    done = run("apply", path, digits, "--name", "test", "--name", "photographs")
     assert done.exit_code == 0, done.output
     rows = list(csv.DictReader(io.StringIO(done.stdout)))
     assert [r["set"] for r in rows] == [name for name, d in want.items() for _ in range(len(d))]
@@ -104,6 +104,17 @@ def test_apply_prints_every_verdict(digits, made):
     spoken = json.loads(run("apply", path, "--run", digits, "--name", "test", "--json").stdout)
     assert [r["label"] for r in spoken] == want["test"].labels.tolist()
     assert [r["margin_id"] for r in spoken] == want["test"].margin_id.tolist()
+
+
+def test_apply_takes_its_source_as_card_does(digits, made, tmp_path):
+    path, _ = made
+    data = Run.open(digits)["test"]
+    data.to_npz(tmp_path / "test.npz")
+    new = run("apply", path, digits, "--name", "test").stdout
+    assert new == run("apply", path, "--run", digits, "--name", "test").stdout
+    assert new == run("apply", path, tmp_path / "test.npz").stdout
+    assert new == run("apply", path, "--outputs", tmp_path / "test.npz").stdout
+    assert len(new.splitlines()) == len(data) + 1
 
 
 def test_card_judges_test_alone_and_with_each_ood_set(digits, made):
@@ -124,17 +135,26 @@ def test_card_judges_test_alone_and_with_each_ood_set(digits, made):
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["fit", "RUN", "--objective", "risk", "--out", "X"], "needs risk="),
+        (["fit", "RUN", "--objective", "risk", "--out", "X"], "--objective risk needs --risk"),
         (
             ["fit", "RUN", "--objective", "risk", "--risk", "0.001", "--delta", "0.01", "--out", "X"],
             "cannot be guarant",
         ),
-        (["fit", "RUN", "--objective", "cost", "--cost-wrong", "1", "--out", "X"], "costs must be"),
-        (["apply", "GATE"], "give one of"),
+        (
+            ["fit", "RUN", "--objective", "cost", "--cost-wrong", "1", "--out", "X"],
+            "needs --cost-ood and --cost-reject",
+        ),
+        (["apply", "GATE"], "give either SOURCE"),
         (["apply", "GATE", "--data", "sheet:a.webp"], "go together"),
-        (["apply", "GATE", "--outputs", "NPZ", "--name", "test"], "give --run"),
+        (["apply", "GATE", "--outputs", "NPZ", "--name", "test"], "--name picks data sets of a run"),
         (["apply", "GATE", "--run", "RUN", "--name", "tset"], "test"),
         (["apply", "GATE", "--outputs", "NPZ"], "for 7 classes"),
+        (["apply", "GATE", "RUN", "--outputs", "NPZ"], "give either SOURCE"),
+        (["fit", "RUN", "--delta", "0.1", "--out", "X"], "--delta belongs to --objective risk"),
+        (["fit", "RUN", "--objective", "risk", "--risk", "7", "--out", "X"], "'--risk'"),
+        (["fit", "RUN", "--ood-share", "1", "--out", "X"], "'--ood-share'"),
+        (["fit", "RUN", "--objective", "given", "--tau-id", "1", "--out", "X"], "needs --tau-ood"),
+        (["fit", "RUN", "--id", "mps", "--out", "X"], "or 'msp'"),
         (["card", "GATE", "NPZ", "--name", "test"], "this is a file"),
         (["show", "RUN"], "gate.json"),
     ],

@@ -380,7 +380,7 @@ def _columns(given: Sequence[str] | None, name: str) -> tuple[str, ...]:
     allowed = (*BLOCK, "role")
     for column in columns:
         if column not in allowed:
-            raise InvalidInput(f"{name}: {UnknownName.of('column of blocks', str(column), allowed)}")
+            raise UnknownName.of("column of blocks", str(column), allowed)
     if not columns:
         raise InvalidInput(f"{name} must be at least one of {', '.join(allowed)}")
     return columns

@@ -758,7 +758,7 @@ def of_metric(results: Results, metric: str, protocol: str | None) -> list[Row]:
     rows = [row for row in results.rows if row["metric"] == metric]
     if not rows:
         known = sorted({row["metric"] for row in results.rows if row["metric"] is not None})
-        raise InvalidInput(f"metric: {UnknownName.of('metric of these results', str(metric), known)}")
+        raise UnknownName.of("metric of these results", str(metric), known)
     protocols = list(dict.fromkeys(row["protocol"] for row in rows))
     if protocol is None and len(protocols) > 1:
         raise InvalidInput(f"{metric} was measured under several protocols; give protocol= one of {_shown(protocols)}")

@@ -225,10 +225,12 @@ def execute(tasks: Sequence[Task], *, jobs: int, engine: Engine, address: str | 
 
     with _cluster(engine, address, jobs):
         several = joblib.Parallel(return_as="generator_unordered", batch_size=1)
-        yield from several(joblib.delayed(_placed)(place, task) for place, task in enumerate(tasks))
+        yield from several(joblib.delayed(_placed)(place, task, steps.plugins()) for place, task in enumerate(tasks))
 
 
-def _placed(place: int, task: Task) -> tuple[int, Any]:
+def _placed(place: int, task: Task, plugins: Sequence[str]) -> tuple[int, Any]:
+    for module in plugins:
+        steps.load_plugin(module)
     return place, _call(task)
 
 

@@ -14,6 +14,17 @@ import click
 from twofold import __version__
 from twofold.cli.bench import bench_group, compare_command
 from twofold.cli.gate import gate_group
+from twofold.cli.options import (
+    FIELDS,
+    METRICS,
+    MODEL,
+    PLUGIN,
+    PRESET,
+    RECIPE,
+    SCORE,
+    SHARE,
+    AliasedOption,
+)
 from twofold.cli.report import report_command
 from twofold.cli.score import score_command
 from twofold.cli.shared import JSON, Verbs, from_torch, progress
@@ -50,14 +61,26 @@ def main(debug: bool) -> None:
       twofold demo
       twofold evaluate scores.npz --intervals
 
-    Exit codes: 0 done, 1 the answer is no, 2 wrong words, 3 wrong data, 130 stopped by Ctrl-C.
+    Exit codes: 0 success, 1 check failed or infeasible, 2 usage error, 3 invalid input data, 130 interrupted.
     """
 
 
 @main.command("demo")
-@click.option("--out", default="twofold-demo", show_default=True, help="Folder for the run that is written.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False),
+    default="twofold-demo",
+    show_default=True,
+    help="Folder for the run that is written.",
+)
 @RESAMPLES
-@click.option("--seed", default=0, show_default=True, help="Seed of the split, the training and the resamples.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Seed of the split, the training and the resamples.",
+)
 @JSON
 def demo_command(out: str, resamples: int, seed: int, as_json: bool) -> None:
     """Judge a small classifier of digits on what it knows and does not know.
@@ -91,26 +114,47 @@ def demo_command(out: str, resamples: int, seed: int, as_json: bool) -> None:
 @main.command("evaluate")
 @click.argument("file", type=FILE)
 @click.option(
-    "--ood", "unknown", multiple=True, type=FILE, help="npz file with logits of unknown inputs; may be repeated."
+    "--unknown", multiple=True, type=FILE, help="npz file with outputs of unknown (OOD) inputs; may be repeated."
 )
 @click.option("--train", type=FILE, help="npz file of the training set, for scores that learn.")
 @click.option(
-    "--score", default="msp", show_default=True, help="Confidence of logits, or a chain: `twofold list scores`."
+    "--id",
+    "id_score",
+    cls=AliasedOption,
+    aliases=("--score",),
+    type=SCORE,
+    help="Score of correct against wrong labels; see `twofold list scores`.  [default: msp]",
 )
-@click.option("--second", help="Another score, of known against unknown inputs: adds the joint metrics.")
-@click.option("--only", help="Metrics to compute, separated by commas, or 'all'.")
-@click.option("--ood-share", type=float, help="OOD prevalence expected in deployment, in [0, 1).")
+@click.option(
+    "--ood",
+    "ood_score",
+    cls=AliasedOption,
+    aliases=("--second",),
+    type=SCORE,
+    help="Score of known against unknown inputs: adds the joint metrics.",
+)
+@click.option(
+    "--metric",
+    "wanted",
+    cls=AliasedOption,
+    aliases=("--only",),
+    multiple=True,
+    type=METRICS,
+    help="Metric to compute, or 'all'; may be repeated, or several with commas.",
+)
+@click.option("--ood-share", type=SHARE, help="OOD prevalence expected in deployment, in [0, 1).")
 @click.option("--intervals", is_flag=True, help="Add 95 % bootstrap intervals.")
 @RESAMPLES
-@click.option("--seed", default=0, show_default=True, help="Seed of the resamples.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the resamples.")
+@PLUGIN
 @JSON
 def evaluate_command(
     file: Path,
     unknown: tuple[Path, ...],
     train: Path | None,
-    score: str,
-    second: str | None,
-    only: str | None,
+    id_score: str | None,
+    ood_score: str | None,
+    wanted: tuple[str, ...],
     ood_share: float | None,
     intervals: bool,
     resamples: int,
@@ -121,20 +165,19 @@ def evaluate_command(
 
     FILE holds `correct` (booleans) and `conf` (higher is safer), and optionally `is_id` (booleans) and `conf_ood`, a
     second confidence for known against unknown inputs. Or it holds `logits` and `labels` (-1 = OOD), and what else a
-    score needs (`features`, `head.weight`, `head.bias`); then --score is the confidence, by default the maximum softmax
-    probability, ranked by its log-odds.
+    score needs (`features`, `head.weight`, `head.bias`); then --id is the confidence, by default the maximum softmax
+    probability, ranked by its log-odds. `probs` may stand in for `logits`.
 
     \b
       twofold evaluate scores.npz
-      twofold evaluate scores.npz --only aurc,ds_f1 --intervals --json
-      twofold evaluate test.npz --ood svhn.npz --score msp --second energy
+      twofold evaluate scores.npz --metric aurc,ds_f1 --intervals --json
+      twofold evaluate test.npz --unknown svhn.npz --id msp --ood energy
     """
     from twofold.metrics import evaluate
     from twofold.report import intervals as with_intervals
 
-    arrays = _arrays(file, unknown, train, score, second)
-    wanted: Any = only if only in (None, "all") else [name.strip() for name in str(only).split(",")]
-    result = evaluate(**arrays, ood_share=ood_share, only=wanted)
+    arrays = _arrays(file, unknown, train, id_score, ood_score)
+    result = evaluate(**arrays, ood_share=ood_share, only=_metrics_wanted(wanted))
     if not intervals:
         click.echo(result.to_json() if as_json else str(result))
         return
@@ -195,7 +238,7 @@ def verify_command(run: Path, as_json: bool) -> None:
 
 
 @main.command("extract")
-@click.argument("model")
+@click.argument("model", type=MODEL)
 @click.option("--data", "specs", multiple=True, required=True, help="Data set, as sheet:test.webp; may be repeated.")
 @click.option("--role", "roles", multiple=True, required=True, help="Role of each: train, val, test, near, far, ...")
 @click.option("--name", "names", multiple=True, help="Name of each in the run; by default its role.")
@@ -263,13 +306,17 @@ def extract_command(
 
 
 @main.command("train")
-@click.option("--recipe", required=True, help="Name of a recipe; see `twofold list recipes`.")
-@click.option("--model", required=True, help="Network of twofold.nn; see `twofold list models`.")
+@click.option("--recipe", required=True, type=RECIPE, help="Name of a recipe; see `twofold list recipes`.")
+@click.option("--model", required=True, type=MODEL, help="Network of twofold.nn; see `twofold list models`.")
 @click.option("--data", required=True, help="Training set, such as cifar100:PATH?split=train.")
 @click.option("--val", help="Validation set, judged after every epoch.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder for weights, state and history.")
 @click.option(
-    "--preset", default="cifar", show_default=True, help="Settings of a paper: cifar, fd_cifar, imagenet, ..."
+    "--preset",
+    type=PRESET,
+    default="cifar",
+    show_default=True,
+    help="Settings of a paper: cifar, fd_cifar, imagenet, ...",
 )
 @click.option("--epochs", type=click.IntRange(min=1), help="Other than the preset's.")
 @click.option("--batch", type=click.IntRange(min=2), help="Other than the preset's.")
@@ -380,7 +427,8 @@ def data_resize_command(spec: str, out: Path, size: int, rule: Literal["fix", "s
 
 @main.command("list")
 @click.argument("what", type=click.Choice(["metrics", "scores", "transforms", "models", "recipes"]))
-@click.option("--needs", help="Scores that these fields of outputs allow, separated by commas.")
+@click.option("--needs", type=FIELDS, help="Only what these fields of outputs allow, separated by commas.")
+@PLUGIN
 @JSON
 def list_command(what: str, needs: str | None, as_json: bool) -> None:
     """List what there is: metrics, scores and transforms with their meaning, networks, training recipes.
@@ -391,6 +439,8 @@ def list_command(what: str, needs: str | None, as_json: bool) -> None:
     """
     from twofold import metrics, steps
 
+    if needs is not None and what not in ("scores", "transforms"):
+        raise click.UsageError(f"--needs is for scores and transforms, not for {what}")
     rows: list[dict[str, Any]]
     if what == "models":
         rows = [{"name": name, "summary": ""} for name in from_torch("models").names()]
@@ -443,8 +493,16 @@ def _step_row(record: StepInfo) -> dict[str, Any]:
     }
 
 
+def _metrics_wanted(options: tuple[str, ...]) -> Any:
+    """Names of metrics from the values of --metric, each of which may hold several."""
+    names = [name.strip() for option in options for name in option.split(",")]
+    if "all" in names:
+        return "all"
+    return list(dict.fromkeys(names)) or None
+
+
 def _arrays(
-    file: Path, unknown: tuple[Path, ...], train: Path | None, score: str, second: str | None
+    file: Path, unknown: tuple[Path, ...], train: Path | None, id_score: str | None, ood_score: str | None
 ) -> dict[str, Any]:
     """The arguments of ``evaluate`` from npz files."""
     from twofold.cli.score import joined
@@ -453,20 +511,24 @@ def _arrays(
     from twofold.steps import scorer
 
     arrays = load_npz(file)
-    if "logits" in arrays:
+    if "logits" in arrays or "probs" in arrays:
         outputs = joined(file, unknown)
         learn = None if train is None else Outputs.from_npz(train)
-        chains = [scorer(spec) for spec in (score, second) if spec is not None]
+        chains = [scorer(id_score or "msp")]
+        if ood_score is not None:
+            chains.append(scorer(ood_score))
         fitted = [chain if chain.ready else chain.fit(_given(learn, chain.spec)) for chain in chains]
         judged = outputs.averaged() if fitted[0].judges == "passes" else outputs
         found = {"correct": judged.correct, "is_id": None if outputs.is_id.all() else outputs.is_id}
         return found | dict(zip(("conf", "conf_ood"), (one.score(outputs) for one in fitted), strict=False))
-    if unknown or second or train or score != "msp":
-        raise InvalidInput(f"{file} holds no logits, so --ood, --train, --score and --second have nothing to work on")
+    options = {"--unknown": unknown, "--train": train, "--id": id_score, "--ood": ood_score}
+    idle = [name for name, value in options.items() if value]
+    if idle:
+        raise InvalidInput(f"{file} holds no logits, so {' and '.join(idle)} cannot be used")
     known = {"correct", "conf", "is_id", "conf_ood"}
     if not {"correct", "conf"} <= set(arrays) or set(arrays) - known:
         raise InvalidInput(
-            f"{file} must hold correct and conf, optionally is_id and conf_ood, or logits and labels; "
+            f"{file} must hold correct and conf, optionally is_id and conf_ood, or logits (or probs) and labels; "
             f"it holds {', '.join(sorted(arrays)) or 'nothing'}"
         )
     return arrays

@@ -9,7 +9,16 @@ from typing import Any
 
 import click
 
-from twofold.cli.shared import JSON, Verbs, from_torch, progress
+from twofold.cli.options import (
+    BENCHMARK,
+    METRIC,
+    MODEL,
+    PLUGIN,
+    PROTOCOL,
+    SCORE,
+    AliasedOption,
+)
+from twofold.cli.shared import JSON, REPLACE, Verbs, from_torch, progress, refuse_to_overwrite
 
 ROOT = click.option("--root", type=click.Path(path_type=Path), help="Folder of data; by default $TWOFOLD_DATA.")
 FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -46,7 +55,7 @@ def list_command(as_json: bool) -> None:
 
 
 @bench_group.command("show")
-@click.argument("name")
+@click.argument("name", type=BENCHMARK)
 @ROOT
 @JSON
 def show_command(name: str, root: Path | None, as_json: bool) -> None:
@@ -90,8 +99,8 @@ def show_command(name: str, root: Path | None, as_json: bool) -> None:
 
 
 @bench_group.command("extract")
-@click.argument("name")
-@click.argument("model")
+@click.argument("name", type=BENCHMARK)
+@click.argument("model", type=MODEL)
 @click.option("--out", required=True, type=FOLDER, help="Folder of the run, new or existing.")
 @click.option("--checkpoint", "checkpoints", multiple=True, help="Weights; several are a deep ensemble.")
 @click.option("--normalise", default="none", show_default=True, help="ID statistics: cifar10, imagenet, ...")
@@ -102,7 +111,14 @@ def show_command(name: str, root: Path | None, as_json: bool) -> None:
 @click.option("--layers", help="Record layer statistics: names separated by commas, or 'all'.")
 @click.option("--passes", type=click.IntRange(min=0), default=0, show_default=True, help="MC-dropout passes.")
 @click.option("--odin", type=float, help="Record ODIN with this step, in pixels of [0, 1].")
-@click.option("--only", "chosen", multiple=True, help="Data set of the benchmark; by default all that are here.")
+@click.option(
+    "--name",
+    "chosen",
+    cls=AliasedOption,
+    aliases=("--only",),
+    multiple=True,
+    help="Data set of the benchmark; by default all that are here.",
+)
 @ROOT
 @JSON
 def extract_command(
@@ -158,13 +174,13 @@ def extract_command(
 
 
 @bench_group.command("run")
-@click.argument("name")
+@click.argument("name", type=BENCHMARK)
 @click.option("--run", "runs", multiple=True, required=True, type=FOLDER, help="A run; may be repeated.")
-@click.option("--score", "scores", multiple=True, help="A score; by default all that the runs allow.")
+@click.option("--score", "scores", multiple=True, type=SCORE, help="A score; by default all that the runs allow.")
 @click.option(
     "--pair", "pairs", multiple=True, help="ID score and OOD score, as 'msp + energy'; by default msp + each."
 )
-@click.option("--protocol", "protocols", multiple=True, help="By default all of the benchmark.")
+@click.option("--protocol", "protocols", multiple=True, type=PROTOCOL, help="By default all of the benchmark.")
 @click.option("--out", default="results", show_default=True, type=FOLDER, help="Folder of results.")
 @click.option("--resamples", type=click.IntRange(min=0), default=200, show_default=True, help="Per interval; 0: none.")
 @click.option("--best", type=click.IntRange(min=0), default=10, show_default=True, help="Pairs that get intervals.")
@@ -174,6 +190,7 @@ def extract_command(
     "--engine", type=click.Choice(["local", "dask", "ray"]), default="local", show_default=True, help="Where they are."
 )
 @click.option("--address", help="Of a Dask or Ray cluster whose workers can read the runs.")
+@PLUGIN
 @JSON
 def run_command(
     name: str, runs: tuple[Path, ...], pairs: tuple[str, ...], out: Path, as_json: bool, **options: Any
@@ -188,14 +205,13 @@ def run_command(
     """
     from twofold.bench import runner
     from twofold.bench.benchmark import load
-    from twofold.errors import InvalidInput
 
     chosen = []
     for pair in pairs:
         parts = [part.strip() for part in pair.split(" + ")]
         if len(parts) != 2:
-            raise InvalidInput(f"--pair must be two scores with ' + ' between them, got {pair!r}")
-        chosen.append((parts[0], parts[1]))
+            raise click.UsageError(f"--pair must be two scores with ' + ' between them, got {pair!r}")
+        chosen.append((SCORE.convert(parts[0], None, None), SCORE.convert(parts[1], None, None)))
     options |= {key: options[key] or None for key in ("scores", "protocols")}
     with progress() as bar:
         task = bar.add_task("scores", total=None)
@@ -215,7 +231,7 @@ def run_command(
 
 @bench_group.command("check")
 @click.argument("results", type=click.Path(path_type=Path))
-@click.option("--benchmark", help="Of the published numbers; by default that of the results.")
+@click.option("--benchmark", type=BENCHMARK, help="Of the published numbers; by default that of the results.")
 @JSON
 def check_command(results: Path, benchmark: str | None, as_json: bool) -> None:
     """Compare results with the published numbers, and name what differs between the two.
@@ -260,7 +276,7 @@ def check_command(results: Path, benchmark: str | None, as_json: bool) -> None:
 @click.option("--pool", type=click.Path(path_type=Path), help="File of wnids to take near and external classes from.")
 @click.option("--far", "far", multiple=True, help="NAME=FILE of class names of a far set; may be repeated.")
 @click.option("--near-count", type=click.IntRange(min=0), help="Near classes drawn; without it the rule of CIFAR.")
-@click.option("--seed", default=0, show_default=True, help="Seed of the draw.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the draw.")
 @JSON
 def build_command(
     wordnet: Path,
@@ -307,17 +323,30 @@ def build_command(
 
 
 @bench_group.command("embed")
-@click.argument("name")
+@click.argument("name", type=BENCHMARK)
 @click.option("--clip", "model", required=True, help="Network of open_clip, such as ViT-B-32.")
 @click.option("--weights", required=True, type=click.Path(path_type=Path), help="File of its weights.")
 @click.option(
-    "--only", "chosen", multiple=True, help="Data set of the benchmark; by default train and the unknown ones."
+    "--name",
+    "chosen",
+    cls=AliasedOption,
+    aliases=("--only",),
+    multiple=True,
+    help="Data set of the benchmark; by default train and the unknown ones.",
 )
 @click.option("--out", required=True, type=click.Path(path_type=Path, dir_okay=False), help="npz file to write.")
+@REPLACE
 @ROOT
 @JSON
 def embed_command(
-    name: str, model: str, weights: Path, chosen: tuple[str, ...], out: Path, root: Path | None, as_json: bool
+    name: str,
+    model: str,
+    weights: Path,
+    chosen: tuple[str, ...],
+    out: Path,
+    replace: bool,
+    root: Path | None,
+    as_json: bool,
 ) -> None:
     """Embed the data sets of a benchmark by a CLIP network, for `bench strata --embeddings`.
 
@@ -330,6 +359,7 @@ def embed_command(
     from twofold.bench.benchmark import load
     from twofold.nn import data
 
+    refuse_to_overwrite(out, replace=replace)
     found = load(name)
     wanted = chosen or [s.name for s in found.sets if s.role in ("train", "near", "mid", "far")]
     opened = {word: data.open(found[word].spec(root)) for word in wanted}
@@ -409,8 +439,8 @@ def _lines(path: Path) -> list[str]:
 
 @click.command("compare")
 @click.argument("results", type=click.Path(path_type=Path))
-@click.option("--metric", required=True, help="Such as aurc, ds_f1 or auroc_ood.")
-@click.option("--protocol", help="Needed where several have the metric.")
+@click.option("--metric", required=True, type=METRIC, help="Such as aurc, ds_f1 or auroc_ood.")
+@click.option("--protocol", type=PROTOCOL, help="Needed where several have the metric.")
 @click.option(
     "--test",
     type=click.Choice(["conover_t", "rank_z", "wilcoxon"]),

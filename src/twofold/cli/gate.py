@@ -7,13 +7,14 @@ import json
 import math
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from twofold.cli.shared import JSON, NO, REPLACE, Failed, Verbs, from_torch, progress, refuse_to_overwrite
+from twofold.cli.options import COST, MODEL, OPEN_SHARE, PLUGIN, POSITIVE_SHARE, SCORE, SCORE_OR_NONE, SHARE
+from twofold.cli.shared import JSON, NO, REPLACE, Failed, Verbs, from_torch, progress, read_outputs, refuse_to_overwrite
 
 if TYPE_CHECKING:
     from twofold.gate import Gate
@@ -30,15 +31,22 @@ def gate_group() -> None:
 
     \b
       twofold gate fit twofold-demo --objective risk --risk 0.1 --delta 0.1 --out gate
-      twofold gate apply gate --run twofold-demo --name test
+      twofold gate apply gate twofold-demo --name test
     """
 
 
 @gate_group.command("fit")
 @click.argument("source", type=SOURCE)
-@click.option("--id", "id_score", default="msp", show_default=True, help="Score of right against wrong labels.")
 @click.option(
-    "--ood", "ood_score", default="energy", show_default=True, help="Score of known against unknown, or none."
+    "--id", "id_score", type=SCORE, default="msp", show_default=True, help="Score of correct against wrong labels."
+)
+@click.option(
+    "--ood",
+    "ood_score",
+    type=SCORE_OR_NONE,
+    default="energy",
+    show_default=True,
+    help="Score of known against unknown inputs, or none.",
 )
 @click.option(
     "--objective",
@@ -47,18 +55,21 @@ def gate_group() -> None:
     show_default=True,
     help="Best DS-F1; most coverage at a risk; least risk at a coverage; least cost; given thresholds.",
 )
-@click.option("--risk", type=float, help="Largest share of failures among accepted inputs (objective risk).")
-@click.option("--delta", type=float, help="Guarantee the risk with confidence 1 - DELTA.")
-@click.option("--coverage", type=float, help="Least share of ID inputs to accept (objective coverage).")
-@click.option("--cost-wrong", type=float, help="Cost of a wrong label accepted (objective cost).")
-@click.option("--cost-ood", type=float, help="Cost of an OOD input accepted.")
-@click.option("--cost-reject", type=float, help="Cost of an input rejected.")
+@click.option("--risk", type=SHARE, help="Largest share of failures among accepted inputs (objective risk).")
+@click.option("--delta", type=OPEN_SHARE, help="Guarantee the risk with confidence 1 - DELTA.")
+@click.option("--coverage", type=POSITIVE_SHARE, help="Least share of ID inputs to accept (objective coverage).")
+@click.option("--cost-wrong", type=COST, help="Cost of a wrong label accepted (objective cost).")
+@click.option("--cost-ood", type=COST, help="Cost of an OOD input accepted.")
+@click.option("--cost-reject", type=COST, help="Cost of an input rejected.")
 @click.option("--tau-id", type=float, help="Threshold on the score of --id (objective given).")
 @click.option("--tau-ood", type=float, help="Threshold on the score of --ood.")
-@click.option("--ood-share", type=float, help="OOD prevalence expected in use, in [0, 1); by default validation's.")
-@click.option("--train", type=click.Path(exists=True, path_type=Path), help="npz file of the training set.")
+@click.option("--ood-share", type=SHARE, help="OOD prevalence expected in use, in [0, 1); by default validation's.")
+@click.option(
+    "--train", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="npz file of the training set."
+)
 @click.option("--out", required=True, type=FOLDER, help="Folder of the gate.")
 @REPLACE
+@PLUGIN
 @JSON
 def fit_command(
     source: Path,
@@ -77,9 +88,9 @@ def fit_command(
 ) -> None:
     """Choose two thresholds on validation data and write the gate.
 
-    SOURCE is a run with the roles val and ood_val (and train, for scores that learn), or an npz file with `logits` and
-    `labels` (-1: OOD). What cannot be kept is refused, with what can be. A gate that is in the folder already stays,
-    unless --replace is given.
+    SOURCE is a run with the roles val and ood_val (and train, for scores that learn), or an npz file with `logits` (or
+    `probs`) and `labels` (-1: OOD). Infeasible requests are rejected, with what is feasible. A gate that is in the
+    folder already stays, unless --replace is given.
 
     \b
       twofold gate fit twofold-demo --id msp --ood energy --objective risk --risk 0.1 --delta 0.1 --out gate
@@ -87,20 +98,22 @@ def fit_command(
       twofold gate fit twofold-demo --objective given --tau-id 2.2 --tau-ood 5 --out gate
     """
     from twofold.gate import Gate
-    from twofold.outputs import Outputs
     from twofold.store import Run
 
     refuse_to_overwrite(out / "gate.json", replace=replace)
     costs = {"wrong": cost_wrong, "ood": cost_ood, "reject": cost_reject}
     given = {name: value for name, value in costs.items() if value is not None}
-    if tau_ood is not None and tau_id is None:
-        raise click.UsageError("--tau-ood goes with --tau-id; give both")
+    taus = {"--tau-id": tau_id, "--tau-ood": tau_ood}
+    limits = {"--risk": asked["risk"], "--delta": asked["delta"], "--coverage": asked["coverage"]}
+    _check_objective(
+        asked["objective"], limits | taus | {f"--cost-{name}": value for name, value in costs.items()}, ood_score
+    )
     thresholds = tuple(tau for tau in (tau_id, tau_ood) if tau is not None)
     gate = Gate.fit(
-        Run.open(source) if source.is_dir() else Outputs.from_npz(source),
+        Run.open(source) if source.is_dir() else read_outputs(source),
         id_score,
         None if ood_score == "none" else ood_score,
-        train=None if train is None else Outputs.from_npz(train),
+        train=None if train is None else read_outputs(train),
         costs=given or None,
         thresholds=thresholds or None,
         **asked,
@@ -110,57 +123,85 @@ def fit_command(
     click.echo(f"The gate is in {out}.", err=True)
 
 
+OBJECTIVES: dict[str, tuple[str, ...]] = {
+    "f1": (),
+    "risk": ("--risk", "--delta"),
+    "coverage": ("--coverage",),
+    "cost": ("--cost-wrong", "--cost-ood", "--cost-reject"),
+    "given": ("--tau-id", "--tau-ood"),
+}
+"""The options of each objective of ``gate fit``; all but --delta, and --tau-ood without an OOD score, are needed."""
+
+
+def _check_objective(objective: str, options: Mapping[str, float | None], ood_score: str) -> None:
+    """Raise a usage error unless the options are those of the objective."""
+    for option, value in options.items():
+        if value is not None and option not in OBJECTIVES[objective]:
+            owner = next(name for name, own in OBJECTIVES.items() if option in own)
+            raise click.UsageError(f"{option} belongs to --objective {owner}, and --objective is {objective}")
+    if ood_score == "none" and options["--tau-ood"] is not None:
+        raise click.UsageError("--tau-ood is the threshold of an OOD score, and --ood is none")
+    optional = {"--delta"} | ({"--tau-ood"} if ood_score == "none" else set())
+    missing = [name for name in OBJECTIVES[objective] if options[name] is None and name not in optional]
+    if missing:
+        raise click.UsageError(f"--objective {objective} needs {' and '.join(missing)}")
+
+
 @gate_group.command("apply")
 @click.argument("gate", type=FOLDER)
-@click.option("--run", type=SOURCE, help="A run; all its data sets, or those of --name.")
+@click.argument("source", type=SOURCE, required=False)
+@click.option("--run", type=SOURCE, hidden=True)
+@click.option("--outputs", type=SOURCE, hidden=True)
 @click.option("--name", "names", multiple=True, help="Data set of the run; may be repeated.")
-@click.option("--outputs", type=SOURCE, help="npz file with logits and whatever else the scores read.")
 @click.option("--data", help="Images, as sheet:test.webp; the network of --model runs over them.")
-@click.option("--model", help="As for `twofold extract`.")
+@click.option("--model", type=MODEL, help="As for `twofold extract`.")
 @click.option("--checkpoint", "checkpoints", multiple=True, help="Weights; several are a deep ensemble.")
 @click.option("--classes", type=click.IntRange(min=1), help="Classes of a model that is built by name.")
 @click.option("--head", help="Name of the last linear layer, if it is not found by itself.")
 @click.option("--normalise", default="none", show_default=True, help="ID statistics: cifar10, imagenet, ...")
 @click.option("--batch", type=click.IntRange(min=1), default=256, show_default=True, help="Images at a time.")
 @click.option("--device", default="cpu", show_default=True, help="Where the network runs.")
+@PLUGIN
 @JSON
 def apply_command(
     gate: Path,
+    source: Path | None,
     run: Path | None,
-    names: tuple[str, ...],
     outputs: Path | None,
+    names: tuple[str, ...],
     data: str | None,
     model: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Print a verdict for every input: accept, unsure (doubtful label) or unknown (not of this world).
+    """Print a verdict for every input: accept, unsure (doubtful label) or unknown (out of distribution).
 
-    Takes a run, an npz file, or images and a network. Prints CSV: the input, its label, the verdict, both confidences
-    and how far they are above their thresholds.
+    SOURCE is a run or an npz file; or give images with --data and a network with --model. Prints CSV: the input, its
+    label, the verdict, both confidences and how far they are above their thresholds.
 
     \b
-      twofold gate apply gate --run twofold-demo --name test
+      twofold gate apply gate twofold-demo --name test
+      twofold gate apply gate live.npz
       twofold gate apply gate --data sheet:new.webp --model resnet20_cifar --checkpoint weights.npz --json
     """
     from twofold.gate import Gate
-    from twofold.outputs import Outputs
     from twofold.store import Run
 
-    if sum(given is not None for given in (run, outputs, data)) != 1:
-        raise click.UsageError("give one of --run, --outputs and --data")
+    sources = [one for one in (source, run, outputs) if one is not None]
+    if len(sources) + (data is not None) != 1:
+        raise click.UsageError("give either SOURCE, a run or an npz file, or --data with --model")
     if (data is None) != (model is None):
         raise click.UsageError("--data and --model go together: the network runs over the images")
-    if names and run is None:
-        raise click.UsageError("--name picks data sets of a run; give --run")
+    if names and not (sources and sources[0].is_dir()):
+        raise click.UsageError("--name picks data sets of a run, and this is none")
     opened = Gate.load(gate)
-    if run is not None:
-        found = Run.open(run)
-        sets = {name: found[name] for name in names or found.names()}
-    elif outputs is not None:
-        sets = {outputs.stem: Outputs.from_npz(outputs)}
-    else:
+    if not sources:
         sets = {str(data): _said(str(model), str(data), options)}
+    elif sources[0].is_dir():
+        found = Run.open(sources[0])
+        sets = {name: found[name] for name in names or found.names()}
+    else:
+        sets = {sources[0].stem: read_outputs(sources[0])}
     rows = (row for name, one in sets.items() for row in _rows(opened, name, one))
     if as_json:
         click.echo(json.dumps([dict(zip(COLUMNS, map(_plain, row), strict=True)) for row in rows], indent=1))
@@ -174,6 +215,7 @@ def apply_command(
 @click.argument("gate", type=FOLDER)
 @click.argument("source", type=SOURCE)
 @click.option("--name", "names", multiple=True, help="Data sets of the run that are judged together.")
+@PLUGIN
 @JSON
 def card_command(gate: Path, source: Path, names: tuple[str, ...], as_json: bool) -> None:
     """Tell what a gate does on labelled data, against its promise.
@@ -202,6 +244,7 @@ def card_command(gate: Path, source: Path, names: tuple[str, ...], as_json: bool
 
 @gate_group.command("show")
 @click.argument("gate", type=FOLDER)
+@PLUGIN
 @JSON
 def show_command(gate: Path, as_json: bool) -> None:
     """Show the scores, thresholds and promise of a gate, and what it was made from.
@@ -239,13 +282,12 @@ def _said(model: str, spec: str, options: dict[str, Any]) -> Outputs:
 
 def _labelled(source: Path, names: tuple[str, ...]) -> Iterator[tuple[str, Outputs]]:
     from twofold.gate.entry import joined
-    from twofold.outputs import Outputs
     from twofold.store import Run
 
     if not source.is_dir():
         if names:
             raise click.UsageError("--name picks data sets of a run, and this is a file")
-        yield source.stem, Outputs.from_npz(source)
+        yield source.stem, read_outputs(source)
         return
     run = Run.open(source)
     if names:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from twofold.cli.options import PLUGIN, SCORE, SCORE_OR_NONE
 from twofold.cli.shared import JSON, progress
 
 SUFFIXES = {"html": ".html", "md": ".md", "latex": ".tex", "json": ".json"}
@@ -18,9 +19,16 @@ SUFFIXES = {"html": ".html", "md": ".md", "latex": ".tex", "json": ".json"}
 @click.option(
     "-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write.  [default: report.*]"
 )
-@click.option("--id", "id_score", help="Score of doubtful answers; by default the best pair on validation data.")
-@click.option("--ood", "ood_score", help="Score of unknown inputs.")
-@click.option("--score", "scores", multiple=True, help="Score to compare, instead of the usual ones; may be repeated.")
+@click.option(
+    "--id",
+    "id_score",
+    type=SCORE,
+    help="Score of correct against wrong labels; by default the best pair on validation data.",
+)
+@click.option("--ood", "ood_score", type=SCORE_OR_NONE, help="Score of known against unknown inputs, or none.")
+@click.option(
+    "--score", "scores", multiple=True, type=SCORE, help="Score to compare, instead of the usual ones; may be repeated."
+)
 @click.option("--images", multiple=True, help="NAME=DATA of a data set, as test=sheet:test.webp, or an npz of arrays.")
 @click.option(
     "--ood-classes",
@@ -40,7 +48,8 @@ SUFFIXES = {"html": ".html", "md": ".md", "latex": ".tex", "json": ".json"}
     show_default=True,
     help="Bootstrap resamples per interval, at most.",
 )
-@click.option("--seed", default=0, show_default=True, help="Seed of the resamples.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the resamples.")
+@PLUGIN
 @JSON
 def report_command(
     source: Path,
@@ -57,9 +66,9 @@ def report_command(
 ) -> None:
     """Write one page that tells how far a classifier can be trusted.
 
-    SOURCE is a run, an npz file (logits and labels, -1 for unknown inputs; or correct and conf, optionally with is_id
-    and conf_ood), a folder of benchmark results, or the folder of a study. The page opens from disk, needs no network,
-    and has an explorer of thresholds. The other formats hold its sentences and tables.
+    SOURCE is a run, an npz file (logits or probs and labels, -1 for unknown inputs; or correct and conf, optionally
+    with is_id and conf_ood), a folder of benchmark results, or the folder of a study. The page opens from
+    disk, needs no network, and has an explorer of thresholds. The other formats hold its sentences and tables.
 
     \b
       twofold report twofold-demo -o report.html

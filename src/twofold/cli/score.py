@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from twofold.cli.shared import JSON
+from twofold.cli.options import PLUGIN, SCORE
+from twofold.cli.shared import JSON, REPLACE, read_outputs, refuse_to_overwrite
 
 if TYPE_CHECKING:
     from twofold.outputs import Outputs
@@ -20,20 +21,30 @@ if TYPE_CHECKING:
 
 @click.command("score")
 @click.argument("source", type=click.Path(exists=True, path_type=Path))
-@click.option("--score", "specs", multiple=True, required=True, help="A score or chain; may be repeated.")
+@click.option("--score", "specs", multiple=True, required=True, type=SCORE, help="A score or chain; may be repeated.")
 @click.option("--name", "names", multiple=True, help="Data set of a run; by default all but the training set.")
 @click.option(
-    "--train", type=click.Path(exists=True, path_type=Path), help="npz file of the training set; a run has its own."
+    "--train",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="npz file of the training set; a run has its own.",
 )
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write an npz file instead of CSV.")
+@REPLACE
+@PLUGIN
 @JSON
 def score_command(
-    source: Path, specs: tuple[str, ...], names: tuple[str, ...], train: Path | None, out: Path | None, as_json: bool
+    source: Path,
+    specs: tuple[str, ...],
+    names: tuple[str, ...],
+    train: Path | None,
+    out: Path | None,
+    replace: bool,
+    as_json: bool,
 ) -> None:
     """Print the confidences of scores, one line an input (higher is safer).
 
-    SOURCE is a run or an npz file with `logits` and what else the scores need. Scores that learn are fitted on the
-    run's training set, with its validation sets where they ask for them.
+    SOURCE is a run or an npz file with `logits` (or `probs`) and what else the scores need. Scores that learn are
+    fitted on the run's training set, with its validation sets where they ask for them.
 
     \b
       twofold score twofold-demo --score msp --score knn --name test
@@ -41,6 +52,8 @@ def score_command(
     from twofold.scores import fit_all, score_all
     from twofold.steps import scorer
 
+    if out is not None:
+        refuse_to_overwrite(out, replace=replace)
     sets, learn, val, ood_val = _sets(source, names, train)
     chains = [scorer(spec) for spec in specs]
     if learn is not None:
@@ -86,8 +99,8 @@ def _sets(
         return {name: run[name] for name in chosen}, parts["train"], parts["val"], parts["ood_val"]
     if names:
         raise InvalidInput("--name is for runs; an npz file is one data set")
-    learn = None if train is None else Outputs.from_npz(train)
-    return {source.stem: Outputs.from_npz(source)}, learn, None, None
+    learn = None if train is None else read_outputs(train)
+    return {source.stem: read_outputs(source)}, learn, None, None
 
 
 def joined(file: Path, unknown: Sequence[Path]) -> Outputs:
@@ -96,9 +109,9 @@ def joined(file: Path, unknown: Sequence[Path]) -> Outputs:
     from twofold.gate.entry import alike
     from twofold.outputs import Outputs
 
-    known = Outputs.from_npz(file)
+    known = read_outputs(file)
     if known.labels is None:
         raise InvalidInput(f"{file} has logits but no labels; add an array labels (-1: unknown)")
-    others = [Outputs.from_npz(path) for path in unknown]
+    others = [read_outputs(path) for path in unknown]
     parts = [known, *(one.replace(labels=np.full(len(one), -1)) for one in others)]
     return Outputs.concat(alike(parts)) if others else known

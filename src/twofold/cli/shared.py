@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from twofold.errors import Damaged, Infeasible, TwofoldError, UnknownName
+from twofold.errors import Damaged, Infeasible, TwofoldError, TwofoldWarning, UnknownName
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+
+    from twofold.outputs import Outputs
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
@@ -19,7 +25,8 @@ REPLACE = click.option("--replace", is_flag=True, help="Overwrite what is there 
 
 
 OK, NO, USAGE, INPUT, STOPPED = 0, 1, 2, 3, 130
-"""Exit codes: done; the answer is no (a damaged run, a broken promise); wrong words; wrong data; Ctrl-C."""
+"""Exit codes: success; check failed or infeasible (a damaged run, a broken promise); usage error, a mistyped name among
+them; invalid input data; interrupted."""
 
 
 class Failed(click.ClickException):
@@ -36,13 +43,15 @@ class Verbs(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb."""
         try:
-            return super().invoke(ctx)
+            with _plain_warnings():
+                return super().invoke(ctx)
         except KeyboardInterrupt as stop:
             raise Failed("stopped; what was finished is kept, the same command goes on from there", STOPPED) from stop
         except TwofoldError as error:
             if ctx.find_root().params.get("debug"):
                 raise
-            raise Failed(str(error), NO if isinstance(error, Infeasible | Damaged) else INPUT) from error
+            command = self.get_command(ctx, ctx.invoked_subcommand or "")
+            raise Failed(in_terms_of_options(str(error), command), _exit_code(error)) from error
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """Find the verb; an unknown one is an error with the nearest names."""
@@ -65,10 +74,105 @@ def refuse_to_overwrite(path: Path, *, replace: bool) -> None:
     Raises
     ------
     Failed
-        If the file exists and ``replace`` is False.
+        If the file exists and ``replace`` is False; a usage error.
     """
     if path.exists() and not replace:
-        raise Failed(f"{path} exists; pass --replace to overwrite it, or choose another place")
+        raise Failed(f"{path} exists; pass --replace to overwrite it, or choose another place", USAGE)
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """While open, a warning is one line on stderr, without the line of code that it comes from, and is said once."""
+    said: set[str] = set()
+
+    def show(message: Warning | str, *where: Any, **more: Any) -> None:
+        if str(message) not in said:
+            said.add(str(message))
+            click.echo(f"Warning: {message}", err=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", TwofoldWarning)
+        warnings.showwarning = show
+        yield
+
+
+def _exit_code(error: TwofoldError) -> int:
+    if isinstance(error, Infeasible | Damaged):
+        return NO
+    return USAGE if isinstance(error, UnknownName) else INPUT
+
+
+FOR_THE_COMMAND_LINE = {
+    "pass labels= to Outputs(...)": "add an array labels to the file",
+    "pass passes= to Outputs(...): (M, N, C) logits of several passes, or Passes": (
+        "add an array passes, (M, N, C) logits of several passes, to the file"
+    ),
+    "make one with Run.create(path, model=...)": "make one with `twofold extract` or `twofold demo`",
+    "pass train=, or a fitted chain": "pass its outputs with --train, or a run with a data set of the role train",
+    'mend the score, or pass nan="reject" to rank such rows lowest': "give every row a number",
+    "; pass head=None if there is none": "; leave head.weight out if there is none",
+    "add one, or pass labelled Outputs": "add one, or give an npz file with logits and labels",
+    "; call .fit(train) on the chain first": "; pass the outputs of a training set with --train",
+    "add one with run.add(..., role='test')": "add one with `twofold extract`",
+}
+"""What the library says to a Python programmer, and what the command line says instead."""
+
+
+def in_terms_of_options(message: str, command: click.Command | None) -> str:
+    """Rewrite a message of the library so that it names options and not Python arguments.
+
+    Parameters
+    ----------
+    message : str
+        What an error of the library says.
+    command : click.Command or None
+        The command that the user gave; only its own options are named.
+
+    Returns
+    -------
+    str
+        The message with ``risk=``, ``objective='risk'`` and a leading ``ood_share must`` written as ``--risk``,
+        ``--objective risk`` and ``--ood-share must``.
+
+    Examples
+    --------
+    >>> command = click.Command("fit", params=[click.Option(["--risk"]), click.Option(["--ood-share"])])
+    >>> in_terms_of_options("ood_share must be in [0, 1), got 2.0", command)
+    '--ood-share must be in [0, 1), got 2.0'
+    >>> in_terms_of_options("objective='risk' needs risk=", command)
+    "objective='risk' needs --risk"
+    """
+    for python, words in FOR_THE_COMMAND_LINE.items():
+        message = message.replace(python, words)
+    if command is None:
+        return message
+    for param in command.params:
+        if not isinstance(param, click.Option):
+            continue
+        for option in param.opts:
+            argument = option.lstrip("-").replace("-", "_")
+            name = re.escape(argument)
+            if param.is_flag:
+                message = re.sub(rf"(?<![\w.(?&-]){name}=True\b", option, message)
+                continue
+            message = re.sub(rf"(?<![\w.(?&-]){name}='([\w.-]+)'", rf"{option} \1", message)
+            message = re.sub(rf"(?<![\w.(?&-]){name}=(?=[\s,;.)]|$)", option, message)
+            message = re.sub(rf"^{name}(?= (must|belongs|needs) )", option, message)
+    return message
+
+
+def read_outputs(path: Path) -> Outputs:
+    """Read an npz file of outputs, and say on stderr what is lost where it holds probabilities."""
+    from twofold.outputs import Outputs
+
+    outputs = Outputs.from_npz(path)
+    if outputs.is_scale_lost:
+        click.echo(
+            f"{path} holds probabilities: scores of the softmax (msp, entropy, gen, ...) are unchanged, those that "
+            "read the scale of the logits (energy, mls, ...) have lost it.",
+            err=True,
+        )
+    return outputs
 
 
 def from_torch(module: str) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from twofold.cli.options import STUDY, AliasedOption
 from twofold.cli.shared import JSON, Verbs, progress
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def list_command(as_json: bool) -> None:
 
 
 @study_group.command("show")
-@click.argument("file")
+@click.argument("file", type=STUDY)
 @click.option("--out", type=FOLDER, default=Path("study"), show_default=True, help="Folder of what is done already.")
 @PRESET
 @click.option("--time/--no-time", "timed", default=True, show_default=True, help="Measure a few steps of every row.")
@@ -104,10 +105,17 @@ def show_command(
 
 
 @study_group.command("run")
-@click.argument("file")
+@click.argument("file", type=STUDY)
 @click.option("--out", required=True, type=FOLDER, help="Folder of the study, new or existing.")
 @PRESET
-@click.option("--only", multiple=True, help="A row, and what it starts from; may be repeated.")
+@click.option(
+    "--row",
+    "only",
+    cls=AliasedOption,
+    aliases=("--only",),
+    multiple=True,
+    help="A row, and what it starts from; may be repeated.",
+)
 @click.option("--seed", "seeds", multiple=True, type=click.IntRange(min=0), help="A seed; may be repeated.")
 @click.option("--minutes", type=float, help="Begin no cell that would end later than this, by the estimate.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes that judge.")
@@ -129,7 +137,7 @@ def run_command(
 ) -> None:
     """Train, extract and judge what is not finished; results and a report page are in --out after every cell.
 
-    How long it will take is said first. Stopped or killed, the same command goes on. Give --minutes, --only or --seed
+    How long it will take is said first. Stopped or killed, the same command goes on. Give --minutes, --row or --seed
     to run a slice. On a GPU: --preset full --device cuda --compile.
 
     \b

@@ -13,7 +13,7 @@ from twofold._checks import Array
 from twofold._math import log_odds
 from twofold.errors import InvalidInput, UnfitData
 from twofold.outputs import Head, Outputs
-from twofold.steps import Chain, score_all
+from twofold.steps import Chain, score_all, warn_of_lost_scale
 from twofold.store import Run
 
 OUTSIDE = ("near", "mid", "far", "ood_val")  # roles of a run
@@ -89,6 +89,7 @@ def confidences(first: Chain, second: Chain | None, outputs: Outputs) -> tuple[A
     if second is None:
         return score_all([first], outputs)[0], None
     if (first.spec, second.spec) == ("msp", "energy"):
+        warn_of_lost_scale([second], outputs)
         return _msp_and_energy(outputs)
     conf_id, conf_ood = score_all([first, second], outputs)
     return conf_id, conf_ood

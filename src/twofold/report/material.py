@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,10 @@ from twofold.store import Run
 from twofold.tuning import Recommendation, computable, recommend
 
 PLAIN = ("msp", "energy")  # what everybody tries first
+LOST_SCALE = (
+    "The outputs are probabilities, which have lost the scale of the logits: scores that read it (energy, mls, ...) "
+    "are left out unless they were asked for."
+)
 SCORES = ("msp", "energy", "mls", "entropy", "gen", "knn", "mds", "vim", "neco", "fdbd")
 """Scores that are compared unless others are asked for, as far as the outputs allow them."""
 ALONE = ("msp", "conf")  # the one score that everything is measured against
@@ -158,7 +162,7 @@ def gather(
     if path.is_dir():
         return _of_run(Run.open(path), id, ood, scores, ood_classes or {}, resamples, seed, done)
     arrays = load_npz(path)
-    if "logits" in arrays:
+    if "logits" in arrays or "probs" in arrays:
         return _of_outputs(path, Outputs.from_npz(path), id, ood, scores, done)
     return _of_confidences(path, arrays, id, ood)
 
@@ -196,13 +200,16 @@ def _of_run(
     wanted = list(dict.fromkeys(scorer(spec).spec for spec in (*asked, *PLAIN, *(scores or SCORES))))
     have = computable([run[name] for name in (*tests, *outside)])
     chains, skipped = _fitted(wanted, [*asked, *(scores or ())], train, val, have, done)
+    plain = _plain_pair(chains)
+    lost = any(run[name].is_scale_lost for name in tests)
+    cautions += [LOST_SCALE] if lost else []
     if id is not None or ood is not None:
-        pairs = [_asked(id, ood)]
+        pairs = [_asked(id, ood, plain)]
         chosen = "The pair of scores was asked for."
     else:
         pairs, chosen, more = _recommended(run, list(chains), resamples, seed, done)
         cautions += more
-    pairs = list(dict.fromkeys([*pairs, Pair(*PLAIN), Pair("msp", "msp")]))
+    pairs = list(dict.fromkeys([*pairs, plain, Pair("msp", "msp")]))
     averaged = chains[pairs[0].id].judges == "passes"
     if averaged:
         cautions.append("Right and wrong are those of the mean of several passes, which the first score judges.")
@@ -239,10 +246,17 @@ def _of_run(
     )
 
 
-def _asked(id: str | None, ood: str | None) -> Pair:  # noqa: A002
+def _plain_pair(chains: Collection[str]) -> Pair:
+    """The pair that everybody tries first; msp alone where its second score cannot be used."""
+    return Pair(*PLAIN) if PLAIN[1] in chains else Pair("msp", "msp")
+
+
+def _asked(id: str | None, ood: str | None, plain: Pair) -> Pair:  # noqa: A002
     """The pair of scores that was asked for; without a second score ("none") the first does both."""
-    first = scorer(id or "msp").spec
-    return Pair(first, first if ood == "none" else scorer(ood or "energy").spec)
+    first = plain.id if id is None else scorer(id).spec
+    if ood == "none" or (ood is None and plain.ood == plain.id):
+        return Pair(first, first)
+    return Pair(first, plain.ood if ood is None else scorer(ood).spec)
 
 
 def _fitted(
@@ -260,6 +274,8 @@ def _fitted(
         chain = scorer(spec)
         try:
             if spec not in must and chain.steps[-1].info.name not in have:
+                if chain.needs == ("logits",):  # which all sets have
+                    raise InvalidInput("reads the scale of the logits, which probabilities have lost")
                 raise InvalidInput(f"needs {' and '.join(chain.needs)}, which not all sets have")
             if not chain.ready:
                 if train is None:
@@ -283,7 +299,11 @@ def _recommended(
     if lacking:
         kind = {"train": "training", "val": "validation", "ood_val": "unknown validation"}
         missing = " and ".join(f"{kind[role]} data (role {role})" for role in lacking)
-        return [Pair(*PLAIN)], f"The pair is the plain one: the run has no {missing} to choose a better one on.", []
+        return (
+            [_plain_pair(scores)],
+            f"The pair is the plain one: the run has no {missing} to choose a better one on.",
+            [],
+        )
     found: Recommendation = recommend(
         run, id_scores=scores, ood_scores=scores, show=BEST, n=min(resamples, 1000) or 10, seed=seed, done=done
     )
@@ -395,7 +415,8 @@ def _of_outputs(
     asked = [spec for spec in (id, ood) if spec is not None and spec != "none"]
     wanted = list(dict.fromkeys(scorer(spec).spec for spec in (*asked, *PLAIN, *(scores or SCORES))))
     chains, skipped = _fitted(wanted, [*asked, *(scores or ())], None, None, computable([outputs]), done)
-    first = _asked(id, ood)
+    plain = _plain_pair(chains)
+    first = _asked(id, ood, plain)
     inside = outputs.is_id
     if not inside.any():
         raise InvalidInput(f"{path} has the label -1 everywhere; a report needs inputs of known classes")
@@ -405,15 +426,15 @@ def _of_outputs(
         for role, rows in parts.items()
         if len(rows)
     ]
-    plain = "The pair is the plain one: a file has no other data to choose on."
+    by_default = "The pair is the plain one: a file has no other data to choose on."
     return Material(
         title=path.name,
         source=str(path),
         sets=tuple(sets),
-        pairs=tuple(dict.fromkeys([first, Pair(*PLAIN), Pair("msp", "msp")])),
+        pairs=tuple(dict.fromkeys([first, plain, Pair("msp", "msp")])),
         scores=tuple(chains),
-        chosen="The pair of scores was asked for." if asked else plain,
-        cautions=(),
+        chosen="The pair of scores was asked for." if asked else by_default,
+        cautions=(LOST_SCALE,) if outputs.is_scale_lost else (),
         facts={"file": path.name},
         class_names=outputs.class_names,
         skipped=skipped,

@@ -261,7 +261,7 @@ def _with_preset(content: Mapping[str, Any], preset: str, where: str) -> dict[st
     """The content of a file with the values of one of its presets in place."""
     presets = _toml.table(content, "presets", where)
     if preset not in presets:
-        raise InvalidInput(f"{where}: {UnknownName.of('preset', preset, presets)}")
+        raise UnknownName.of(f"preset of {where}", preset, presets)
     given = _toml.table(presets, preset, f"{where}, presets")
     _toml.known(given, [key for key in KEYS if key != "presets"], f"{where}, preset {preset}")
     gone = ("classes", "sets", "splits") if "benchmark" in given else ()

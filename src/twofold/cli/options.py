@@ -1,0 +1,252 @@
+"""Kinds of values that options take: names are checked while the command line is read, and shells complete them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from twofold.errors import InvalidInput, TwofoldError, UnknownName
+
+if TYPE_CHECKING:
+    TextType = click.ParamType[str]
+else:  # older versions of click do not have the type argument
+    TextType = click.ParamType
+
+SHARE = click.FloatRange(0, 1, max_open=True)
+OPEN_SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
+POSITIVE_SHARE = click.FloatRange(0, 1, min_open=True)
+COST = click.FloatRange(0)
+
+
+class AliasedOption(click.Option):
+    """An option with further names that work and are not shown: ``aliases=("--old",)``."""
+
+    def __init__(self, names: Sequence[str], *, aliases: Sequence[str] = (), **settings: Any) -> None:
+        super().__init__([*names, *aliases], **settings)
+        self.aliases = tuple(aliases)
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return the names that are shown, and the help text."""
+        shown = copy.copy(self)
+        shown.opts = [name for name in self.opts if name not in self.aliases]
+        return super(AliasedOption, shown).get_help_record(ctx)
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        """Return the first name, in quotes."""
+        return repr(self.opts[0])
+
+
+class NameType(TextType):
+    """A registered name, or several with commas between them; a mistyped one is a usage error.
+
+    Parameters
+    ----------
+    kind : str
+        What the names are of, as messages say it.
+    known : callable
+        Returns the known names. It is called when a value is checked or completed, so that nothing heavy is imported
+        before.
+    check : callable, optional
+        Raises an error of twofold if a value is wrong; by default the value must be a known name.
+    many : bool, default=False
+        Whether the value may hold several names with commas between them.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        known: Callable[[], Iterable[str]],
+        *,
+        check: Callable[[str], object] | None = None,
+        many: bool = False,
+    ) -> None:
+        self.name = kind
+        self.known = known
+        self.check = check
+        self.many = many
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check the value and return it as it is."""
+        text = str(value)
+        for name in text.split(",") if self.many else [text]:
+            self._check_name(name.strip(), param, ctx)
+        return text
+
+    def _check_name(self, name: str, param: click.Parameter | None, ctx: click.Context | None) -> None:
+        try:
+            if self.check is not None:
+                self.check(name)
+            elif name not in set(self.known()):
+                raise UnknownName.of(self.name, name, self.known())
+        except (UnknownName, InvalidInput) as error:
+            self.fail(str(error), param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Complete the last of the names."""
+        before, comma, word = incomplete.rpartition(",") if self.many else ("", "", incomplete)
+        try:
+            known = list(self.known())
+        except TwofoldError:  # an extra is missing
+            return []
+        return [CompletionItem(before + comma + name) for name in known if name.startswith(word)]
+
+
+class ScoreType(TextType):
+    """A score or a chain such as ``react(percentile=90)|energy``.
+
+    Parameters
+    ----------
+    none : bool, default=False
+        Whether the word ``none`` is allowed, for no score.
+    """
+
+    name = "score"
+
+    def __init__(self, *, none: bool = False) -> None:
+        self.none = none
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check that the text is a chain and return it as it is."""
+        from twofold.steps import scorer
+
+        text = str(value)
+        if self.none and text == "none":
+            return text
+        if Path(text).suffix == ".npz":
+            self.fail(f"{text!r} is a file, and a score is asked for; give unknown inputs with --unknown", param, ctx)
+        try:
+            scorer(text)
+        except (UnknownName, InvalidInput) as error:
+            self.fail(str(error), param, ctx)
+        return text
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Complete the last step of the chain: scores, and transforms, which another step must follow."""
+        from twofold import steps
+
+        before, bar, word = incomplete.rpartition("|")
+        known = [*steps.names("score"), *(f"{name}|" for name in steps.names("transform"))]
+        if self.none and not bar:
+            known.append("none")
+        return [CompletionItem(before + bar + name) for name in known if name.startswith(word)]
+
+
+def _field_names() -> tuple[str, ...]:
+    from twofold.outputs import FIELDS
+
+    return FIELDS
+
+
+def _metric_names() -> list[str]:
+    """Names that ``evaluate`` takes: every registered metric, and detection metrics of ID against OOD."""
+    from twofold import metrics
+
+    registered = metrics.names()
+    of_ood = [f"{name}_ood" for name in registered if metrics.info(name).task == "detection"]
+    return sorted({"accuracy", *registered, *of_ood})
+
+
+def _metrics_or_all() -> list[str]:
+    return ["all", *_metric_names()]
+
+
+def _benchmark_names() -> tuple[str, ...]:
+    from twofold.bench.benchmark import names
+
+    return names()
+
+
+def _check_benchmark(name: str) -> None:
+    if not name.endswith(".toml") and name not in _benchmark_names():
+        raise UnknownName.of("benchmark", name, _benchmark_names())
+
+
+def _protocol_names() -> list[str]:
+    from twofold.bench.protocols import PROTOCOLS
+
+    return list(PROTOCOLS)
+
+
+def _study_names() -> list[str]:
+    from twofold.study import titles
+
+    return list(titles())
+
+
+def _check_study(name: str) -> None:
+    if not name.endswith(".toml") and name not in _study_names():
+        raise UnknownName.of("study", name, _study_names())
+
+
+def _recipe_names() -> list[str]:
+    from twofold.cli.shared import from_torch
+
+    return list(from_torch("recipes").RECIPES)
+
+
+def _check_recipe(name: str) -> None:
+    from twofold.cli.shared import from_torch
+
+    from_torch("recipes").recipe(name)
+
+
+def _preset_names() -> list[str]:
+    from twofold.cli.shared import from_torch
+
+    return list(from_torch("training").PRESETS)
+
+
+def _model_names() -> list[str]:
+    from twofold.cli.shared import from_torch
+
+    return list(from_torch("models").names())
+
+
+def _check_model(name: str) -> None:
+    """Check a network of twofold by its name; timm:NAME, file.py:function, ... are left to the command."""
+    own = name.partition("?")[0]
+    if ":" not in own and own not in _model_names():
+        raise UnknownName.of("network", own, _model_names())
+
+
+def _check_nothing(name: str) -> None:
+    """Leave the check to the command."""
+
+
+SCORE = ScoreType()
+SCORE_OR_NONE = ScoreType(none=True)
+FIELDS = NameType("field of outputs", _field_names, many=True)
+METRIC = NameType("metric", _metric_names, check=_check_nothing)  # results may hold metrics of one's own
+METRICS = NameType("metric", _metrics_or_all, many=True)
+BENCHMARK = NameType("benchmark", _benchmark_names, check=_check_benchmark)
+PROTOCOL = NameType("protocol", _protocol_names)
+STUDY = NameType("study", _study_names, check=_check_study)
+RECIPE = NameType("recipe", _recipe_names, check=_check_recipe)
+PRESET = NameType("preset", _preset_names)
+MODEL = NameType("model", _model_names, check=_check_model)
+
+
+def _load_plugins(ctx: click.Context, param: click.Parameter, modules: tuple[str, ...]) -> None:
+    from twofold.steps import load_plugin
+
+    for module in modules:
+        try:
+            load_plugin(module)
+        except (UnknownName, InvalidInput) as error:
+            raise click.BadParameter(str(error), ctx=ctx, param=param) from error
+
+
+PLUGIN = click.option(
+    "--plugin",
+    multiple=True,
+    metavar="MODULE",
+    is_eager=True,
+    expose_value=False,
+    callback=_load_plugins,
+    help="Import a Python module that registers scores; may be repeated.",
+)
