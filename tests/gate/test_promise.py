@@ -146,6 +146,18 @@ def test_a_path_is_counted_as_a_loop_would(seed):
         assert got.outside[i] == sum(not test.is_id[j] for j in taken)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_path_lies_between_the_confidences_that_learn(seed):
+    world, rng = (Table(seed), Normal())[seed % 2], np.random.default_rng(seed)
+    learn = sample(world, rng, 200, "mixture", False)
+    pairs = guarantee.path(learn, learn.curve(), 0.1)
+    for column, conf in zip(pairs.T, (learn.conf_id, learn.conf_ood), strict=True):
+        finite = column[np.isfinite(column)]
+        assert len(finite) > 1
+        assert not np.isin(finite, conf).any()
+        assert (column[1:] <= column[:-1]).all()
+
+
 def test_where_all_may_nearly_be_accepted_stricter_pairs_are_tried_too():
     world, rng, found = Normal(share=0.02, good=0.96), np.random.default_rng(0), 0
     assert 0.055 < true_risk(world, (-np.inf, -np.inf), False) < 0.06

@@ -1,6 +1,8 @@
 r"""Thresholds of a gate by point estimates: the best pair over all pairs of thresholds, exactly.
 
-Accept where ``conf_id >= tau_id`` and ``conf_ood >= tau_ood``. An OOD sample weighs what ``ood_share`` says.
+Accept where ``conf_id >= tau_id`` and ``conf_ood >= tau_ood``. An OOD sample weighs what ``ood_share`` says. The pairs
+found here are confidences of samples; :func:`clear_of_samples` moves them into the gaps between samples, so that
+rounding in another runtime flips no verdict.
 """
 
 from __future__ import annotations
@@ -62,6 +64,62 @@ class Scored:
         return metrics.ds_risk_coverage_curve(
             self.correct, self.conf_id, self.conf_ood, self.known, ood_share=self.share
         )
+
+
+def between_neighbours(tau: float, conf: Array) -> float:
+    r"""Move a threshold down to the middle of the gap below it, where no confidence lies.
+
+    Let :math:`t` be the threshold, :math:`u` the least confidence with :math:`u \ge t`, and :math:`l` the largest with
+    :math:`l < t`. Every :math:`t'` with :math:`l < t' \le u` accepts the same samples, because :math:`c \ge t'
+    \iff c \ge u \iff c \ge t` for each confidence c: none lies between l and u. So whatever is counted on these samples
+    (coverage, risk, F1, cost, verdicts) is the same at :math:`t' = (l + u) / 2`, and what was best or feasible on them
+    stays so. What changes is the distance to the nearest sample: half the gap instead of 0.
+
+    This holds for numbers *of these samples*. A risk guaranteed by testing samples of its own is another matter; see
+    :mod:`twofold.gate.guarantee`.
+
+    Parameters
+    ----------
+    tau : float
+        The threshold.
+    conf : ndarray of shape (n_samples,)
+        The confidences it was chosen on.
+
+    Returns
+    -------
+    float
+        The middle of the gap. Below the least confidence there is no gap, so the threshold goes down by half the
+        distance between the two least. It stays as it is where it is infinite, where it accepts nothing, where there is
+        only one value, and where no number lies between the two neighbours.
+
+    Examples
+    --------
+    >>> between_neighbours(0.75, np.array([0.25, 0.75, 1.0]))
+    0.5
+    >>> between_neighbours(0.25, np.array([0.25, 0.75, 1.0]))
+    0.0
+    """
+    levels = np.unique(conf[np.isfinite(conf)])
+    at = int(np.searchsorted(levels, tau))
+    if not np.isfinite(tau) or at == len(levels):
+        return tau
+    return min(tau, float(gap_middles(levels)[at]))
+
+
+def gap_middles(levels: Array) -> Array:
+    """Return the middle of the gap below each of some increasing numbers; see :func:`between_neighbours`."""
+    if len(levels) < 2:
+        return levels
+    with np.errstate(over="ignore"):
+        lower = np.append(levels[0] - (levels[1] - levels[0]), levels[:-1])
+    middle = lower / 2.0 + levels / 2.0  # halves first: the sum of two large numbers may be infinite
+    between = np.isfinite(middle) & (lower < middle) & (middle <= levels)
+    return np.where(between, middle, levels)
+
+
+def clear_of_samples(pair: Pair, data: Scored) -> Pair:
+    """Move both thresholds between neighbouring confidences; see :func:`between_neighbours`."""
+    return Pair(between_neighbours(pair.tau_id, data.conf_id), between_neighbours(pair.tau_ood, data.conf_ood))
 
 
 def best_f1(data: Scored) -> Pair:

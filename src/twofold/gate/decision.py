@@ -218,6 +218,8 @@ class Gate:
             pair = choice.least_cost(data, asked["costs"])
         else:
             pair = choice.best_f1(data)
+        if learn is None and own is None:
+            pair = choice.clear_of_samples(pair, data)
         if second is None:
             pair = Pair(pair.tau_id, -math.inf)
         promise = _promise(asked, data, pair, _cautions(data, asked, (id, ood), chains))

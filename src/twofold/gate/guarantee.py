@@ -20,6 +20,12 @@ probability of at most delta, because each test is exact:
   off at -``CUT``, and summed with weights fixed on the first part; the least sum over all q (cells of a grid, each at
   its worst corner) gives the p-value, and the cut is paid for.
 
+Thresholds lie between neighbouring confidences of the first part: in the middle of the gap below the confidence at
+the wanted quantile. They are functions of the first part alone, so the proof above holds for them as it stands, and
+no row of the second part lies on one but by chance. Moving them once more, after the tests, between neighbours in
+*both* parts would make the returned pair depend on the rows that tested it. The proof does not cover that, so it is
+not done.
+
 Not proven but counted in the slow tests: validation put together by hand from an ID and an OOD set, without
 ``ood_share``, is no independent draw of a mixture. Its failures vary less than binomial ones, and the promise, for the
 share that the data have, is broken less often than delta. A risk read off an Infeasible and asked of the same data
@@ -39,7 +45,7 @@ import numpy.typing as npt
 
 from twofold._checks import Array
 from twofold.errors import Infeasible
-from twofold.gate.choice import SLACK, Pair, Scored
+from twofold.gate.choice import SLACK, Pair, Scored, gap_middles
 from twofold.metrics.joint import DoubleCurve
 
 LEARN = 0.3  # part of the sample that chooses the path; 0.2 to 0.5 cover alike
@@ -164,10 +170,19 @@ def path(learn: Scored, curve: DoubleCurve, risk: float) -> Array:
         stricter = np.minimum(below + max(below, STEP) * (above - 1.0), 1.0 - (1.0 - below) / above)
         quantile = np.where(SCALE > 1.0, stricter, below * SCALE)
         place = np.minimum(np.rint(quantile * len(ranked)).astype(np.int64), len(ranked) - 1)
-        columns.append(np.where(place > 0, ranked[place], -np.inf))
+        columns.append(np.where(place > 0, _between(ranked)[place], -np.inf))
     pairs = np.column_stack(columns)
     changed = np.append(True, (pairs[1:] != pairs[:-1]).any(axis=1))
     return np.asarray(pairs[changed])
+
+
+def _between(ranked: Array) -> Array:
+    """The middle of the gap below each of some sorted confidences; infinite ones stay as they are."""
+    finite = np.isfinite(ranked)
+    levels, places = np.unique(ranked[finite], return_inverse=True)
+    cuts = ranked.copy()
+    cuts[finite] = gap_middles(levels)[places]
+    return cuts
 
 
 def combining_weights(counts: Counts, risk: float, share: float | None) -> Array:

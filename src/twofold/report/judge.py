@@ -17,6 +17,7 @@ from twofold._checks import Array, Mask
 from twofold.bench.protocols import Scored as Rows
 from twofold.bench.protocols import View
 from twofold.bench.values import values
+from twofold.gate.choice import between_neighbours
 from twofold.report.document import Number
 from twofold.report.explorer import Grid
 from twofold.report.material import ALONE, ROWS, UNKNOWN, Material, Pair, Pool, Scored
@@ -72,7 +73,9 @@ class Judge:
             return pair.tau_id, pair.tau_ood
         p = self.pool
         best = metrics.ds_f1(p.correct, p.conf[pair.id], p.conf[pair.ood], p.inside)
-        return best.tau_id, best.tau_ood
+        tau_id = between_neighbours(best.tau_id, p.conf[pair.id])  # where Gate.fit places them
+        tau_ood = between_neighbours(best.tau_ood, p.conf[pair.ood])
+        return tau_id, tau_ood
 
     @cached_property
     def grids(self) -> dict[Pair, Grid]:

@@ -13,6 +13,7 @@ import numpy as np
 from twofold import metrics
 from twofold._checks import Array, ArrayLike, Labels, Mask, confidence, joint
 from twofold.errors import InvalidInput, TwofoldError
+from twofold.gate.choice import between_neighbours
 from twofold.gate.entry import joined
 from twofold.outputs import Outputs, load_npz
 from twofold.scores.logits import probability
@@ -335,7 +336,9 @@ def _thresholds(
     found = []
     for pair in pairs:
         best = metrics.ds_f1(right, conf[pair.id], conf[pair.ood], inside, ood_share=share)
-        found.append(Pair(pair.id, pair.ood, best.tau_id, best.tau_ood))
+        tau_id = between_neighbours(best.tau_id, conf[pair.id])  # where Gate.fit places them
+        tau_ood = between_neighbours(best.tau_ood, conf[pair.ood])
+        found.append(Pair(pair.id, pair.ood, tau_id, tau_ood))
     return found, True
 
 
