@@ -11,6 +11,7 @@ ROOT = Path(twofold.__file__).parent
 LEVELS = {
     "errors": 0,
     "_checks": 0,
+    "_csv": 0,
     "_math": 0,
     "_kernels": 0,
     "_files": 0,

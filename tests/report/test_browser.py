@@ -281,6 +281,11 @@ def test_figures_and_tables_can_be_saved(open_page, pairs, tmp_path):
 
     driver = open_page()
     driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    driver.execute_script(
+        "const cells = document.querySelector('[data-table=joint]').tBodies[0].rows[0].cells;"
+        "for (const [text, i] of [['=1+1', 0], ['-2.5', 1]])"
+        "{ cells[i].textContent = text; delete cells[i].dataset.value; }"
+    )
     wanted = ["risk-coverage.svg", "risk-coverage.png", "risk-coverage.csv", "surface.svg", "surface.png", "joint.csv"]
     for name in wanted:
         key, form = name.rsplit(".", 1)
@@ -299,8 +304,9 @@ def test_figures_and_tables_can_be_saved(open_page, pairs, tmp_path):
     lines = (tmp_path / "risk-coverage.csv").read_text(encoding="utf-8").splitlines()
     assert lines[0] == "curve,coverage,risk"
     assert len(lines) > 100
-    head = (tmp_path / "joint.csv").read_text(encoding="utf-8").splitlines()[0]
+    head, first = (tmp_path / "joint.csv").read_text(encoding="utf-8").splitlines()[:2]
     assert head.startswith("unknown inputs,scores,accuracy %")
+    assert first.startswith("'=1+1,-2.5,")  # no formula in a spreadsheet; a number stays one
 
 
 def test_a_move_takes_a_few_milliseconds(open_page):

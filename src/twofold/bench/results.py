@@ -21,6 +21,7 @@ import numpy as np
 
 from twofold import metrics
 from twofold._checks import Array, Mask
+from twofold._csv import escape_row, unescape_cell
 from twofold._files import replacing
 from twofold.bench.protocols import UNKNOWN, Choice
 from twofold.bench.protocols import select as choose
@@ -283,7 +284,22 @@ class Results:
     # --- files ------------------------------------------------------------------------------------------------------
 
     def to_csv(self, path: str | Path) -> Path:
-        """Write the rows as CSV; numbers keep all their digits, None is empty."""
+        """Write the rows as CSV; numbers keep all their digits, None is empty.
+
+        A text that a spreadsheet could take for a formula, because it begins with ``=``, ``+``, ``-``, ``@`` or a tab,
+        gets a leading apostrophe (one more if it has some already). :meth:`open` takes it away again; elsewhere remove
+        one apostrophe where such a character follows the apostrophes.
+
+        Parameters
+        ----------
+        path : path-like
+            The file; one that is there is replaced.
+
+        Returns
+        -------
+        Path
+            The file.
+        """
         return _write({Path(path): self._csv()})[0]
 
     def to_parquet(self, path: str | Path) -> Path:
@@ -335,7 +351,9 @@ class Results:
         text = io.StringIO(newline="")
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(COLUMNS)
-        writer.writerows(["" if (v := row[c]) is None else v for c in COLUMNS] for row in self.rows)
+        for row in self.rows:
+            cells = ["" if row[column] is None else row[column] for column in COLUMNS]
+            writer.writerow(escape_row(cells))
         return text.getvalue().encode()
 
     def _parquet(self) -> bytes:
@@ -896,7 +914,7 @@ def _parsed(line: Sequence[str], number: int, path: Path) -> dict[str, Any]:
     for column, text in zip_longest(COLUMNS, line):
         kind = float if column in REAL else int if column in WHOLE else str
         try:
-            row[column] = kind(text) if text else None
+            row[column] = kind(unescape_cell(text) if kind is str else text) if text else None
         except ValueError as error:
             raise InvalidInput(f"{path} is damaged: {column} of row {number} is no number: {text!r}") from error
     return row

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from twofold._csv import escape_row
 from twofold.cli.options import COST, MODEL, OPEN_SHARE, PLUGIN, POSITIVE_SHARE, SCORE, SCORE_OR_NONE, SHARE
 from twofold.cli.shared import JSON, NO, REPLACE, Failed, Verbs, from_torch, progress, read_outputs, refuse_to_overwrite
 
@@ -178,6 +179,8 @@ def apply_command(
 
     SOURCE is a run or an npz file; or give images with --data and a network with --model. Prints CSV: the input, its
     label, the verdict, both confidences and how far they are above their thresholds.
+    Names that a spreadsheet could take for a formula (they begin with =, +, -, @ or a tab) get a leading
+    apostrophe; remove one to have them back.
 
     \b
       twofold gate apply gate twofold-demo --name test
@@ -208,7 +211,7 @@ def apply_command(
         return
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(COLUMNS)
-    table.writerows(rows)
+    table.writerows(escape_row(row) for row in rows)
 
 
 @gate_group.command("card")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from twofold._csv import escape_row
 from twofold.cli.options import PLUGIN, SCORE
 from twofold.cli.shared import JSON, REPLACE, read_outputs, refuse_to_overwrite
 
@@ -45,6 +46,8 @@ def score_command(
 
     SOURCE is a run or an npz file with `logits` (or `probs`) and what else the scores need. Scores that learn are
     fitted on the run's training set, with its validation sets where they ask for them.
+    Names that a spreadsheet could take for a formula (they begin with =, +, -, @ or a tab) get a leading
+    apostrophe; remove one to have them back.
 
     \b
       twofold score twofold-demo --score msp --score knn --name test
@@ -73,11 +76,11 @@ def score_command(
         return
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["set", "row", "label", "prediction", *specs])
+    writer.writerow(escape_row(["set", "row", "label", "prediction", *specs]))
     for name, outputs in sets.items():
         labels: Any = [""] * len(outputs) if outputs.labels is None else outputs.labels.tolist()
         told = zip(range(len(outputs)), labels, outputs.predictions.tolist(), *found[name].values(), strict=True)
-        writer.writerows([name, *values] for values in told)
+        writer.writerows(escape_row([name, *values]) for values in told)
     click.echo(text.getvalue(), nl=False)
 
 

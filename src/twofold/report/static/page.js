@@ -20,7 +20,10 @@
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   };
-  const quoted = (cell) => (/[",\n\r]/.test(cell) ? `"${String(cell).replaceAll('"', '""')}"` : String(cell ?? ""));
+  // A text that a spreadsheet could take for a formula gets an apostrophe in front; numbers stay.
+  const formula = (text) => /^'*[=+\-@\t\r]/.test(text) && !Number.isFinite(Number(text));
+  const escaped = (cell) => (formula(String(cell ?? "")) ? `'${cell}` : String(cell ?? ""));
+  const quoted = (cell) => (/[",\n\r]/.test(cell) ? `"${escaped(cell).replaceAll('"', '""')}"` : escaped(cell));
   const csv = (rows) => rows.map((row) => row.map(quoted).join(",")).join("\n") + "\n";
   // A drawing on its own: light colours, its style inside.
   const LIGHT = "--page:#fff;--text:#1b1f24;--soft:#5b6470;--grid:#e4e7eb;--k0:#0072b2;--k1:#d55e00;--k2:#00845f;--k3:#b8548d;--k4:#b37a00;--k5:#3d8fc6;--k6:#5b6470";
