@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from twofold._json import encode_json
 from twofold.errors import InvalidInput, RunError, UnknownName
 from twofold.outputs import Head, Outputs, Passes
 from twofold.store import Run
@@ -273,24 +274,22 @@ def test_what_is_no_run(tmp_path, run):
 
 def forge(run: Run, change) -> None:
     """Write a manifest with a valid checksum and changed content."""
-    from twofold.store import _encode
-
     manifest = json.loads((run.path / "run.json").read_bytes())
     del manifest["checksum"]
     change(manifest)
-    (run.path / "run.json").write_bytes(_encode(manifest))
+    (run.path / "run.json").write_bytes(encode_json(manifest))
 
 
 MANIFESTS = {
     "truncated": (lambda raw: raw[: len(raw) // 2], r"run.json is damaged: no complete JSON"),
     "empty": (lambda raw: b"", r"run.json is damaged: no complete JSON"),
-    "other": (lambda raw: b'{"format": "else"}', "is no manifest of a twofold run"),
-    "list": (lambda raw: b"[]", "is no manifest of a twofold run"),
+    "other": (lambda raw: b'{"format": "else"}', "is not a manifest of a twofold run"),
+    "list": (lambda raw: b"[]", "is not a manifest of a twofold run"),
     "edited": (lambda raw: raw.replace(b'"test"', b'"near"'), "damaged or was edited: its checksum"),
-    "no checksum": (lambda raw: b'{"format": "twofold-run", "version": 1}', "its checksum"),
+    "no checksum": (lambda raw: b'{"format": "twofold-run", "version": 1}', "has no checksum"),
     "newer": (
         lambda raw: raw.replace(b'"version": 1', b'"version": 2'),
-        r"version 2, this twofold reads 1.*pip",
+        r"version 2, and this twofold reads version 1.*pip",
     ),
 }
 
@@ -308,14 +307,14 @@ def test_damaged_manifests(run, change, message):
 def test_a_manifest_cannot_lead_out_of_its_folder(run, name):
     run.add("a", content("a"), role="test")
     forge(run, lambda manifest: manifest["data"]["a"]["stored"].update(file=name))
-    with pytest.raises(RunError, match="unexpected structure"):
+    with pytest.raises(RunError, match="was not written by Run: file of"):
         Run.open(run.path)
 
 
 def test_manifests_of_a_strange_structure(run):
     run.add("a", content("a"), role="test")
     forge(run, lambda manifest: manifest["data"]["a"].update(extra=1))
-    with pytest.raises(RunError, match=r"unexpected structure.*extra"):
+    with pytest.raises(RunError, match=r"was not written by Run: .*extra"):
         Run.open(run.path)
 
 

@@ -289,7 +289,10 @@ class Outputs:
         stored: AnyArray | None = vars(self)["_ids"]
         if stored is None or stored.dtype.kind != "S":
             return stored
-        return _read_only(np.char.decode(stored, "utf-8"))
+        try:
+            return _read_only(np.char.decode(stored, "utf-8"))
+        except UnicodeDecodeError as error:
+            raise InvalidInput(f"ids must be UTF-8 text ({error}); the file that holds them is damaged") from error
 
     @property
     def classes(self) -> int:
@@ -638,7 +641,12 @@ def _identifiers(value: ArrayLike, name: str) -> AnyArray:
     if array.dtype.kind not in "iuU":
         odd = next((x for x in array if not isinstance(x, str)), None)
         raise InvalidInput(f"{name} must be integers or strings, all of one kind, got {odd!r} (dtype {array.dtype})")
-    return np.char.encode(array, "utf-8") if array.dtype.kind == "U" else array.astype(np.int64)
+    if array.dtype.kind != "U":
+        return array.astype(np.int64)
+    try:
+        return np.char.encode(array, "utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{name} must be text that UTF-8 can hold ({error.reason})") from error
 
 
 def _admit(given: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:

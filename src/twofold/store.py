@@ -10,29 +10,38 @@
 
 A file counts once the manifest names it, and the manifest changes by one rename: whatever dies at whatever
 moment, the last good state is what a reader finds. Files are mapped into memory, never read whole.
+
+A run may come from a stranger. Manifest and journal are checked against all that ``Run`` itself would write, so they
+can name no file outside the folder, and nothing is ever written through a link.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import errno
 import hashlib
 import json
+import math
 import os
 import platform
 import re
+import stat
+import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from twofold._checks import ArrayLike, choice, whole
-from twofold._files import is_temporary, locked, replacing, sync_folder
+from twofold._files import is_temporary, locked, open_plain, open_regular, replacing, sync_folder
+from twofold._json import decode_json, encode_json
 from twofold.errors import Damaged, InvalidInput, RunError, UnknownName
 from twofold.outputs import (
     KNOWN_KEYS,
@@ -53,6 +62,10 @@ from twofold.outputs import (
 ROLES = ("train", "val", "test", "shift", "near", "mid", "far", "ood_val")
 FORMAT, VERSION = "twofold-run", 1
 MANIFEST, LOCK, HEAD = "run.json", "run.lock", "head.safetensors"
+PATIENCE = 5.0  # seconds for which a reader looks again while others change what it reads
+MANIFEST_BYTES = HEADER_BYTES = 100_000_000  # more is no manifest and no header; the limit of safetensors itself
+DEPTH = 32  # of lists and tables in provenance
+FRESH = 100_000_000  # nanoseconds: two versions of a file so young may share inode, size and time stamp
 ALIGNMENT = 64  # of the first byte after a safetensors header: a cache line, and more than any dtype needs
 DTYPES: dict[str, np.dtype[Any]] = {
     "F64": np.dtype("<f8"),
@@ -64,6 +77,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
 CODES = {dtype: code for code, dtype in DTYPES.items()}
 
 Tensors = dict[str, tuple[str, tuple[int, ...]]]  # name -> safetensors dtype and shape
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -116,6 +130,7 @@ class Run:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._seen: tuple[tuple[int, int, int], _Manifest] | None = None
+        self._right: set[str] = set()  # digests of files whose labels were checked
 
     @classmethod
     def create(
@@ -129,16 +144,51 @@ class Run:
         seed: int | None = None,
         **provenance: Any,
     ) -> Run:
-        """Start a run in a new folder; further keywords are kept as provenance and must fit in JSON."""
+        """Start a run in a new folder; further keywords are kept as provenance and must fit in JSON.
+
+        Parameters
+        ----------
+        path : path-like
+            The folder; it is made if it is missing, and may hold no run yet.
+        model : str
+            Name of the model.
+        class_names : list of str, optional
+            Names of the classes, in the order of the logits.
+        head : Head, optional
+            The last linear layer; by default that of the first data set that has one.
+        command : str, optional
+            The command that makes the run.
+        seed : int, optional
+            The seed of the training.
+        **provenance
+            What else should be known of the run: numbers, text, lists and tables, at most 32 deep. ``recipe`` is text.
+
+        Returns
+        -------
+        Run
+            The new run, still without data sets.
+
+        Raises
+        ------
+        InvalidInput
+            If an argument cannot be kept.
+        RunError
+            If the folder already holds a run.
+        """
         names = None if class_names is None else tuple(class_names)
-        if names is not None and (isinstance(class_names, str) or not all(isinstance(n, str) for n in names)):
+        if isinstance(class_names, str) or (names is not None and not _all_text(names)):
             raise InvalidInput(f"class_names must be a list of strings, got {class_names!r}")
         origin = {"model": model, "command": command, "seed": seed, **provenance, "versions": _versions()}
         for key, value in origin.items():
             try:
-                json.dumps(value, allow_nan=False)
-            except (TypeError, ValueError) as error:
-                raise InvalidInput(f"{key} must fit in JSON, got {value!r}; pass plain numbers and text") from error
+                json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+                _check_depth(value, key)
+            except (TypeError, ValueError, RecursionError) as error:
+                raise InvalidInput(f"{key} must fit in JSON, got {value!r:.80}; pass plain numbers and text") from error
+        try:
+            _check_provenance(origin)
+        except ValueError as error:
+            raise InvalidInput(str(error)) from error
         run = cls(path)
         if run.path.exists() and not run.path.is_dir():
             raise RunError(f"{run.path} is a file; a run needs a folder of its own")
@@ -152,9 +202,29 @@ class Run:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Run:
-        """Open an existing run; only the manifest is read."""
+        """Open an existing run.
+
+        The manifest is checked against all that ``Run`` would write, and the labels and predictions of every data set
+        against the classes. The other arrays are not read.
+
+        Parameters
+        ----------
+        path : path-like
+            The folder.
+
+        Returns
+        -------
+        Run
+            The run. Files that are missing or damaged are reported when they are read; ``verify`` reads all of them.
+
+        Raises
+        ------
+        RunError
+            If there is no run, its manifest is damaged or forged, or labels lie outside the classes.
+        """
         run = cls(path)
-        run._manifest()
+        for name in run.names():
+            run._check_labels(name)
         return run
 
     def add(self, name: str, outputs: Outputs, *, role: str, replace: bool = False) -> None:
@@ -205,15 +275,15 @@ class Run:
         return writer
 
     def __getitem__(self, name: str) -> Outputs:
-        manifest = self._manifest()
-        if name not in manifest.data:
-            raise UnknownName.of("data set", str(name), manifest.data or ["(none yet)"])
-        entry = manifest.data[name]
-        arrays = _map_file(self.path, entry.stored)
-        if "ids" in arrays and arrays["ids"].dtype == np.uint8:
-            arrays["ids"] = arrays["ids"].view(f"S{arrays['ids'].shape[1]}")[:, 0]
-        head = self._head(manifest.head) if entry.uses_head and manifest.head is not None else None
-        return assemble(arrays, head, manifest.class_names, entry.pass_count)
+        def read(manifest: _Manifest, entry: _DataSet) -> Outputs:
+            arrays = _map_file(self.path, entry.stored)
+            self._check_classes(manifest, entry, arrays)
+            if "ids" in arrays and arrays["ids"].dtype == np.uint8:
+                arrays["ids"] = arrays["ids"].view(f"S{arrays['ids'].shape[1]}")[:, 0]
+            head = self._head(manifest.head) if entry.uses_head and manifest.head is not None else None
+            return assemble(arrays, head, manifest.class_names, entry.pass_count)
+
+        return self._read_settled(name, read)
 
     def __contains__(self, name: object) -> bool:
         return name in self._manifest().data
@@ -257,14 +327,18 @@ class Run:
     def verify(self) -> None:
         """Read every byte and raise Damaged, listing every damaged file, unless all is as it was written."""
         self._seen = None
-        manifest = self._manifest()
-        files = [entry.stored for entry in manifest.data.values()]
-        if manifest.head is not None:
-            files.append(manifest.head)
+        self._right.clear()
         problems = []
-        for stored in files:
+        for name in self.names():
             try:
-                _check_file(self.path, stored)
+                self._read_settled(name, lambda manifest, entry: _check_file(self.path, entry.stored))
+                self._check_labels(name, strict=True)
+            except RunError as error:
+                problems.append(str(error))
+        head = self._manifest().head
+        if head is not None:
+            try:
+                _check_file(self.path, head)
             except RunError as error:
                 problems.append(str(error))
         if problems:
@@ -280,18 +354,78 @@ class Run:
         """The manifest as it is on disk now; parsed again only when another process changed it."""
         path = self.path / MANIFEST
         try:
-            stat = path.stat()
-            stamp = stat.st_ino, stat.st_mtime_ns, stat.st_size
-            if self._seen is None or self._seen[0] != stamp:
-                self._seen = stamp, _parse(path.read_bytes(), path)
+            if self._seen is not None and self._seen[0] == _stamp(path.stat()):
+                return self._seen[1]
+            with open_regular(path) as file:
+                found = os.fstat(file.fileno())
+                raw = file.read(MANIFEST_BYTES + 1)
         except (FileNotFoundError, NotADirectoryError) as error:
             what = "has no run.json" if self.path.is_dir() else "is no folder" if self.path.exists() else "is missing"
             raise RunError(f"{self.path} is no run: it {what}; make one with Run.create(path, model=...)") from error
-        return self._seen[1]
+        if len(raw) > MANIFEST_BYTES:
+            raise RunError(
+                f"{path} has more than {MANIFEST_BYTES} bytes, so Run did not write it; restore it from a copy"
+            )
+        manifest = _parse(raw, path)
+        is_fresh = time.time_ns() - found.st_mtime_ns < FRESH
+        self._seen = None if is_fresh else (_stamp(found), manifest)
+        return manifest
+
+    def _read_settled(self, name: str, read: Callable[[_Manifest, _DataSet], Found]) -> Found:
+        """Read a data set, and again while another process replaces it, for at most PATIENCE seconds."""
+        deadline = None
+        while True:
+            manifest = self._manifest()
+            if name not in manifest.data:
+                raise UnknownName.of("data set", str(name), manifest.data or ["(none yet)"])
+            entry = manifest.data[name]
+            problem = None
+            try:
+                found = read(manifest, entry)
+            except RunError as error:
+                problem = error
+            is_settled = self._manifest().data.get(name) == entry
+            now = time.monotonic()
+            deadline = now + PATIENCE if deadline is None else deadline
+            if is_settled or now > deadline:
+                if problem is not None:
+                    raise problem
+                return found
+
+    def _check_labels(self, name: str, *, strict: bool = False) -> None:
+        """Raise if labels or predictions of a data set lie outside the classes; damaged files only if ``strict``."""
+
+        def check(manifest: _Manifest, entry: _DataSet) -> None:
+            try:
+                arrays = _map_file(self.path, entry.stored)
+            except RunError:
+                if strict:
+                    raise
+                return
+            self._check_classes(manifest, entry, arrays)
+
+        self._read_settled(name, check)
+
+    def _check_classes(self, manifest: _Manifest, entry: _DataSet, arrays: Mapping[str, AnyArray]) -> None:
+        """Raise unless labels and predictions name classes of the run; each file is looked at once."""
+        if entry.stored.sha256 in self._right:
+            return
+        for name, lowest in (("labels", -1), ("predictions", 0)):
+            if name not in arrays:
+                continue
+            outside = (arrays[name] < lowest) | (arrays[name] >= manifest.classes)
+            if outside.any():
+                row = int(outside.argmax())
+                raise RunError(
+                    f"{self.path / entry.stored.file} has {name} outside the {manifest.classes} classes of the run: "
+                    f"{arrays[name][row]} in row {row}; it is damaged, write it again"
+                )
+        self._right.add(entry.stored.sha256)
 
     def _save(self, manifest: _Manifest) -> None:
+        _parse(_encode(manifest), self.path / MANIFEST)  # what is written can be opened again
         with replacing(self.path / MANIFEST) as file:
-            file.write(_encode(_as_json(manifest)))
+            file.write(_encode(manifest))
         self._seen = None
 
     @contextmanager
@@ -311,13 +445,7 @@ class Run:
                 (self.path / name).unlink(missing_ok=True)
 
     def _check_name(self, manifest: _Manifest, name: str, overwrite: bool) -> None:
-        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[1-5])?", name):
-            raise InvalidInput(
-                f"name must be letters, digits, '.', '_' or '-' and not begin with a dot, got {name!r}; "
-                "it becomes a file name. A level of corruption, /1 to /5, may follow"
-            )
-        if name.lower() == "head":
-            raise InvalidInput("name must not be 'head'; that file holds the last linear layer")
+        _check_set_name(name)
         for other in manifest.data:
             if other == name and not overwrite:
                 raise RunError(
@@ -357,7 +485,7 @@ class Run:
 
     def _free_file(self, manifest: _Manifest, name: str) -> Path:
         """Where a data set goes: never the file that the manifest names now, which has to stay good."""
-        plain, other = f"{_stem(name)}.safetensors", f"{_stem(name)}~.safetensors"
+        plain, other = _file_names(name)
         entry = manifest.data.get(name)
         return self.path / (other if entry is not None and entry.stored.file == plain else plain)
 
@@ -392,7 +520,7 @@ class Writer:
         # close() takes the lock alone, so no block lands in a closed file
         with self.run._locked(shared=True):
             self._check_open()
-            with open(self._part, "r+b") as file:
+            with open(open_plain(self._part, os.O_RDWR), "r+b") as file:
                 for name, array in block.items():
                     file.seek(len(header) + offsets[name] + start * (array.nbytes // count))
                     file.write(np.ascontiguousarray(array).data)
@@ -404,8 +532,9 @@ class Writer:
     def finished(self) -> list[tuple[int, int]]:
         """The ranges [start, stop) of rows that are written, merged and in order."""
         merged: list[tuple[int, int]] = []
-        spans = [(line["start"], line["stop"]) for line in self._journal() if "start" in line]
-        for start, stop in sorted(spans):
+        self._check_open()
+        spans = [line for line in self._journal() if isinstance(line, _Span)]
+        for start, stop in sorted((span.start, span.stop) for span in spans):
             if merged and start <= merged[-1][1]:
                 merged[-1] = merged[-1][0], max(stop, merged[-1][1])
             else:
@@ -450,14 +579,17 @@ class Writer:
 
     def _seal(self, manifest: _Manifest, target: Path) -> _File:
         """Hash the complete file and give it its final name."""
-        with open(self._part, "rb") as file:
+        with open(open_plain(self._part, os.O_RDWR), "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             size = os.fstat(file.fileno()).st_size
         stored = _File(self._part.name, size, digest, self.tensors)
+        arrays = _map_file(self.run.path, stored)
         if manifest.head is not None and "features" in self.tensors:
             # blocks were checked against the head, each in its precision, if the run had one by then
-            arrays = _map_file(self.run.path, stored)
-            check_head(arrays["logits"], arrays["features"], self.run._head(manifest.head), half=True)
+            head = self.run._head(manifest.head)
+            check_head_shape(head, self._classes, self.tensors["features"][1][1])
+            check_head(arrays["logits"], arrays["features"], head, half=True)
+        del arrays
         self._append({"target": target.name})
         os.replace(self._part, target)
         sync_folder(self.run.path)
@@ -477,64 +609,95 @@ class Writer:
 
     def _begin(self, manifest: _Manifest) -> None:
         """Resume an unfinished data set of the same layout, or start a new one; called under the lock."""
-        plan = {
-            "role": self.role,
-            "rows": self.rows,
-            "pass_count": self.pass_count,
-            "tensors": {name: [code, list(shape[1:])] for name, (code, shape) in self.tensors.items()},
-        }
+        plan = _Plan(self.role, self.rows, self.pass_count, _row_shapes(self.tensors))
         header, _, size = _layout(self.tensors, _note(self.pass_count))
-        started = [line for line in _read_journal(self._log) if "tensors" in line]
-        if started:
-            self._check_plan(started[0], plan)
+        journal = self._journal()
+        if journal:
+            first = journal[0]
+            assert isinstance(first, _Plan)
+            self._check_plan(first, plan)
             self._undo_rename(manifest)
-            if self._part.exists() and self._part.stat().st_size == size:
+            if self._is_begun(header, size):
                 return
         # in this order: a journal must never stand beside rows that it has not seen written
         self._log.unlink(missing_ok=True)
+        self._part.unlink(missing_ok=True)  # whatever it is: a link is not followed
         sync_folder(self.run.path)
-        with open(self._part, "wb") as file:
+        with open(open_plain(self._part, os.O_RDWR | os.O_CREAT | os.O_EXCL), "wb") as file:
             file.write(header)
             file.truncate(size)
             file.flush()
             os.fsync(file.fileno())
         with replacing(self._log) as file:
-            file.write(_journal_line(plan))
+            file.write(_journal_line(dataclasses.asdict(plan)))
+
+    def _is_begun(self, header: bytes, size: int) -> bool:
+        """Whether the file of an unfinished data set is there, as this writer would have made it."""
+        try:
+            with open(open_plain(self._part, os.O_RDWR), "rb") as file:
+                return os.fstat(file.fileno()).st_size == size and file.read(len(header)) == header
+        except FileNotFoundError:
+            return False
 
     def _undo_rename(self, manifest: _Manifest) -> None:
         """Take back the last step of a close() that died before the manifest named its file."""
         entry = manifest.data.get(self.name)
-        for line in _read_journal(self._log):
-            if "target" in line and (entry is None or entry.stored.file != line["target"]):
-                target = self.run.path / line["target"]
-                if target.exists() and not self._part.exists():
+        for line in self._journal():
+            if isinstance(line, _Target) and (entry is None or entry.stored.file != line.target):
+                target = self.run.path / line.target
+                if _is_plain(target) and not os.path.lexists(self._part):
                     os.replace(target, self._part)
 
-    def _check_plan(self, old: dict[str, Any], new: dict[str, Any]) -> None:
-        differing = [key for key in ("role", "rows", "pass_count") if old[key] != new[key]]
-        for name in sorted(old["tensors"].keys() | new["tensors"].keys()):
-            if old["tensors"].get(name) != new["tensors"].get(name):
-                differing.append(name)
+    def _check_plan(self, old: _Plan, new: _Plan) -> None:
+        differing = []
+        for key in ("role", "rows", "pass_count"):
+            if getattr(old, key) != getattr(new, key):
+                differing.append(f"{key} was {getattr(old, key)}, now {getattr(new, key)}")
+        for name in sorted(old.tensors.keys() | new.tensors.keys()):
+            if old.tensors.get(name) != new.tensors.get(name):
+                differing.append(f"{name} was {old.tensors.get(name)}, now {new.tensors.get(name)}")
         if differing:
-            flat_old, flat_new = old | old["tensors"], new | new["tensors"]
-            what = "; ".join(f"{key} was {flat_old.get(key)}, now {flat_new.get(key)}" for key in differing)
             raise RunError(
-                f"an unfinished {self.name!r} has another layout ({what}); resume with the same arguments, "
-                f"or delete {self._part.name} and {self._log.name} to start afresh"
+                f"an unfinished {self.name!r} has another layout ({'; '.join(differing)}); resume with the same "
+                f"arguments, or delete {self._part.name} and {self._log.name} to start afresh"
             )
 
-    def _journal(self) -> list[dict[str, Any]]:
-        self._check_open()
-        return _read_journal(self._log)
+    def _journal(self) -> list[_Plan | _Span | _Target]:
+        """What the journal tells, the plan first; nothing if there is none, or if not even its plan is whole."""
+        try:
+            lines = _read_journal(self._log)
+            if not lines:
+                return []
+            return [_plan_of(lines[0]), *(self._entry_of(line) for line in lines[1:])]
+        except (ValueError, RecursionError) as error:
+            raise RunError(
+                f"{self._log} was not written by Run ({error}); "
+                f"delete {self._part.name} and {self._log.name} to start afresh"
+            ) from error
+
+    def _entry_of(self, line: dict[str, Any]) -> _Span | _Target:
+        """A line of the journal behind its plan: rows that are written, or where the whole file goes."""
+        if "target" in line:
+            target = _table(line, "a line", ("target",))["target"]
+            if target not in _file_names(self.name):
+                raise ValueError(f"target must be {' or '.join(_file_names(self.name))}, got {target!r:.80}")
+            return _Target(target)
+        span = _table(line, "a line", ("start", "stop"))
+        start, stop = _count(span["start"], "start", 0), _count(span["stop"], "stop", 1)
+        if not start < stop <= self.rows:
+            raise ValueError(f"rows {start}:{stop} are not among {self.rows}")
+        return _Span(start, stop)
 
     def _check_open(self) -> None:
         if not self._log.exists():
             raise RunError(f"{self.name!r} is no longer open: it was closed or deleted; call run.writer again")
 
     def _append(self, line: dict[str, Any]) -> None:
-        handle = os.open(self._log, os.O_WRONLY | os.O_APPEND)
+        handle = open_plain(self._log, os.O_WRONLY | os.O_APPEND)
         try:
-            os.write(handle, _journal_line(line))  # one call: lines of several processes do not mix
+            data = _journal_line(line)
+            if os.write(handle, data) != len(data):  # one call: lines of several processes do not mix
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._log))
             os.fsync(handle)
         finally:
             os.close(handle)
@@ -565,9 +728,70 @@ class Writer:
         return block, count
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """The first line of a journal: what is to be written."""
+
+    role: str
+    rows: int
+    pass_count: int | None
+    tensors: dict[str, list[Any]]  # name -> dtype and shape of a row, as JSON has them
+
+
+@dataclass(frozen=True)
+class _Span:
+    """A line of a journal: these rows are written."""
+
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class _Target:
+    """The last line of a journal: the whole file is to be renamed to this."""
+
+    target: str
+
+
 def _stem(name: str) -> str:
     """The file of a data set, without its ending; ``corruption/3`` is in no folder of its own."""
     return name.replace("/", "@")
+
+
+def _file_names(name: str) -> tuple[str, str]:
+    """The two files that a data set may be in: each version of it takes the one that is free."""
+    return f"{_stem(name)}.safetensors", f"{_stem(name)}~.safetensors"
+
+
+def _row_shapes(tensors: Tensors) -> dict[str, list[Any]]:
+    """Of each tensor its dtype and the shape of a row, as a journal has them."""
+    shapes = {}
+    for name, (code, shape) in tensors.items():
+        shapes[name] = [code, list(shape[1:])]
+    return shapes
+
+
+def _check_set_name(name: str) -> None:
+    """Raise unless a data set may be called so."""
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[1-5])?", name):
+        raise InvalidInput(
+            f"name must be letters, digits, '.', '_' or '-' and not begin with a dot, got {name!r:.80}; "
+            "it becomes a file name. A level of corruption, /1 to /5, may follow"
+        )
+    if name.lower() == "head":
+        raise InvalidInput("name must not be 'head'; that file holds the last linear layer")
+
+
+def _stamp(found: os.stat_result) -> tuple[int, int, int]:
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _is_plain(path: Path) -> bool:
+    """Whether there is a file, and no link to one."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return False
 
 
 def _versions() -> dict[str, str]:
@@ -602,10 +826,14 @@ def _tensors_of(
         raise InvalidInput(f"fields must hold logits, got {', '.join(fields) or 'nothing'}")
     tensors: Tensors = {}
     for name, (dtype, shape) in fields.items():
-        known = name in KNOWN_KEYS or re.fullmatch(r"(layers|learned)/.+", name)
+        known = name in KNOWN_KEYS or re.fullmatch(r"(layers|learned)/.+", name, re.DOTALL)
         if not known or name == "passes.count":
             raise InvalidInput(f"fields: {UnknownName.of('field', name, set(KNOWN_KEYS) - {'passes.count'})}")
-        kind, width = np.dtype(dtype), tuple(whole(k, f"fields[{name!r}]", 1) for k in shape)
+        try:
+            kind = np.dtype(dtype)
+        except TypeError as error:
+            raise InvalidInput(f"fields[{name!r}] must have a dtype of NumPy, got {dtype!r:.80}") from error
+        width = tuple(whole(k, f"fields[{name!r}]", 1) for k in shape)
         if name == "ids" and kind.kind == "S" and kind.itemsize:
             kind, width = np.dtype(np.uint8), (kind.itemsize, *width)
         integer = name in ("labels", "predictions") or (name == "ids" and kind != np.uint8)
@@ -668,18 +896,27 @@ def _as_stored(array: AnyArray, label: str, code: str, shape: tuple[int, ...]) -
     return stored
 
 
-def _layout(tensors: Tensors, note: Mapping[str, str]) -> tuple[bytes, dict[str, int], int]:
-    """The header of a safetensors file, where each tensor begins behind it, and the size of the file."""
+def _entries(tensors: Tensors) -> tuple[dict[str, Any], dict[str, tuple[int, int]], int]:
+    """What a safetensors header says of tensors, where each begins and ends behind it, and where the last one ends."""
     # the format allows no holes, and the widest dtypes first keep every tensor aligned without any
     order = sorted(tensors, key=lambda name: (-DTYPES[tensors[name][0]].itemsize, name))
-    header: dict[str, Any] = {"__metadata__": dict(note)} if note else {}
-    offsets, end = {}, 0
+    header: dict[str, Any] = {}
+    places, end = {}, 0
     for name in order:
         code, shape = tensors[name]
-        offsets[name], end = end, end + DTYPES[code].itemsize * int(np.prod(shape, dtype=object))
-        header[name] = {"dtype": code, "shape": list(shape), "data_offsets": [offsets[name], end]}
-    text = json.dumps(header, separators=(",", ":")).encode()
+        begin, end = end, end + DTYPES[code].itemsize * math.prod(shape)
+        places[name] = begin, end
+        header[name] = {"dtype": code, "shape": list(shape), "data_offsets": [begin, end]}
+    return header, places, end
+
+
+def _layout(tensors: Tensors, note: Mapping[str, str]) -> tuple[bytes, dict[str, int], int]:
+    """The header of a safetensors file, where each tensor begins behind it, and the size of the file."""
+    header, places, end = _entries(tensors)
+    content = {"__metadata__": dict(note), **header} if note else header
+    text = json.dumps(content, separators=(",", ":")).encode()
     text += b" " * (-(8 + len(text)) % ALIGNMENT)
+    offsets = {name: begin for name, (begin, _) in places.items()}
     return len(text).to_bytes(8, "little") + text, offsets, 8 + len(text) + end
 
 
@@ -701,101 +938,240 @@ def _write_file(file: BinaryIO, name: str, arrays: Mapping[str, AnyArray], note:
 
 def _map_file(folder: Path, stored: _File) -> dict[str, AnyArray]:
     """The tensors of a file as views of one memory map; only the header is read."""
-    path = folder / stored.file
-    start, entries = _read_header(path, stored)
-    memory = np.memmap(path, dtype=np.uint8, mode="r")
+    with _open_file(folder, stored) as file:
+        start, places = _check_header(file, folder / stored.file, stored)
+        memory = np.memmap(file, dtype=np.uint8, mode="r")
     views = {}
-    for name, entry in entries.items():
-        begin, end = entry["data_offsets"]
+    for name, (begin, end) in places.items():
+        code, shape = stored.tensors[name]
         flat = np.asarray(memory[start + begin : start + end])
-        views[name] = flat.view(DTYPES[entry["dtype"]]).reshape(entry["shape"])
+        views[name] = flat.view(DTYPES[code]).reshape(shape)
     return views
 
 
-def _read_header(path: Path, stored: _File) -> tuple[int, dict[str, Any]]:
-    """Where the data of a file begin, and its entries; an error unless the manifest says the same."""
+def _open_file(folder: Path, stored: _File) -> BufferedReader:
+    path = folder / stored.file
     try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            length = int.from_bytes(file.read(8), "little")
-            text = file.read(length) if length <= size else b""
+        return open_regular(path)
     except FileNotFoundError as error:
         raise RunError(f"{path} is missing, though run.json names it; restore it or write it again") from error
+
+
+def _check_header(file: BinaryIO, path: Path, stored: _File) -> tuple[int, dict[str, tuple[int, int]]]:
+    """Where the data of a file begin, and each tensor behind that; an error unless the manifest says the same."""
+    size = os.fstat(file.fileno()).st_size
     if size != stored.bytes:
         raise RunError(f"{path} has {size} bytes, expected {stored.bytes}; it is damaged, write it again")
+    length = int.from_bytes(file.read(8), "little")
     try:
-        entries = json.loads(text)
-        entries.pop("__metadata__", None)
-        found = {name: (entry["dtype"], tuple(entry["shape"])) for name, entry in entries.items()}
-        _, offsets, _ = _layout(stored.tensors, {})
-        placed = {name: entry["data_offsets"][0] for name, entry in entries.items()}
-        good = found == stored.tensors and placed == offsets
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        header = json.loads(file.read(length) if length <= min(size, HEADER_BYTES) else b"")
+        header.pop("__metadata__", None)
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise RunError(f"{path} has a damaged header; write it again") from error
-    if not good:
+    expected, places, end = _entries(stored.tensors)
+    if header != expected or size != 8 + length + end:
         raise RunError(f"{path} does not hold the tensors that run.json lists; it is damaged, write it again")
-    return 8 + length, entries
+    return 8 + length, places
 
 
 def _check_file(folder: Path, stored: _File) -> None:
     path = folder / stored.file
-    _read_header(path, stored)
-    with open(path, "rb") as file:
+    with _open_file(folder, stored) as file:
+        _check_header(file, path, stored)
+        file.seek(0)
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != stored.sha256:
         raise RunError(f"{path} is damaged: its SHA-256 is not the one in run.json; restore it or write it again")
 
 
-def _as_json(manifest: _Manifest) -> dict[str, Any]:
-    return {"format": FORMAT, "version": VERSION, **dataclasses.asdict(manifest)}
-
-
-def _encode(content: dict[str, Any]) -> bytes:
-    """The bytes of run.json: the content and, last, its own SHA-256."""
-    checksum = hashlib.sha256(json.dumps(content, allow_nan=False).encode()).hexdigest()
-    return json.dumps({**content, "checksum": checksum}, allow_nan=False, indent=1).encode() + b"\n"
+def _encode(manifest: _Manifest) -> bytes:
+    """The bytes of run.json."""
+    return encode_json({"format": FORMAT, "version": VERSION, **dataclasses.asdict(manifest)})
 
 
 def _parse(raw: bytes, path: Path) -> _Manifest:
-    """The manifest in the bytes of run.json; anything but what :func:`_encode` makes is an error."""
+    """The manifest in the bytes of run.json; an error unless :class:`Run` could have written it."""
+    content = decode_json(
+        raw, path, kind="a manifest of a twofold run", form=FORMAT, version=VERSION, again="restore it from a copy"
+    )
     try:
-        content = json.loads(raw)
-    except ValueError as error:
-        raise RunError(f"{path} is damaged: no complete JSON ({error}); restore it from a copy") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise RunError(f"{path} is no manifest of a twofold run; choose a folder made by Run.create")
-    if content.get("version") != VERSION:
-        raise RunError(
-            f"{path} has format version {content.get('version')!r}, this twofold reads {VERSION}; "
-            "a newer twofold may have written it, update with: pip install -U twofold"
-        )
-    checksum = content.pop("checksum", None)
-    try:
-        intact = raw == _encode(content) and checksum is not None
-    except ValueError:
-        intact = False
-    if not intact:
-        raise RunError(f"{path} is damaged or was edited: its checksum does not fit; restore it from a copy")
-    del content["format"], content["version"]
-    try:
+        json.dumps(content, ensure_ascii=False).encode()  # no half of a surrogate pair in any text
         return _manifest_of(content)
-    except (KeyError, TypeError, ValueError) as error:
-        raise RunError(f"{path} has an unexpected structure ({error}); it was not written by Run") from error
+    except (ValueError, RecursionError) as error:
+        raise RunError(f"{path} was not written by Run: {error}; restore it from a copy") from error
 
 
 def _manifest_of(content: dict[str, Any]) -> _Manifest:
-    data = {name: _DataSet(**{**entry, "stored": _file_of(entry["stored"])}) for name, entry in content["data"].items()}
-    head = None if content["head"] is None else _file_of(content["head"])
-    names = None if content["class_names"] is None else tuple(content["class_names"])
-    return _Manifest(**{**content, "data": data, "head": head, "class_names": names})
+    """Check the content of run.json against all that ``Run`` would write; ValueError names what is wrong."""
+    _table(content, "run.json", ("provenance", "classes", "class_names", "head", "data"))
+    provenance = _table(content["provenance"], "provenance")
+    for key, value in provenance.items():
+        _check_depth(value, f"{key!r:.80} of provenance")
+    _check_provenance(provenance)
+    classes = None if content["classes"] is None else _count(content["classes"], "classes", 1)
+    names = _class_names_of(content["class_names"], classes)
+    head = None if content["head"] is None else _head_of(content["head"], classes)
+    data = {}
+    for name, entry in _table(content["data"], "data").items():
+        _check_set_name(name)
+        data[name] = _data_set_of(entry, name, classes, head)
+    if len({name.lower() for name in data}) < len(data):
+        raise ValueError("data has names that differ in case only")
+    return _Manifest(provenance, classes, names, head, data)
 
 
-def _file_of(content: dict[str, Any]) -> _File:
-    # a manifest from elsewhere must not lead outside its own folder
-    if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._@~-]*\.safetensors", content["file"]):
-        raise ValueError(f"unsafe file name {content['file']!r}")
-    tensors = {name: (code, tuple(shape)) for name, (code, shape) in content["tensors"].items()}
-    return _File(**{**content, "tensors": tensors})
+def _check_provenance(provenance: Mapping[str, Any]) -> None:
+    """Raise ValueError unless the entries that others rely on are of their kind."""
+    _text(provenance.get("model"), "model")
+    for key in ("command", "recipe"):
+        if provenance.get(key) is not None:
+            _text(provenance[key], key)
+    seed = provenance.get("seed")
+    if seed is not None and (type(seed) is not int or abs(seed) >= 2**63):
+        raise ValueError(f"seed must be a whole number of 64 bits, got {seed!r:.80}")
+    for key, value in _table(provenance.get("versions"), "versions").items():
+        _text(value, f"versions[{key!r}]")
+
+
+def _class_names_of(content: Any, classes: int | None) -> tuple[str, ...] | None:
+    if content is None:
+        return None
+    if not isinstance(content, list) or not _all_text(content):
+        raise ValueError(f"class_names must be a list of texts, got {content!r:.80}")
+    if len(content) != classes:
+        raise ValueError(f"class_names has {len(content)} names for {classes} classes")
+    return tuple(content)
+
+
+def _all_text(values: Sequence[object]) -> bool:
+    """Whether there is something, and all of it text that a file can hold."""
+    try:
+        return len(values) > 0 and all(isinstance(v, str) and v.encode() is not None for v in values)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+
+
+def _head_of(content: Any, classes: int | None) -> _File:
+    stored = _file_of(content, "head", (HEAD,))
+    shapes = {name: shape for name, (_, shape) in stored.tensors.items()}
+    kinds = {DTYPES[code].kind for code, _ in stored.tensors.values()}
+    weight = shapes.get("weight", ())
+    if shapes.keys() != {"weight", "bias"} or len(weight) != 2 or shapes["bias"] != weight[:1] or kinds != {"f"}:
+        raise ValueError(f"head must hold weight (C, D) and bias (C,), floats, got {stored.tensors!r:.80}")
+    if weight[0] != classes:
+        raise ValueError(f"head has {weight[0]} rows for {classes} classes")
+    _check_size(stored, {}, "head")
+    return stored
+
+
+def _data_set_of(content: Any, name: str, classes: int | None, head: _File | None) -> _DataSet:
+    entry = _table(content, f"data[{name!r}]", ("role", "rows", "uses_head", "pass_count", "stored"))
+    role = _text(entry["role"], f"role of {name}")
+    choice(role, f"role of {name}", ROLES)
+    rows = _count(entry["rows"], f"rows of {name}", 1)
+    pass_count = None if entry["pass_count"] is None else _count(entry["pass_count"], f"pass_count of {name}", 1)
+    stored = _file_of(entry["stored"], f"data[{name!r}]", _file_names(name))
+    _check_tensors(stored.tensors, rows, pass_count, name)
+    _check_size(stored, _note(pass_count), name)
+    if stored.tensors["logits"][1][1] != classes:
+        raise ValueError(f"logits of {name} have {stored.tensors['logits'][1][1]} columns for {classes} classes")
+    uses_head = entry["uses_head"]
+    if not isinstance(uses_head, bool) or (uses_head and head is None):
+        raise ValueError(f"uses_head of {name} must be true or false, and false without a head, got {uses_head!r:.80}")
+    if uses_head and head is not None and "features" in stored.tensors:
+        columns, expected = stored.tensors["features"][1][1], head.tensors["weight"][1][1]
+        if columns != expected:
+            raise ValueError(f"features of {name} have {columns} columns, and the head takes {expected}")
+    return _DataSet(role, rows, uses_head, pass_count, stored)
+
+
+def _file_of(content: Any, where: str, names: Sequence[str]) -> _File:
+    # a manifest from elsewhere must not lead outside its own folder, nor to the file of something else in it
+    entry = _table(content, where, ("file", "bytes", "sha256", "tensors"))
+    file = _text(entry["file"], f"file of {where}")
+    if file not in names:
+        raise ValueError(f"file of {where} must be {' or '.join(names)}, got {file!r:.80}")
+    digest = _text(entry["sha256"], f"sha256 of {where}")
+    if not re.fullmatch("[0-9a-f]{64}", digest):
+        raise ValueError(f"sha256 of {where} must be 64 hexadecimal digits, got {digest!r:.80}")
+    tensors: Tensors = {}
+    for name, described in _table(entry["tensors"], f"tensors of {where}").items():
+        tensors[name] = _tensor_of(described, f"{name!r:.80} of {where}")
+    return _File(file, _count(entry["bytes"], f"bytes of {where}", 8), digest, tensors)
+
+
+def _tensor_of(content: Any, where: str) -> tuple[str, tuple[int, ...]]:
+    """The dtype and shape of a tensor: ["F32", [100, 10]]."""
+    is_pair = isinstance(content, list) and len(content) == 2
+    if not is_pair or not isinstance(content[0], str) or content[0] not in DTYPES or not isinstance(content[1], list):
+        raise ValueError(f"{where} must be a dtype and a shape, got {content!r:.80}")
+    return content[0], tuple(_count(k, f"the shape of {where}", 1) for k in content[1])
+
+
+def _check_tensors(tensors: Tensors, rows: int, pass_count: int | None, name: str) -> None:
+    """Raise unless a writer could have been asked for these tensors."""
+    fields: dict[str, tuple[str, tuple[int, ...]]] = {}
+    for key, (code, shape) in tensors.items():
+        if len(shape) == 0 or shape[0] != rows:
+            raise ValueError(f"{key!r:.80} of {name} has shape {shape} for {rows} rows")
+        is_text = key == "ids" and code == "U8" and len(shape) == 2
+        fields[key] = (f"S{shape[1]}", ()) if is_text else (DTYPES[code].str, shape[1:])
+    if _tensors_of(fields, rows, pass_count) != tensors:
+        raise ValueError(f"tensors of {name} are not as Run stores them")
+
+
+def _check_size(stored: _File, note: Mapping[str, str], where: str) -> None:
+    _, _, size = _layout(stored.tensors, note)
+    if stored.bytes != size:
+        raise ValueError(f"the tensors of {where} make a file of {size} bytes, not of {stored.bytes}")
+
+
+def _table(content: Any, where: str, keys: Sequence[str] | None = None) -> dict[str, Any]:
+    """A JSON object with exactly these keys; by default any."""
+    if not isinstance(content, dict):
+        raise ValueError(f"{where} must be a table, got {content!r:.80}")
+    if keys is not None and content.keys() != set(keys):
+        odd = min(content.keys() ^ set(keys))
+        raise ValueError(f"{where} must have the keys {', '.join(keys)}; {odd!r:.80} is missing or too much")
+    return content
+
+
+def _text(content: Any, where: str) -> str:
+    if not isinstance(content, str):
+        raise ValueError(f"{where} must be text, got {content!r:.80}")
+    return content
+
+
+def _count(content: Any, where: str, low: int) -> int:
+    if type(content) is not int or content < low:  # no booleans
+        raise ValueError(f"{where} must be a whole number of at least {low}, got {content!r:.80}")
+    return content
+
+
+def _check_depth(content: Any, where: str) -> None:
+    """Raise ValueError if lists and tables are nested so deeply that printing them could fail."""
+    level = [content]
+    for _ in range(DEPTH):
+        deeper: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                deeper.extend(value.values())
+            elif isinstance(value, list | tuple):
+                deeper.extend(value)
+        level = deeper
+    if level:
+        raise ValueError(f"{where} must be nested at most {DEPTH} deep")
+
+
+def _plan_of(line: dict[str, Any]) -> _Plan:
+    """The first line of a journal."""
+    plan = _table(line, "its first line", ("role", "rows", "pass_count", "tensors"))
+    tensors = {}
+    for name, described in _table(plan["tensors"], "tensors").items():
+        code, shape = _tensor_of(described, f"{name!r:.80}")
+        tensors[name] = [code, list(shape)]
+    pass_count = None if plan["pass_count"] is None else _count(plan["pass_count"], "pass_count", 1)
+    return _Plan(_text(plan["role"], "role"), _count(plan["rows"], "rows", 1), pass_count, tensors)
 
 
 def _journal_line(content: dict[str, Any]) -> bytes:
@@ -806,11 +1182,14 @@ def _journal_line(content: dict[str, Any]) -> bytes:
 
 def _read_journal(path: Path) -> list[dict[str, Any]]:
     """The whole lines of a journal; torn ones are passed over, and a journal that is not there has none."""
+    try:
+        with open(open_plain(path, os.O_RDWR), "rb") as file:
+            raw = file.read()
+    except FileNotFoundError:
+        return []
     lines: list[dict[str, Any]] = []
-    if not path.exists():
-        return lines
-    for line in path.read_bytes().split(b"\n"):
+    for line in raw.split(b"\n"):
         crc, _, body = line.partition(b" ")
         if body and crc == b"%08x" % zlib.crc32(body):
-            lines.append(json.loads(body))
+            lines.append(_table(json.loads(body), "a line"))
     return lines
