@@ -14,10 +14,12 @@ that are equivalent with the reason. The draw is by the hash of the seed and of 
 elsewhere in a file leaves it alone. First a place is drawn, then one change at that place: cosmic-ray has six
 replacements for every `+` and two for every number, which would otherwise fill the sample with arithmetic.
 
-Each worker has a private copy of the tracked files; the working tree is never touched. A mutant runs in a process
-forked from one that has imported NumPy, SciPy, numba and pytest, but nothing of twofold. Its own tests come first, and
-the first failure ends it. More than ``CPU`` times the processor time of the unchanged code counts as noticed
-("timeout"). Results are appended to ``results/mutation.csv`` as they come.
+Each worker has a private copy of the tracked files; the working tree is never touched. First the tests run once on the
+unchanged code, with a probe before the statement of every mutant: they must pass, and they tell which of them reach it.
+A mutant then runs those, its own module's first and the quickest first, and the first failure ends it; code that runs at
+import, and compiled kernels, get all tests of their module. Each runs in a process forked from one that has imported
+NumPy, SciPy, numba and pytest, but nothing of twofold. More than ``CPU`` times the usual processor time counts as noticed
+("timeout"). Results are written to ``results/mutation.csv`` as they come.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ RESULTS = ROOT / "results" / "mutation.csv"
 COMMAND = "python benchmarks/mutation.py --workers 2"
 CPU = 4  # times the processor time of the unchanged code, plus GRACE seconds, before a mutant counts as stuck
 GRACE = 40.0  # enough for a worker to compile its kernels
-TRUSTED = 120.0  # seconds of processor time with --trust, which measures nothing
+COMPILING = 180.0  # instead of GRACE, where all kernels compile anew
 WALL = 900.0  # seconds of the clock, for a mutant that waits for ever
 ARITHMETIC = ("Add", "Sub", "Mul", "Div", "FloorDiv", "Mod", "Pow")
 BITS = ("BitOr", "BitAnd", "BitXor")
@@ -263,6 +265,61 @@ def draw(settings: dict[str, object], work: Path) -> list[Mutant]:
 # Running
 
 
+class _Probed(ast.NodeTransformer):
+    """Puts a probe before the innermost statement of a function that holds the line of a mutant."""
+
+    def __init__(self, lines: dict[int, list[int]]) -> None:
+        self.lines = lines
+        self.placed: set[int] = set()
+        self.depth = 0
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        is_function = isinstance(node, ast.FunctionDef)
+        self.depth += is_function
+        for name in ("body", "orelse", "finalbody"):
+            statements = getattr(node, name, None)
+            if isinstance(statements, list):
+                setattr(node, name, [new for old in statements for new in self._with_probe(old)])
+        for handler in getattr(node, "handlers", []):
+            self.visit(handler)
+        self.depth -= is_function
+        return node
+
+    def _with_probe(self, statement: ast.stmt) -> list[ast.stmt]:
+        if not isinstance(statement, ast.Match):
+            self.visit(statement)
+        if not self.depth or isinstance(statement, ast.ImportFrom):
+            return [statement]
+        reached = range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
+        here = [i for line in reached for i in self.lines.get(line, []) if i not in self.placed]
+        self.placed.update(here)
+        text = f"__import__('{PROBE}').hit({here})"
+        return [*(ast.parse(text).body if here else []), statement]
+
+
+PROBE = "mutation_probe"
+PROBE_SOURCE = """current, reached = None, {}
+
+
+def hit(mutants):
+    for i in mutants:
+        reached.setdefault(i, {})[current] = None
+"""
+
+
+class Recorder:
+    """A pytest plugin that keeps which test reached which probe, and how long each took."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        sys.modules[PROBE].current = nodeid
+
+    def pytest_runtest_logreport(self, report: object) -> None:
+        self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0.0) + report.duration
+
+
 class Tree:
     """A private copy of the tracked files, in which one mutant at a time is tested."""
 
@@ -276,19 +333,50 @@ class Tree:
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(source, folder / name)  # with its time: compiled kernels of an earlier run stay valid
 
-    def start(self, mutant: Mutant | None, tests: list[str], limit: float) -> int:
-        """Test a mutant, or the unchanged code, in a forked process; its id."""
+    def start(self, mutant: Mutant, tests: list[str], limit: float) -> int:
+        """Test a mutant in a forked process; its id."""
         compiled = self.folder / "numba"
-        if mutant is not None:
-            shutil.copy2(self.folder / mutant.module, self.folder / "unchanged")
-            (self.folder / mutant.module).write_text(mutant.source, encoding="utf-8")
-            if "_kernels" in mutant.module:  # compiled anew, beside what the others share
-                compiled = self.folder / "numba-mutant"
-                shutil.rmtree(compiled, ignore_errors=True)
+        shutil.copy2(self.folder / mutant.module, self.folder / "unchanged")
+        (self.folder / mutant.module).write_text(mutant.source, encoding="utf-8")
+        if "_kernels" in mutant.module:  # compiled anew, beside what the others share
+            compiled = self.folder / "numba-mutant"
+            shutil.rmtree(compiled, ignore_errors=True)
         child = os.fork()
         if child == 0:
-            self._test(tests, limit, compiled, writes=mutant is None)
+            self._test(tests, limit, compiled)
         return child
+
+    def probe(self, mutants: list[Mutant], options: list[str], file: str) -> dict[str, dict[str, float]]:
+        """Run a file of tests on the unchanged code: which tests reach each mutant, and their seconds."""
+        answer = self.folder / "reached.json"
+        answer.unlink(missing_ok=True)
+        child = os.fork()
+        if child == 0:
+            self._test([*options, file], 0, self.folder / "numba", recorder=Recorder(), answer=answer)
+        _, status = os.waitpid(child, 0)
+        if status:
+            raise SystemExit(f"{file} fails without any change:\n{self.log.read_text()[-3000:]}")
+        return json.loads(answer.read_text(encoding="utf-8"))
+
+    def place_probes(self, mutants: list[Mutant]) -> list[bool]:
+        """Write the modules with probes; whether each mutant has one."""
+        (self.folder / "src" / f"{PROBE}.py").write_text(PROBE_SOURCE, encoding="utf-8")
+        placed: set[int] = set()
+        for module in sorted({mutant.module for mutant in mutants if "_kernels" not in mutant.module}):
+            lines: dict[int, list[int]] = {}
+            for i, mutant in enumerate(mutants):
+                if mutant.module == module:
+                    lines.setdefault(mutant.line, []).append(i)
+            probes = _Probed(lines)
+            tree = probes.visit(ast.parse((ROOT / module).read_text(encoding="utf-8")))
+            (self.folder / module).write_text(ast.unparse(ast.fix_missing_locations(tree)), encoding="utf-8")
+            placed |= probes.placed
+        return [i in placed for i in range(len(mutants))]
+
+    def remove_probes(self, mutants: list[Mutant]) -> None:
+        """Put the unchanged modules back."""
+        for module in {mutant.module for mutant in mutants}:
+            shutil.copy2(ROOT / module, self.folder / module)
 
     def restore(self, mutant: Mutant) -> None:
         """Put the unchanged module back, with its time, on which the caches of Python and numba depend."""
@@ -300,7 +388,14 @@ class Tree:
         found = re.search(r"^(?:FAILED|ERROR) (\S+(?: in \S+)?)", text, re.MULTILINE)
         return found.group(1) if found else ""
 
-    def _test(self, tests: list[str], limit: float, compiled: Path, writes: bool) -> None:
+    def _test(
+        self,
+        tests: list[str],
+        limit: float,
+        compiled: Path,
+        recorder: Recorder | None = None,
+        answer: Path | None = None,
+    ) -> None:
         """Run pytest and leave; only ever called in the child."""
         code = 70
         try:
@@ -311,7 +406,7 @@ class Tree:
             os.dup2(log, 2)
             if limit:
                 resource.setrlimit(resource.RLIMIT_CPU, (int(limit), int(limit) + 5))
-            sys.dont_write_bytecode = not writes
+            sys.dont_write_bytecode = True
             folders = {"NUMBA_CACHE_DIR": compiled, "TMPDIR": self.folder / "tmp", "PYTHONPATH": self.folder / "src"}
             for name, folder in folders.items():
                 folder.mkdir(exist_ok=True)
@@ -327,7 +422,14 @@ class Tree:
 
             options = ["-x", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow"]
             options += ["--hypothesis-seed=0", "-W", "ignore:Module already imported"]  # it is: by the parent
-            code = int(pytest.main([*options, *tests]))
+            if recorder is None or answer is None:
+                code = int(pytest.main([*options, *tests]))
+            else:
+                probe = __import__(PROBE)
+                code = int(pytest.main([*options, *tests], plugins=[recorder]))
+                found = {i: {t: recorder.seconds.get(t, 0.0) for t in hit if t} for i, hit in probe.reached.items()}
+                answer.write_text(json.dumps({"reached": found, "seconds": recorder.seconds}), encoding="utf-8")
+                code = 0 if code == 5 else code  # no test left in this file
         except BaseException:
             traceback.print_exc()
         finally:
@@ -336,48 +438,64 @@ class Tree:
             os._exit(code)
 
 
-def test_arguments(lines: list[str]) -> list[str]:
-    """The words of pytest's command line."""
-    return [word for line in lines for word in shlex.split(line)]
-
-
 class Runner:
     """Tests mutants, one per tree at a time, and appends what came of each to the results."""
 
-    def __init__(self, settings: dict[str, object], folder: Path, workers: int, trusted: bool) -> None:
-        self.settings = settings
+    def __init__(self, settings: dict[str, object], folder: Path, workers: int) -> None:
+        self.settings, self.folder = settings, folder
         self.trees = [Tree(folder / str(i)) for i in range(workers)]
         self.reasons = {}
         for entry in settings.get("equivalent", []):
             self.reasons[entry["module"], entry["before"], entry["after"]] = entry["reason"]
-        self.limits = dict.fromkeys(settings["tests"], TRUSTED) if trusted else {}
 
-    def prepare(self, tree: Tree, module: str) -> None:
-        """Run the tests of the unchanged module: they must pass; compiles, and measures the time they need."""
-        if module in self.limits:
-            return
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        child = tree.start(None, test_arguments(self.settings["tests"][module]), 0)
-        _, status = os.waitpid(child, 0)
-        if status:
-            raise SystemExit(f"the tests of {module} fail without any change: {tree.log.read_text()[-3000:]}")
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        self.limits[module] = CPU * used + GRACE
-        print(f"{module}: {used:.1f} s of processor time unchanged", flush=True)
+    def reach(self, mutants: list[Mutant]) -> list[tuple[list[str], float]]:
+        """The tests to run for each mutant, and their seconds; the tests of unchanged code are run for it."""
+        tree, options = self.trees[0], shlex.split(self.settings["options"])
+        has_probe = tree.place_probes(mutants)
+        files = list(dict.fromkeys(file for m in mutants for file in self.settings["tests"][m.module]))
+        answers = {}
+        keys = [(mutant.line, *mutant.key) for mutant in mutants]
+        for i, file in enumerate(files):
+            kept = self.folder / f"reach-{hashed(file, (ROOT / file).read_text(encoding='utf-8'), *keys)[:24]}.json"
+            if not kept.is_file():
+                print(f"probing with {file} ({i + 1} of {len(files)})", flush=True)
+                kept.write_text(json.dumps(tree.probe(mutants, options, file)), encoding="utf-8")
+            answers[file] = json.loads(kept.read_text(encoding="utf-8"))
+        tree.remove_probes(mutants)
+        found = []
+        for i, mutant in enumerate(mutants):
+            tests: list[str] = []
+            seconds = 0.0
+            files = self.settings["tests"][mutant.module]
+            if not has_probe[i]:
+                files = sorted(files, key=lambda file: sum(answers[file]["seconds"].values()))
+            for file in files:
+                if has_probe[i]:
+                    times = answers[file]["reached"].get(str(i), {})
+                    tests += sorted(times, key=times.get)
+                else:
+                    times = answers[file]["seconds"]
+                    tests.append(file)
+                seconds += sum(times.values())
+            found.append((tests, seconds))
+        return found
 
-    def run(self, mutants: list[Mutant]) -> None:
-        """Test all, in the order given."""
-        waiting, busy = list(reversed(mutants)), {}
+    def run(self, mutants: list[Mutant], done: set[tuple[str, ...]]) -> None:
+        """Test all but those that are done, in the order given."""
+        left = [(m, tests) for m, tests in zip(mutants, self.reach(mutants), strict=True) if m.key not in done]
+        waiting = left[::-1]
+        options = shlex.split(self.settings["options"])
+        busy: dict[int, tuple[Tree, Mutant, float]] = {}
         while waiting or busy:
             free = [tree for tree in self.trees if tree not in [b[0] for b in busy.values()]]
-            if waiting and free and (waiting[-1].module in self.limits or not busy):
-                mutant, tree = waiting.pop(), free[0]
-                self.prepare(tree, mutant.module)
-                tests = test_arguments(self.settings["tests"][mutant.module])
-                limit = self.limits[mutant.module] + (120.0 if "_kernels" in mutant.module else 0.0)
-                child = tree.start(mutant, tests, limit)
-                busy[child] = (tree, mutant, time.monotonic())
+            if waiting and free:
+                mutant, (tests, seconds) = waiting.pop()
+                if not tests:
+                    self.record(mutant, "survived", "", 0.0, len(waiting))  # no test reaches it
+                    continue
+                extra = COMPILING if "_kernels" in mutant.module else GRACE
+                child = free[0].start(mutant, [*options, *tests], CPU * seconds + extra)
+                busy[child] = (free[0], mutant, time.monotonic())
                 continue
             child, status = os.waitpid(-1, os.WNOHANG)
             if child:
@@ -394,9 +512,8 @@ class Runner:
             os.killpg(child, signal.SIGKILL)  # what its tests may have started
         code = os.waitstatus_to_exitcode(status)
         outcome, test = "killed", ""
-        reason = self.reasons.get((mutant.module, mutant.before, mutant.after), "")
         if code == 0:
-            outcome = "equivalent" if reason else "survived"
+            outcome = "survived"
         elif code in (-signal.SIGXCPU, -signal.SIGKILL):
             outcome = "timeout"
         elif code in (4, 5):
@@ -404,14 +521,16 @@ class Runner:
         else:
             test = tree.first_failure() or f"exit {code}"
         tree.restore(mutant)
-        row = Row(
-            **{f.name: str(getattr(mutant, f.name)) for f in fields(Mutant) if f.name != "source"},
-            outcome=outcome,
-            test=test,
-            reason=reason if outcome == "equivalent" else "",
-        )
+        self.record(mutant, outcome, test, time.monotonic() - start, left)
+
+    def record(self, mutant: Mutant, outcome: str, test: str, took: float, left: int) -> None:
+        """Keep what came of a mutant."""
+        reason = self.reasons.get((mutant.module, mutant.before, mutant.after), "")
+        if outcome == "survived" and reason:
+            outcome = "equivalent"
+        place = {f.name: str(getattr(mutant, f.name)) for f in fields(Mutant) if f.name != "source"}
+        row = Row(**place, outcome=outcome, test=test, reason=reason if outcome == "equivalent" else "")
         save([*(r for r in load() if r.key != row.key), row])
-        took = time.monotonic() - start
         print(f"{outcome:<10} {took:5.1f} s, {left} left  {mutant.module}:{mutant.line}  {mutant.before}", flush=True)
         if outcome not in NOTICED:
             print(f"{'became':>23}  {mutant.after}", flush=True)
@@ -466,7 +585,6 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=folder, help="folder of the private copies and compiled kernels")
     parser.add_argument("--only", default="", help="modules whose path holds this text")
     parser.add_argument("--again", action="store_true", help="run those that survived again")
-    parser.add_argument("--trust", action="store_true", help="do not run the tests of the unchanged modules first")
     parser.add_argument("--list", action="store_true", help="print the draw")
     parser.add_argument("--summary", action="store_true", help="print the results that are there")
     options = parser.parse_args()
@@ -498,9 +616,9 @@ def main() -> None:
     import sklearn.metrics  # noqa: F401
 
     os.environ.pop("TWOFOLD_DATA", None)
-    left = [mutant for mutant in mutants if mutant.key not in done]
-    print(f"{len(mutants)} mutants of {len(settings['tests'])} modules, {len(left)} to run", flush=True)
-    Runner(settings, options.work.resolve(), options.workers, options.trust).run(left)
+    left = sum(mutant.key not in done for mutant in mutants)
+    print(f"{len(mutants)} mutants of {len(settings['tests'])} modules, {left} to run", flush=True)
+    Runner(settings, options.work.resolve(), options.workers).run(mutants, done)
     summarise(load())
 
 

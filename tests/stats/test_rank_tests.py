@@ -377,3 +377,10 @@ def test_family_wise_error():
     assert family_wise(rank_z, lambda: ordered_tail(rng, 8, 10, 10), equal=10) < 0.02
     shift = np.r_[np.zeros(10), np.full(10, -10.0)]
     assert family_wise(conover_t, lambda: null() + shift, equal=10) < 0.07
+
+
+def test_the_first_value_that_is_not_finite_is_named():
+    table = np.arange(12.0).reshape(4, 3)
+    table[1, 2], table[3, 0] = np.nan, np.inf
+    with pytest.raises(InvalidInput, match=r"got nan in row 1, column 'c' \(2 such values\)"):
+        friedman(table, better="higher", names=["a", "b", "c"])

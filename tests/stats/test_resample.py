@@ -10,7 +10,8 @@ import scipy.stats
 from twofold import metrics
 from twofold.errors import InvalidInput, RejectedNaN, TwofoldWarning, UndefinedMetric
 from twofold.stats import bootstrap
-from twofold.stats.resample import _poisson, _strata
+from twofold.stats.resample import _corrected, _poisson, _strata
+from twofold.stats.resample import draws as public_draws
 
 
 def world(n=300, seed=0, levels=None):
@@ -41,6 +42,21 @@ def draws(n, count, seed=0, stratify=None):
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 8, 101, 5000])
 def test_every_resample_has_the_right_size(n):
     assert (draws(n, 50).sum(axis=1) == n).all()
+
+
+@pytest.mark.parametrize("n", range(1, 10))
+def test_public_draws_are_those_of_the_kernel(n):
+    assert np.array_equal(public_draws(n, 40, seed=5), draws(n, 40, seed=5))
+
+
+def test_random_bits_are_those_of_splitmix64():
+    """The first numbers for seed 1234567, as in the reference implementation and Rosetta Code's task."""
+    from twofold._kernels import mix
+
+    published = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431]
+    step = 0x9E3779B97F4A7C15
+    for i, want in enumerate([*published, 16408922859458223821], start=1):
+        assert int(mix(np.uint64((1234567 + i * step) % 2**64))) == want
 
 
 def test_counts_are_multinomial():
@@ -149,6 +165,23 @@ def test_agrees_with_scipy():
         ).confidence_interval
         assert mine.low == pytest.approx(reference.low, abs=0.008)
         assert mine.high == pytest.approx(reference.high, abs=0.008)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bca_levels_are_those_of_efron(seed):
+    """Levels Phi(b + (b + z) / (1 - a (b + z))) with bias b and acceleration a, by loops (Efron 1987, Eq. 2.3, 6.6)."""
+    rng = np.random.default_rng(seed)
+    replicates = np.round(rng.exponential(size=101), 1)  # skewed, some equal to the value
+    value, jackknife = float(replicates[0]), list(rng.exponential(size=30))
+    share = sum(1.0 if r < value else 0.5 if r == value else 0.0 for r in replicates) / len(replicates)
+    bias = scipy.stats.norm.ppf(share)
+    mean = sum(jackknife) / len(jackknife)
+    cubes = sum((mean - x) ** 3 for x in jackknife)
+    acceleration = cubes / (6 * sum((mean - x) ** 2 for x in jackknife) ** 1.5)
+    got = _corrected(np.array([0.025, 0.975]), value, replicates, np.array(jackknife))
+    for level, tail in zip(got, (0.025, 0.975), strict=True):
+        z = bias + scipy.stats.norm.ppf(tail)
+        assert level == pytest.approx(scipy.stats.norm.cdf(bias + z / (1 - acceleration * z)))
 
 
 def test_same_seed_same_bytes_on_any_number_of_threads(monkeypatch):
