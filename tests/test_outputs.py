@@ -624,3 +624,20 @@ def test_tensors_enter_without_importing_torch(monkeypatch):
     outputs = Outputs(logits, labels=Tensor(np.arange(3)), ids=Tensor(np.arange(3)))
     assert np.shares_memory(outputs.logits, logits.data)
     assert outputs[Tensor(np.array([2, 0]))].ids.tolist() == [2, 0]
+
+
+@pytest.mark.parametrize("groups", [[4, 4, -1], ["scene 1", "scene 1", "Straße"]])
+def test_groups_go_wherever_rows_go(tmp_path, groups):
+    outputs = Outputs(np.eye(3), labels=[0, 1, 2], groups=groups)
+    assert outputs.groups.tolist() == groups
+    assert outputs[[2, 0]].groups.tolist() == [groups[2], groups[0]]
+    assert Outputs.concat([outputs, outputs]).groups.tolist() == groups * 2
+    assert outputs.replace(logits=np.ones((3, 3))).groups.tolist() == groups
+    assert outputs.replace(groups=None).groups is None
+    assert "groups" in repr(outputs)
+    outputs.to_npz(tmp_path / "o.npz")
+    assert Outputs.from_npz(tmp_path / "o.npz").groups.tolist() == groups
+    with pytest.raises(InvalidInput, match="groups"):
+        Outputs(np.eye(3), groups=groups[:2])
+    with pytest.raises(InvalidInput, match="groups must be integers or strings"):
+        Outputs(np.eye(3), groups=[0.5, 1.0, 2.0])

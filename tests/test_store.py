@@ -951,3 +951,16 @@ def test_reading_a_run_needs_no_heavy_import():
     heavy = {"scipy", "numba", "torch", "pandas", "sklearn"}
     script = f"import sys, twofold.store; print({heavy} & set(sys.modules))"
     assert python(script).strip() == "set()"
+
+
+@pytest.mark.parametrize("groups", [[7, 7, 8], ["p1", "p1", "patient 22"]])
+def test_groups_are_stored_and_written_in_blocks(tmp_path, groups):
+    run = Run.create(tmp_path / "run", model="toy")
+    run.add("val", Outputs(np.eye(3), labels=[0, 1, 2], groups=groups), role="val")
+    assert run["val"].groups.tolist() == groups
+    kind = "int64" if isinstance(groups[0], int) else "S16"
+    with run.writer("test", role="test", rows=3, fields={"logits": ("float64", (3,)), "groups": (kind, ())}) as writer:
+        writer.write(1, logits=np.eye(3)[1:], groups=groups[1:])
+        writer.write(0, logits=np.eye(3)[:1], groups=groups[:1])
+    assert run["test"].groups.tolist() == groups
+    run.verify()

@@ -45,7 +45,8 @@ FINE, COARSE = 1e-3, 1e-2  # its tolerance, and that for half precision, relativ
 SCALE_ROWS = 16  # rows that tell whether logits are logarithms of probabilities
 BLOCK_BYTES = 1 << 24  # internal passes over large arrays hold about this much at a time
 
-ARRAYS = ("logits", "labels", "features", "predictions", "ids", "passes")
+NAMES = ("ids", "groups")  # integers or strings that name something of a row
+ARRAYS = ("logits", "labels", "features", "predictions", *NAMES, "passes")
 FIELDS = (*ARRAYS, "layers", "learned", "head", "class_names")
 PASS_ARRAYS = ("mean_prob", "mean_logits", "mean_entropy", "prob_std")
 KNOWN_KEYS = (
@@ -174,7 +175,8 @@ class Outputs:
     ``logits`` (N, C); ``labels`` (N,), -1 for inputs of no class of the model; ``features`` (N, D), the exact
     input of the last linear layer, which is ``head``; ``layers`` {key: (N, K)}; ``passes`` (M, N, C) logits
     or :class:`Passes`; ``learned`` {name: (N,)} confidences of trained heads; ``predictions`` (N,), by
-    default the argmax of the logits; ``ids`` (N,) integers or strings; ``class_names``, C strings. ``layers``
+    default the argmax of the logits; ``ids`` (N,) integers or strings; ``groups`` (N,) integers or strings, the same
+    for rows that depend on each other (scene, patient, user); ``class_names``, C strings. ``layers``
     and ``learned`` are empty mappings when not given, every other absent field is None.
 
     >>> outputs = Outputs([[2.0, 0.0], [0.0, 1.0], [0.3, 0.2]], labels=[0, 0, -1])
@@ -205,8 +207,9 @@ class Outputs:
         predictions: ArrayLike | None = None,
         ids: ArrayLike | None = None,
         class_names: Sequence[str] | None = None,
+        groups: ArrayLike | None = None,
     ) -> None:
-        values = (logits, labels, features, predictions, ids, passes, layers, learned, head, class_names)
+        values = (logits, labels, features, predictions, ids, groups, passes, layers, learned, head, class_names)
         vars(self).update(_admit(dict(zip(FIELDS, values, strict=True)), {}))
         _ = self.predictions  # taken now, so that later changes of the caller's array cannot move it
 
@@ -286,13 +289,12 @@ class Outputs:
     @cached_property
     def ids(self) -> AnyArray | None:
         """Identifiers of the rows, int64 or str."""
-        stored: AnyArray | None = vars(self)["_ids"]
-        if stored is None or stored.dtype.kind != "S":
-            return stored
-        try:
-            return _read_only(np.char.decode(stored, "utf-8"))
-        except UnicodeDecodeError as error:
-            raise InvalidInput(f"ids must be UTF-8 text ({error}); the file that holds them is damaged") from error
+        return _decoded(vars(self)["_ids"], "ids")
+
+    @cached_property
+    def groups(self) -> AnyArray | None:
+        """What each row belongs to, int64 or str: rows of one group depend on each other, groups do not."""
+        return _decoded(vars(self)["_groups"], "groups")
 
     @property
     def classes(self) -> int:
@@ -350,13 +352,13 @@ class Outputs:
             choice(name, "replace", FIELDS)
         if "logits" in changes:
             _ = self.predictions  # must be those of the old logits
-        known = {name: value for name, value in vars(self).items() if name != "ids"}
+        known = {name: value for name, value in vars(self).items() if name not in NAMES}
         return trusted(Outputs, _admit(changes, known))
 
     def derived(self, changes: Mapping[str, Any]) -> Outputs:
         """The same outputs with fields that a step computed from them; only names and rows are checked."""
         _ = self.predictions  # stay those of the old logits
-        fields = {name: value for name, value in vars(self).items() if name != "ids"}
+        fields = {name: value for name, value in vars(self).items() if name not in NAMES}
         for name, value in changes.items():
             choice(name, "a step's changes", FIELDS)
             fields[name] = value
@@ -401,8 +403,9 @@ class Outputs:
     def to_npz(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one npz file, whole or not at all; no pickle."""
         arrays = self.flat()
-        if "ids" in arrays:
-            arrays["ids"] = np.asarray(self.ids)
+        for name in NAMES:
+            if name in arrays:
+                arrays[name] = np.asarray(getattr(self, name))
         if "passes" in arrays:
             arrays["passes"] = np.moveaxis(arrays["passes"], 0, 1)
         if self.head is not None:
@@ -462,6 +465,7 @@ class Outputs:
             **{f"layers/{key}": array for key, array in self.layers.items()},
             **{f"learned/{key}": array for key, array in self.learned.items()},
             "ids": vars(self)["_ids"],
+            "groups": vars(self)["_groups"],
         }
         if isinstance(self.passes, Passes):
             named |= {f"passes.{name}": getattr(self.passes, name) for name in PASS_ARRAYS}
@@ -470,7 +474,8 @@ class Outputs:
         return {name: array for name, array in named.items() if array is not None}
 
     def __repr__(self) -> str:
-        extras = [n for n in ("labels", "features", "head", "passes", "ids") if vars(self).get(n) is not None]
+        extras = [n for n in ("labels", "features", "head", "passes") if vars(self).get(n) is not None]
+        extras += [n for n in NAMES if vars(self)[f"_{n}"] is not None]
         extras += [*self.layers, *self.learned]
         what = f"; {', '.join(extras)}" if extras else ""
         return f"Outputs({len(self)} rows, {self.classes} classes{what})"
@@ -500,7 +505,7 @@ def assemble(
         passes = np.moveaxis(arrays["passes"], 0, 1)
     fields: dict[str, Any] = {name: arrays.get(name) for name in ("logits", "labels", "features")}
     fields |= {"layers": group("layers"), "learned": group("learned"), "passes": passes, "head": head}
-    fields |= {"_ids": arrays.get("ids"), "class_names": class_names}
+    fields |= {"_ids": arrays.get("ids"), "_groups": arrays.get("groups"), "class_names": class_names}
     if "predictions" in arrays:
         fields["predictions"] = arrays["predictions"]
     return trusted(Outputs, fields)
@@ -513,7 +518,7 @@ def check_rows(name: str, value: ArrayLike, *, classes: int | None = None, label
         return _read_only(class_labels(value, label, classes=classes))
     if name == "predictions":
         return _read_only(class_labels(value, label, classes=classes, ood=False))
-    if name == "ids":
+    if name in NAMES:
         return _read_only(_identifiers(value, label))
     if name.startswith("learned/"):
         array = _floats(value, label, 1)
@@ -630,6 +635,16 @@ def _floats(value: ArrayLike, name: str, ndim: int) -> Floats:
     return array.astype(kind, copy=False)
 
 
+def _decoded(stored: AnyArray | None, name: str) -> AnyArray | None:
+    """Names of rows as int64 or str, from how they are kept."""
+    if stored is None or stored.dtype.kind != "S":
+        return stored
+    try:
+        return _read_only(np.char.decode(stored, "utf-8"))
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{name} must be UTF-8 text ({error}); the file that holds them is damaged") from error
+
+
 def _identifiers(value: ArrayLike, name: str) -> AnyArray:
     """Integers as int64; strings as UTF-8 bytes, so that files hold them without objects."""
     array = np.asarray(value) if not hasattr(value, "detach") else plain(value, name)
@@ -662,7 +677,7 @@ def _admit(given: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]
         )
     for name in given:
         if name != "logits":
-            admitted["_ids" if name == "ids" else name] = _check_field(name, given[name], logits.shape[1])
+            admitted[f"_{name}" if name in NAMES else name] = _check_field(name, given[name], logits.shape[1])
     if admitted.get("predictions") is None:
         admitted.pop("predictions", None)  # the cached property takes the argmax
     made = trusted(Outputs, admitted)

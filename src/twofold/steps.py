@@ -636,7 +636,7 @@ def _field(record: StepInfo, name: str, outputs: Outputs) -> Any:
     """One field of outputs, or an error that says what the step needs and what there is."""
     value = getattr(outputs, name, None)
     if value is None or (name in ("layers", "learned") and not value):
-        have = [f for f in FIELDS if f not in ("predictions", "class_names", "ids")]
+        have = [f for f in FIELDS if f not in ("predictions", "class_names", "ids", "groups")]
         there = [f for f in have if (v := getattr(outputs, f)) is not None and not (isinstance(v, Mapping) and not v)]
         needed = " and ".join(record.needs)
         raise InvalidInput(f"{record.name} needs {needed}; these outputs have {' and '.join(there)} only")

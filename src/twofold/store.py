@@ -45,6 +45,7 @@ from twofold._json import decode_json, encode_json
 from twofold.errors import Damaged, InvalidInput, RunError, UnknownName
 from twofold.outputs import (
     KNOWN_KEYS,
+    NAMES,
     PASS_ARRAYS,
     AnyArray,
     Head,
@@ -258,7 +259,7 @@ class Run:
 
         ``fields`` gives each array its dtype and the shape of one row: ``{"logits": ("float32", (10,)),
         "labels": ("int64", ()), "layers/block3/mean": ("float16", (256,)), "ids": ("S24", ())}``; passes are
-        rows first, (M, C). String ids take a width in bytes, means of passes (``passes.mean_prob`` ...) take
+        rows first, (M, C). String ids and groups take a width in bytes, means of passes (``passes.mean_prob`` ...) take
         ``pass_count``. Calling this again with the same arguments resumes an unfinished data set.
         """
         choice(role, "role", ROLES)
@@ -278,8 +279,9 @@ class Run:
         def read(manifest: _Manifest, entry: _DataSet) -> Outputs:
             arrays = _map_file(self.path, entry.stored)
             self._check_classes(manifest, entry, arrays)
-            if "ids" in arrays and arrays["ids"].dtype == np.uint8:
-                arrays["ids"] = arrays["ids"].view(f"S{arrays['ids'].shape[1]}")[:, 0]
+            for key in NAMES:
+                if key in arrays and arrays[key].dtype == np.uint8:
+                    arrays[key] = arrays[key].view(f"S{arrays[key].shape[1]}")[:, 0]
             head = self._head(manifest.head) if entry.uses_head and manifest.head is not None else None
             return assemble(arrays, head, manifest.class_names, entry.pass_count)
 
@@ -806,10 +808,11 @@ def _note(pass_count: int | None) -> dict[str, str]:
 
 
 def _rows_first(outputs: Outputs) -> dict[str, AnyArray]:
-    """The arrays of outputs as a file holds them: string ids as padded UTF-8 bytes."""
+    """The arrays of outputs as a file holds them: string ids and groups as padded UTF-8 bytes."""
     arrays = outputs.flat()
-    if "ids" in arrays and arrays["ids"].dtype.kind == "S":
-        arrays["ids"] = _bytes_of(arrays["ids"])
+    for key in NAMES:
+        if key in arrays and arrays[key].dtype.kind == "S":
+            arrays[key] = _bytes_of(arrays[key])
     return arrays
 
 
@@ -834,12 +837,12 @@ def _tensors_of(
         except TypeError as error:
             raise InvalidInput(f"fields[{name!r}] must have a dtype of NumPy, got {dtype!r:.80}") from error
         width = tuple(whole(k, f"fields[{name!r}]", 1) for k in shape)
-        if name == "ids" and kind.kind == "S" and kind.itemsize:
+        if name in NAMES and kind.kind == "S" and kind.itemsize:
             kind, width = np.dtype(np.uint8), (kind.itemsize, *width)
-        integer = name in ("labels", "predictions") or (name == "ids" and kind != np.uint8)
-        legal = (np.int64,) if integer else (np.uint8,) if name == "ids" else (np.float16, np.float32, np.float64)
+        integer = name in ("labels", "predictions") or (name in NAMES and kind != np.uint8)
+        legal = (np.int64,) if integer else (np.uint8,) if name in NAMES else (np.float16, np.float32, np.float64)
         if kind not in legal:
-            want = "int64 or S<bytes>" if name == "ids" else " or ".join(np.dtype(k).name for k in legal)
+            want = "int64 or S<bytes>" if name in NAMES else " or ".join(np.dtype(k).name for k in legal)
             raise InvalidInput(f"fields[{name!r}] must have dtype {want}, got {np.dtype(dtype)}")
         if len(width) != _row_dims(name, kind):
             raise InvalidInput(f"fields[{name!r}] must give the shape of one row, got {tuple(shape)}")
@@ -851,7 +854,7 @@ def _tensors_of(
 def _row_dims(name: str, kind: np.dtype[Any]) -> int:
     if name in ("labels", "predictions", "passes.mean_entropy") or name.startswith("learned/"):
         return 0
-    if name == "ids":
+    if name in NAMES:
         return int(kind == np.uint8)
     return 2 if name == "passes" else 1
 
@@ -1114,7 +1117,7 @@ def _check_tensors(tensors: Tensors, rows: int, pass_count: int | None, name: st
     for key, (code, shape) in tensors.items():
         if len(shape) == 0 or shape[0] != rows:
             raise ValueError(f"{key!r:.80} of {name} has shape {shape} for {rows} rows")
-        is_text = key == "ids" and code == "U8" and len(shape) == 2
+        is_text = key in NAMES and code == "U8" and len(shape) == 2
         fields[key] = (f"S{shape[1]}", ()) if is_text else (DTYPES[code].str, shape[1:])
     if _tensors_of(fields, rows, pass_count) != tensors:
         raise ValueError(f"tensors of {name} are not as Run stores them")

@@ -60,8 +60,9 @@ def alike(parts: list[Outputs]) -> list[Outputs]:
         changes: dict[str, Any] = {"ids": None}
         for group in ("layers", "learned"):
             changes[group] = {k: a for k, a in getattr(part, group).items() if f"{group}/{k}" in keys}
-        if "features" not in keys:
-            changes["features"] = None
+        for name in ("features", "groups"):
+            if name not in keys:
+                changes[name] = None
         if len(means) > 1 or ("passes" not in keys and "passes.mean_prob" not in keys):
             changes["passes"] = None
         made.append(part.replace(**changes))
