@@ -26,6 +26,9 @@ class Linear(lightning.LightningModule):
     def validation_step(self, batch, batch_idx, dataloader_idx=0):
         return self.answer(self.layer(batch[0]), batch[1])
 
+    def test_step(self, batch, batch_idx, dataloader_idx=0):
+        return self.answer(self.layer(batch[0]), batch[1])
+
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
@@ -56,6 +59,27 @@ def test_two_loaders_make_one_data_set():
     expected = metrics.evaluate(rows.correct, scorer("msp").score(rows), is_id=rows.is_id, conf_ood=energy, only=names)
     logged = {name: float(fitting.callback_metrics[f"val/{name}"]) for name in names}
     assert logged == pytest.approx(dict(expected), abs=1e-6)  # rows of the last epoch alone, float32 when logged
+
+
+def test_the_test_loop_logs_its_own_names():
+    torch.manual_seed(0)
+    model, known, unknown = Linear(), loader(), loader(50, 1, ood=True, shift=3.0)
+    names = ["accuracy", "augrc", "ds_f1"]
+    callback = ReliabilityCallback(names, ood="energy")
+    testing = trainer(callback)
+    testing.validate(model, loader(seed=3), verbose=False)  # its rows must not count below
+    logged = testing.test(model, [known, unknown], verbose=False)[0]
+    with torch.no_grad():
+        logits = torch.cat([model.layer(l.dataset.tensors[0]) for l in (known, unknown)])
+    rows = Outputs(logits, torch.cat([l.dataset.tensors[1] for l in (known, unknown)]))
+    energy = scorer("energy").score(rows)
+    expected = metrics.evaluate(rows.correct, scorer("msp").score(rows), is_id=rows.is_id, conf_ood=energy, only=names)
+    found = {name: logged[f"test_{name}"] for name in names}
+    assert found == pytest.approx(dict(expected), abs=1e-6)
+    other = trainer(ReliabilityCallback(["accuracy"], test_prefix="final/"))
+    assert set(other.test(model, known, verbose=False)[0]) == {"final/accuracy"}
+    with pytest.raises(InvalidInput, match='test_step must return a dict with "logits"'):
+        trainer(ReliabilityCallback()).test(Linear(lambda logits, labels: None), known, verbose=False)
 
 
 def test_labels_may_come_from_the_step():

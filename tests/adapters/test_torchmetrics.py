@@ -61,30 +61,77 @@ def test_states_merge_as_over_processes():
     assert set(one._reductions.values()) == {torchmetrics.utilities.dim_zero_cat}
 
 
-def process(rank, world, file, found):
+SHARES = {  # the rows of each of two processes
+    "uneven": (slice(0, 130), slice(130, 400)),
+    "a process without rows": (slice(0, 400), None),
+    "an empty batch alone": (slice(0, 0), slice(0, 400)),
+}
+
+
+def process(rank, world, file, found, shares):
     torch.distributed.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=world)
     logits, labels = batch()
-    metric = Reliability("ds_f1", ood="energy")
-    share = slice(0, 130) if rank == 0 else slice(130, 400)
-    metric.update(logits[share], labels[share])
-    found.put((rank, float(metric.compute())))
+    pair = Reliability("ds_f1", ood="energy")
+    single = Reliability("augrc")
+    share = shares[rank]
+    for metric in (pair, single):
+        if share is not None:
+            metric.update(logits[share], labels[share])
+    found.put((rank, float(pair.compute()), float(single.compute())))
     torch.distributed.destroy_process_group()
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # newer Pythons warn where there are threads
-def test_two_processes_agree_on_the_metric_of_all_rows(tmp_path):
+@pytest.mark.filterwarnings("ignore:The ``compute`` method:UserWarning")  # torchmetrics', of the process without rows
+@pytest.mark.parametrize("shares", SHARES.values(), ids=SHARES)
+def test_two_processes_agree_on_the_metric_of_all_rows(tmp_path, shares):
     context = torch.multiprocessing.get_context("fork")
     found = context.SimpleQueue()
-    several = [context.Process(target=process, args=(rank, 2, tmp_path / "meet", found)) for rank in range(2)]
+    several = [context.Process(target=process, args=(rank, 2, tmp_path / "meet", found, shares)) for rank in range(2)]
     for one in several:
         one.start()
     for one in several:
         one.join(120)
+        if one.is_alive():  # one waits for the other
+            one.terminate()
     assert [one.exitcode for one in several] == [0, 0]
-    whole = Reliability("ds_f1", ood="energy")
+    pair, single = Reliability("ds_f1", ood="energy"), Reliability("augrc")
+    pair.update(*batch())
+    single.update(*batch())
+    values = {rank: rest for rank, *rest in (found.get() for _ in several)}
+    assert values[0] == values[1] == pytest.approx([float(pair.compute()), float(single.compute())], rel=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_rows_are_no_value(name):
+    metric = Reliability(name, ood="energy")
+    with pytest.warns(UserWarning, match="before the ``update`` method"):
+        assert torch.isnan(metric.compute())
+    metric.update(torch.empty((0, 5)), torch.empty(0, dtype=torch.long))
+    assert torch.isnan(metric.compute())
+    metric.update(*batch())
+    metric.update(torch.empty((0, 5)), torch.empty(0, dtype=torch.long))
+    whole = Reliability(name, ood="energy")
     whole.update(*batch())
-    values = dict(found.get() for _ in several)
-    assert values[0] == values[1] == pytest.approx(float(whole.compute()), rel=1e-12)
+    assert float(metric.compute()) == float(whole.compute())
+
+
+def test_it_draws_itself_with_the_bounds_of_its_metric():
+    matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    matplotlib.use("Agg")
+    metric = Reliability("auroc")
+    values = [metric(*batch(60, seed, ood=0.0)) for seed in range(3)]
+    figure, axes = metric.plot(values)
+    assert axes.get_ylabel() == "auroc"
+    assert axes.lines[0].get_ydata().tolist() == pytest.approx([float(value) for value in values])
+    assert (metric.plot_lower_bound, metric.plot_upper_bound) == (0.0, 1.0)
+    assert Reliability("accuracy").plot_upper_bound == 1.0
+    _, one = Reliability("augrc").plot(torch.tensor(0.1))
+    assert one.get_ylabel() == "augrc"
+    collection = torchmetrics.MetricCollection([metric])
+    assert len(collection.plot()) == 1
+    matplotlib.pyplot.close("all")
+    assert figure is not None
 
 
 def test_a_collection_shares_its_rows_and_knows_what_is_better():

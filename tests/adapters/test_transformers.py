@@ -27,7 +27,8 @@ class Tiny(torch.nn.Module):
 
 
 @pytest.mark.filterwarnings("ignore")  # the Trainer's own
-def test_the_trainer_reports_what_the_arrays_give(tmp_path):
+@pytest.mark.parametrize("batch_eval_metrics", [False, True])
+def test_the_trainer_reports_what_the_arrays_give(tmp_path, batch_eval_metrics):
     g = torch.Generator().manual_seed(1)
     x = torch.randn((70, 4), generator=g)
     y = torch.randint(-1, 3, (70,), generator=g)
@@ -36,7 +37,9 @@ def test_the_trainer_reports_what_the_arrays_give(tmp_path):
     model = Tiny()
     trainer = transformers.Trainer(
         model,
-        transformers.TrainingArguments(str(tmp_path), report_to=[], use_cpu=True, disable_tqdm=True),
+        transformers.TrainingArguments(
+            str(tmp_path), report_to=[], use_cpu=True, disable_tqdm=True, batch_eval_metrics=batch_eval_metrics
+        ),
         eval_dataset=rows,
         compute_metrics=compute_metrics(names, ood="energy"),
     )
@@ -50,6 +53,8 @@ def test_the_trainer_reports_what_the_arrays_give(tmp_path):
     )
     expected["ece"] = metrics.ece(seen.correct[seen.is_id], p[seen.is_id])
     assert {name: found[f"eval_{name}"] for name in names} == pytest.approx(expected)
+    again = trainer.evaluate()  # the rows of the first evaluation are gone
+    assert {name: again[f"eval_{name}"] for name in names} == pytest.approx(expected)
 
 
 def test_names_are_looked_at_before_training():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from twofold import metrics
 from twofold._checks import Array, Mask
@@ -40,6 +42,25 @@ def rows_of(outputs: Outputs, first: Chain, second: Chain | None = None) -> Rows
     seen = outputs.averaged() if first.judges == "passes" else outputs
     confs = score_all([first] if second is None else [first, second], seen)
     return Rows(seen.correct, seen.is_id, confs[0], None if second is None else confs[1], probability(seen))
+
+
+def concat_rows(parts: Sequence[Rows]) -> Rows:
+    """Join the rows of several batches.
+
+    >>> rows = rows_of(Outputs([[2.0, 0.0]], labels=[0]), scorer("msp"))
+    >>> concat_rows([rows, rows]).correct
+    array([ True,  True])
+    """
+    conf_ood = None
+    if parts[0].conf_ood is not None:
+        conf_ood = np.concatenate([part.conf_ood for part in parts if part.conf_ood is not None])
+    return Rows(
+        correct=np.concatenate([part.correct for part in parts]),
+        is_id=np.concatenate([part.is_id for part in parts]),
+        conf=np.concatenate([part.conf for part in parts]),
+        conf_ood=conf_ood,
+        prob=np.concatenate([part.prob for part in parts]),
+    )
 
 
 def check_names(names: Iterable[str], *, two: bool) -> tuple[str, ...]:

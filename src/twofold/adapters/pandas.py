@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Hashable, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from twofold._checks import Labels
 from twofold.errors import InvalidInput, MissingExtra
@@ -13,53 +16,112 @@ from twofold.gate import Decision, ReportCard
 from twofold.metrics import Evaluation
 from twofold.outputs import Outputs
 
-Columns = str | Sequence[str]
+Columns = str | Sequence[Hashable]
 
 
 def outputs_of(
-    frame: Any, *, logits: Columns = "logit_", labels: str | None = None, features: Columns | None = None
+    frame: Any, *, logits: Columns = "logit_", labels: Hashable | None = None, features: Columns | None = None
 ) -> Outputs:
-    """Outputs from a data frame with a row per sample.
+    """Read outputs from a data frame of pandas or polars with a row per sample.
 
-    ``logits`` and ``features`` are lists of columns, or what their names begin with, in the order of the frame; what
-    follows that beginning are the class names. ``labels`` is a column of class numbers or of class names; -1, and
-    missing or other names, are OOD. The index becomes the ids if it is unique text or whole numbers.
+    Parameters
+    ----------
+    frame : pandas.DataFrame or polars.DataFrame
+        The table. A pandas index becomes the ids if it is unique text or whole numbers.
+    logits : str or sequence of column names, default="logit_"
+        The columns of logits, or what their names begin with, in the order of the frame. The names, without that
+        beginning, are the class names. Columns may be named by integers, as those of ``DataFrame(array)`` are.
+    labels : column name, optional
+        A column of class numbers or of class names, nullable or not. -1, and what is missing or no class name, is OOD.
+        Numbers count classes from 0 in the order of the columns; where the columns of logits are named by integers,
+        they are those names.
+    features : str or sequence of column names, optional
+        The columns of features, given as those of logits are.
 
+    Returns
+    -------
+    Outputs
+        One row per row of the frame.
+
+    Raises
+    ------
+    InvalidInput
+        If a column is missing, a logit is no finite number, or labels are fractions, truth values or numbers of no
+        class.
+
+    Examples
+    --------
     >>> import pandas as pd
     >>> frame = pd.DataFrame({"logit_cat": [2.0, 0.0], "logit_dog": [0.0, 1.0], "truth": ["cat", "bird"]})
     >>> outputs_of(frame, labels="truth").labels
     array([ 0, -1])
+    >>> outputs_of(pd.DataFrame([[2.0, 0.5]]), logits=[0, 1]).class_names
+    ('0', '1')
     """
+    if not hasattr(frame, "to_numpy") or not hasattr(frame, "columns"):
+        hint = "; call .collect() first" if hasattr(frame, "collect") else ""
+        raise InvalidInput(f"frame must be a data frame of pandas or polars, got {type(frame).__name__}{hint}")
     columns = _columns(frame, logits, "logits")
-    names = [c.removeprefix(logits) for c in columns] if isinstance(logits, str) else columns
-    truth = None if labels is None else _truth(frame[_columns(frame, [labels], "labels")[0]], names)
-    index = frame.index
-    text = index.inferred_type == "string"
-    ids = np.asarray(index.tolist()) if index.is_unique and (text or index.inferred_type == "integer") else None
+    names = [str(column) for column in columns]
+    if isinstance(logits, str):
+        names = [name.removeprefix(logits) for name in names]
+    truth = None
+    if labels is not None:
+        (label_column,) = _columns(frame, [labels], "labels")
+        truth = _class_numbers(frame[label_column], columns, names)
     held = None if features is None else frame[_columns(frame, features, "features")].to_numpy()
-    return Outputs(frame[columns].to_numpy(), truth, held, ids=ids, class_names=names)
+    return Outputs(frame[columns].to_numpy(), truth, held, ids=_ids(frame), class_names=names)
 
 
-def _columns(frame: Any, wanted: Columns, what: str) -> list[str]:
-    given = [str(c) for c in frame.columns]
+def _columns(frame: Any, wanted: Columns, argument: str) -> list[Hashable]:
+    """Return the columns of that name, or whose name begins so, as the frame names them."""
+    by_text: dict[str, Hashable] = {str(column): column for column in frame.columns}
+    listed = ", ".join(by_text)
     if isinstance(wanted, str):
-        found = [c for c in given if c.startswith(wanted)]
+        found = [column for text, column in by_text.items() if text.startswith(wanted)]
         if not found:
-            raise InvalidInput(f"{what}: no column begins with {wanted!r}; the frame has {', '.join(given)}")
+            raise InvalidInput(f"{argument}: no column begins with {wanted!r}; the frame has {listed}")
         return found
     for name in wanted:
-        if name not in given:
-            raise InvalidInput(f"{what}: no column {name!r}; the frame has {', '.join(given)}")
-    return list(wanted)
+        if str(name) not in by_text:
+            raise InvalidInput(f"{argument}: no column {name!r}; the frame has {listed}")
+    return [by_text[str(name)] for name in wanted]
 
 
-def _truth(column: Any, names: Sequence[str]) -> Labels:
-    if column.dtype.kind in "iu":
-        return np.asarray(column.to_numpy(), dtype=np.int64)
-    if column.dtype.kind == "f":
-        raise InvalidInput(f"labels: column {column.name!r} has fractions or gaps; give class numbers or names")
-    place = {name: i for i, name in enumerate(names)}
-    return np.array([place.get(str(value), -1) for value in column], dtype=np.int64)
+def _class_numbers(column: Any, columns: Sequence[Hashable], names: Sequence[str]) -> Labels:
+    """Return the number of each label's class, -1 where the label is missing or no class."""
+    labels = [None if _is_missing(value) else value for value in column.to_list()]
+    present = [label for label in labels if label is not None]
+    if any(isinstance(label, bool | np.bool_) for label in present) and not {"True", "False"} & set(names):
+        raise InvalidInput(f"labels: column {column.name!r} has truth values; give class numbers or names")
+    are_numbers = all(isinstance(label, Real) and not isinstance(label, bool | np.bool_) for label in present)
+    if not are_numbers:
+        number_of_name = {name: number for number, name in enumerate(names)}
+        return _numbers([-1 if label is None else number_of_name.get(str(label), -1) for label in labels])
+    if not all(math.isfinite(label) and label == int(label) for label in present):
+        raise InvalidInput(f"labels: column {column.name!r} has fractions; give class numbers or names")
+    if all(isinstance(name, int | np.integer) for name in columns):
+        number_of_column = {name: number for number, name in enumerate(columns)}
+        return _numbers([-1 if label is None else number_of_column.get(int(label), -1) for label in labels])
+    return _numbers([-1 if label is None else int(label) for label in labels])
+
+
+def _numbers(values: Sequence[int]) -> Labels:
+    return np.array(values, dtype=np.int64)
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a cell is None, NaN or what pandas writes for a missing value."""
+    is_nan = isinstance(value, float | np.floating) and math.isnan(value)
+    return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")
+
+
+def _ids(frame: Any) -> npt.NDArray[Any] | None:
+    """Return a pandas index of unique text or whole numbers; None without one."""
+    index = getattr(frame, "index", None)  # polars has none
+    if index is None or not index.is_unique or index.inferred_type not in ("string", "integer"):
+        return None
+    return np.asarray(index.tolist())
 
 
 def to_frame(what: Outputs | Decision | Evaluation | ReportCard) -> Any:

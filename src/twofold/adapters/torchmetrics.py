@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -14,16 +15,33 @@ from twofold.adapters._rows import Rows, chain_of, check_names, rows_of, values
 from twofold.outputs import Outputs
 from twofold.steps import Chain
 
-KEPT = ("correct", "is_id", "conf", "conf_ood", "prob")  # of every row
+KEPT = {  # of every row, and as what
+    "correct": torch.bool,
+    "is_id": torch.bool,
+    "conf": torch.float64,
+    "conf_ood": torch.float64,
+    "prob": torch.float64,
+}
 
 
 class Reliability(Metric):
     """One metric, by name, over batches and processes: AURC, AUGRC, AUROC of failures, ECE, DS-F1, DS-AURC, ...
 
-    ``id`` and ``ood`` are scores as text, or fitted chains. ``update`` takes logits (N, C), labels (N,), -1 for OOD,
-    and features where a score reads them; what is kept is a few numbers a row. ``compute`` is exact, not a mean over
-    batches or processes; NaN where the metric has no value. Several in a ``MetricCollection`` share their rows.
+    ``compute`` is exact, not a mean over batches or processes. It is NaN where the metric has no value, such as before
+    the first row. Empty batches, and processes without any row, count for nothing. Several in a ``MetricCollection``
+    share their rows.
 
+    Parameters
+    ----------
+    metric : str, default="augrc"
+        A metric of :func:`twofold.metrics.names` that needs confidences alone, or ``"accuracy"``.
+    id, ood : str or Chain, default="msp" and None
+        Scores as text, or fitted chains.
+    **kwargs
+        Those of ``torchmetrics.Metric``.
+
+    Examples
+    --------
     >>> metric = Reliability("augrc")
     >>> metric.update(torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1]))
     >>> metric.update(torch.tensor([[1.0, 0.4]]), torch.tensor([1]))
@@ -53,19 +71,79 @@ class Reliability(Metric):
         """Whether a larger value is better, as the table of metrics says."""
         return self.metric == "accuracy" or metrics.info(self.metric.removesuffix("_ood")).better == "higher"
 
+    @property
+    def plot_lower_bound(self) -> float | None:  # type: ignore[override]  # it depends on the metric
+        """The least possible value, None if there is none."""
+        return self._bound(0)
+
+    @property
+    def plot_upper_bound(self) -> float | None:  # type: ignore[override]
+        """The greatest possible value, None if there is none."""
+        return self._bound(1)
+
+    def _bound(self, side: int) -> float | None:
+        if self.metric == "accuracy":
+            return float(side)
+        bound = metrics.info(self.metric.removesuffix("_ood")).bounds[side]
+        return float(bound) if math.isfinite(bound) else None
+
     def update(self, logits: Tensor, labels: Tensor, features: Tensor | None = None) -> None:
-        """Keep what the metric needs of one batch."""
+        """Keep what the metric needs of one batch, a few numbers a row.
+
+        Parameters
+        ----------
+        logits : Tensor of shape (n_samples, n_classes)
+            The batch's logits; a batch may be empty.
+        labels : Tensor of shape (n_samples,)
+            Class numbers, -1 for OOD.
+        features : Tensor of shape (n_samples, n_features), optional
+            Where a score reads them.
+        """
+        if len(logits) == 0 and len(labels) == 0:
+            return
         rows = rows_of(Outputs(logits, labels, features), self.first, self.second)
         for name in KEPT:
             value = getattr(rows, name)
             if value is not None:
                 getattr(self, name).append(torch.tensor(value, device=self.device))
 
+    def sync(self, *args: Any, **kwargs: Any) -> None:
+        """Share the rows between processes, also with one that has none."""
+        for name, dtype in KEPT.items():
+            held = getattr(self, name)
+            if isinstance(held, list) and not held:  # gathering needs a tensor of the same type from every process
+                held.append(torch.empty(0, dtype=dtype, device=self.device))
+        super().sync(*args, **kwargs)
+
     def compute(self) -> Tensor:
-        """The value over all rows so far."""
+        """Return the value over all rows so far, NaN if it has none."""
         held: dict[str, Any] = dict.fromkeys(KEPT)
-        for name in KEPT:
+        for name, dtype in KEPT.items():
             if name != "conf_ood" or self.second is not None:
-                held[name] = dim_zero_cat(getattr(self, name)).cpu().numpy()
-        found = values(Rows(**held), [self.metric])
-        return torch.tensor(found[self.metric], dtype=torch.float64, device=self.device)
+                rows = getattr(self, name)
+                whole = dim_zero_cat(rows) if len(rows) else torch.empty(0, dtype=dtype)
+                held[name] = whole.cpu().numpy()
+        value = math.nan
+        if len(held["conf"]):
+            value = values(Rows(**held), [self.metric])[self.metric]
+        return torch.tensor(value, dtype=torch.float64, device=self.device)
+
+    def plot(self, val: Any = None, ax: Any = None) -> Any:
+        """Draw one value, or several as a line.
+
+        Parameters
+        ----------
+        val : Tensor or sequence of Tensor, optional
+            What ``compute`` or ``forward`` returned; by default ``compute`` is called.
+        ax : matplotlib Axes, optional
+            Where to draw; by default a new figure.
+
+        Returns
+        -------
+        tuple of Figure and Axes
+            As every metric of torchmetrics does.
+        """
+        axes: Any  # torchmetrics draws one, or says an array of them
+        figure, axes = self._plot(val, ax)
+        axes.set_ylabel(self.metric)
+        return figure, axes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from twofold.adapters._rows import MAIN, chain_of, check_names, rows_of, values
+from twofold.adapters._rows import MAIN, Rows, chain_of, check_names, concat_rows, rows_of, values
 from twofold.outputs import Outputs
 from twofold.steps import Chain
 
@@ -15,11 +15,33 @@ def compute_metrics(
     *,
     id: str | Chain = "msp",  # noqa: A002 - the name that Gate.fit uses
     ood: str | Chain | None = None,
-) -> Callable[[Any], dict[str, float]]:
-    """A function for ``Trainer(compute_metrics=...)``: metrics by name from the logits and labels of an evaluation.
+) -> Callable[..., dict[str, float]]:
+    """Make a function for ``Trainer(compute_metrics=...)``: metrics by name of an evaluation.
 
-    Label -1 is OOD. Where the model returns more than logits, they are the first. NaN where a metric has no value.
+    Label -1 is OOD. Where the model returns more than logits, they are the first. A metric that has no value is NaN.
+    With ``TrainingArguments(batch_eval_metrics=True)`` the function keeps a few numbers of each row, and the values
+    are those of all rows. An evaluation that was interrupted leaves its rows behind: make a new function.
 
+    Parameters
+    ----------
+    metrics : iterable of str
+        Metrics by name, by default accuracy, aurc, augrc, auroc, fpr95 and ece.
+    id, ood : str or Chain, default="msp" and None
+        Scores as text, or fitted chains.
+
+    Returns
+    -------
+    callable
+        ``compute(evaluated, compute_result=None)``: the metrics of one evaluation; with ``compute_result=False``
+        nothing yet, with ``True`` those of all batches since the last result.
+
+    Raises
+    ------
+    InvalidInput
+        If a metric needs more than confidences, or a score must be fitted first.
+
+    Examples
+    --------
     >>> from types import SimpleNamespace
     >>> seen = SimpleNamespace(predictions=[[2.0, 0.0], [0.0, 1.0], [1.0, 0.4]], label_ids=[0, 1, 1])
     >>> compute_metrics(["accuracy", "auroc"])(seen)
@@ -28,10 +50,20 @@ def compute_metrics(
     first, second = chain_of(id), None if ood is None else chain_of(ood)
     names = check_names(metrics, two=ood is not None)
 
-    def compute(evaluated: Any) -> dict[str, float]:
+    batches: list[Rows] = []
+
+    def compute(evaluated: Any, compute_result: bool | None = None) -> dict[str, float]:
         logits = evaluated.predictions
         if isinstance(logits, tuple):
             logits = logits[0]
-        return values(rows_of(Outputs(logits, evaluated.label_ids), first, second), names)
+        rows = rows_of(Outputs(logits, evaluated.label_ids), first, second)
+        if compute_result is None:  # the whole evaluation at once
+            return values(rows, names)
+        batches.append(rows)
+        if not compute_result:
+            return {}
+        rows = concat_rows(batches)
+        batches.clear()
+        return values(rows, names)
 
     return compute
