@@ -217,3 +217,61 @@ def test_completion_offers_recipes_and_models():
     assert "cifar" in offered("train --preset")
     assert "resnet18_32" in offered("train --model", "resnet18")
     assert "resnet18_32" in offered("extract", "resnet18")
+
+
+WRITES = {"--out", "--sheet", "--figure", "--map"}
+RESUMES = {
+    ("train",): "the same command goes on where it stopped",
+    ("bench", "extract"): "rerun the command to resume",
+    ("bench", "run"): "the same command continues after a kill",
+    ("study", "run"): "the same command goes on",
+    ("demo",): "The run of an earlier demo is replaced, any other is left alone",
+}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path, command in COMMANDS.items() if path not in {("study", "show"), ("report",)}],
+    ids=" ".join,
+)
+def test_no_command_overwrites_without_being_told(path):
+    command = COMMANDS[path]
+    options = {name for param in command.params for name in param.opts}
+    if not options & WRITES:
+        return
+    text = " ".join(run(*path, "--help").output.split())
+    if path in RESUMES:
+        assert RESUMES[path] in text
+    else:
+        assert "--replace" in options
+
+
+def test_files_are_replaced_only_if_told(files, tmp_path):
+    out = tmp_path / "conf.npz"
+    assert run("score", files / "test.npz", "--score", "msp", "--out", out).exit_code == 0
+    before = out.read_bytes()
+    again = run("score", files / "test.npz", "--score", "energy", "--out", out)
+    assert (again.exit_code, "--replace" in again.stderr) == (2, True)
+    assert out.read_bytes() == before
+    assert run("score", files / "test.npz", "--score", "energy", "--out", out, "--replace").exit_code == 0
+    assert np.load(out).files == ["test/energy"]
+
+
+def test_figures_are_replaced_only_if_told(tmp_path):
+    figure = tmp_path / "ranks.svg"
+    figure.write_text("mine")
+    done = run("compare", tmp_path, "--metric", "aurc", "--figure", figure)
+    assert (done.exit_code, "--replace" in done.stderr, figure.read_text()) == (2, True, "mine")
+
+
+def test_data_files_are_replaced_only_if_told(tmp_path):
+    pytest.importorskip("torch", reason="reading images needs the extra torch")
+    out = tmp_path / "noise.npz"
+    command = ("data", "resize", "noise:uniform?n=3&size=8", "--size", "8", "--rule", "shorter", "--out", out)
+    assert run(*command).exit_code == 0
+    assert run(*command).exit_code == 2
+    assert run(*command, "--replace").exit_code == 0
+    sheet = tmp_path / "sheet.png"
+    sheet.write_text("mine")
+    assert run("data", "check", "noise:uniform?n=3&size=8", "--sheet", sheet).exit_code == 2
+    assert sheet.read_text() == "mine"

@@ -373,7 +373,10 @@ def test_the_command(tmp_path):
     runner = CliRunner()
     shown = runner.invoke(main, ["compare", str(folder), "--metric", "augrc"])
     assert shown.exit_code == 0, shown.output
-    assert "augrc (x1000) under stratified, lower is better: 4 methods, 21 blocks, 3 models" in shown.output
+    assert (
+        "augrc (x1000) under stratified, lower is better, coverage of all samples: 4 methods, 21 blocks, 3 models"
+        in shown.output
+    )
     told = runner.invoke(main, ["compare", str(folder), "--metric", "augrc", "--test", "rank_z", "--json"])
     assert json.loads(told.output) == compare(world(), "augrc", test="rank_z").to_dict()
     averaged = runner.invoke(main, ["compare", str(folder), "--metric", "augrc", "--block", "run", "--json"])

@@ -350,7 +350,7 @@ def test_overview_has_the_means_of_single_sets_best_first():
         row("msp", 0.7, metric="ds_f1", pair="knn", protocol="joint"),
     ]
     assert Results.of(rows).overview().splitlines() == [
-        "fd_shifts: aurc (x1000), lower is better, mean of 2 values",
+        "fd_shifts: aurc (x1000), lower is better, coverage of all samples, mean of 2 values",
         "  150.00  knn",
         "  200.00  msp",
         "    0.00  mds  (of 1 only)",
@@ -398,7 +398,7 @@ def test_pivot_leaves_validation_out_and_refuses_doubles():
     with pytest.raises(InvalidInput, match=r"recipe \(plain and dropout\), run"):
         Results.of(rows).pivot(metric="aurc")
     assert Results.of(rows).pivot(("score", "run"), metric="aurc").index == ("msp / plain", "msp / dropout")
-    with pytest.raises(InvalidInput, match="did you mean 'aurc'"):
+    with pytest.raises(UnknownName, match="did you mean 'aurc'"):
         Results.of(rows).pivot(metric="aucr")
     with pytest.raises(InvalidInput, match="several protocols"):
         Results.of([row(), row(protocol="joint")]).pivot(metric="aurc")

@@ -331,8 +331,9 @@ def test_to_pandas():
 
 def test_the_text_names_directions_and_reasons():
     text = str(metrics.evaluate([True, True, False], [0.2, 0.1, 0.3], is_id=[True, True, True]))
-    first, *rows = text.splitlines()
+    first, *rows, last = text.splitlines()
     assert first == "3 samples (3 ID, 0 OOD)"
+    assert last == "aurc, eaurc, augrc: coverage of all samples; aurc_id: coverage of ID samples"
     by_name = {row.split()[0]: row for row in rows}
     assert list(by_name) == STANDARD + WITH_ID
     assert by_name["aurc"].split() == ["aurc", "↓", "0.61111"]  # (1 + 1/2 + 1/3) / 3

@@ -22,6 +22,7 @@ from twofold.bench.results import (
     Results,
     Row,
     better_of,
+    coverage_of,
     finest,
     key_of,
     method,
@@ -154,9 +155,10 @@ class Comparison:
         factor, unit = scale(self.metric)
         under = "" if self.protocol is None else f" under {self.protocol}"
         told = f" ({unit})" if unit else ""
+        direction = f"{self.better} is better{coverage_of(self.metric)}"
         test = self.friedman
         lines = [
-            f"{self.metric}{told}{under}, {self.better} is better: {len(self.methods)} methods, "
+            f"{self.metric}{told}{under}, {direction}: {len(self.methods)} methods, "
             f"{_count(len(self.blocks), 'block')}, {_count(self.models, 'model')}",
             f"Friedman: chi2({test.df[0]}) = {test.statistic:.4g}, p = {test.p:.2g}; "
             f"F{test.df} = {test.f:.4g}, p = {test.f_p:.2g}",

@@ -273,7 +273,7 @@ class Results:
 
         >>> rows = [{"score": s, "shift": "a", "metric": "aurc", "value": v} for s, v in [("msp", 0.2), ("knn", 0.1)]]
         >>> print(Results.of(rows).overview())
-        aurc (x1000), lower is better, mean of 1 value
+        aurc (x1000), lower is better, coverage of all samples, mean of 1 value
           100.00  knn
           200.00  msp
         """
@@ -591,7 +591,7 @@ def _ranking(protocol: str | None, metric: str, rows: Sequence[Row]) -> str:
     told = f"{metric} ({unit})" if unit else metric
     numbers = [f"{factor * means[name]:.{2 if factor > 1 else 4}f}" for name in order[:OVERVIEW]]
     width = max(map(len, numbers))
-    lines = [f"{under}{told}, {better} is better, mean of {full} value{'s' if full > 1 else ''}"]
+    lines = [f"{under}{told}, {better} is better{coverage_of(metric)}, mean of {full} value{'s' if full > 1 else ''}"]
     for name, number in zip(order, numbers, strict=False):
         few = "" if len(values[name]) == full else f"  (of {len(values[name])} only)"
         lines.append(f"  {number:>{width}}  {name}{few}")
@@ -769,6 +769,16 @@ def scale(metric: str) -> tuple[int, str]:
     if top > 1:
         return 1, ""
     return (1000, "x1000") if "aurc" in metric or "augrc" in metric else (100, "%")
+
+
+def coverage_of(metric: str) -> str:
+    """Whose coverage an area is taken over, as the end of a clause; empty for other metrics.
+
+    >>> coverage_of("aurc_id"), coverage_of("auroc_ood")
+    (', coverage of ID samples', '')
+    """
+    note = metrics.coverage_note([metric])
+    return note.replace(f"{metric}: ", ", ") if note else ""
 
 
 def of_metric(results: Results, metric: str, protocol: str | None) -> list[Row]:

@@ -27,7 +27,7 @@ from twofold.cli.options import (
 )
 from twofold.cli.report import report_command
 from twofold.cli.score import score_command
-from twofold.cli.shared import JSON, Verbs, from_torch, progress
+from twofold.cli.shared import JSON, REPLACE, Verbs, from_torch, progress, refuse_to_overwrite
 from twofold.cli.study import study_group
 
 if TYPE_CHECKING:
@@ -88,6 +88,8 @@ def demo_command(out: str, resamples: int, seed: int, as_json: bool) -> None:
     Trains on digits 0 to 6, writes a run, tries every pair of scores that its outputs allow on validation data, and
     prints the joint table of the best pairs beside the plain ones, with digits 7 to 9 as near OOD and patches of
     photographs as far OOD. Takes less than a minute; nothing is downloaded.
+
+    The run of an earlier demo is replaced, any other is left alone.
 
     \b
       twofold demo
@@ -173,7 +175,7 @@ def evaluate_command(
       twofold evaluate scores.npz --metric aurc,ds_f1 --intervals --json
       twofold evaluate test.npz --unknown svhn.npz --id msp --ood energy
     """
-    from twofold.metrics import evaluate
+    from twofold.metrics import coverage_note, evaluate
     from twofold.report import intervals as with_intervals
 
     arrays = _arrays(file, unknown, train, id_score, ood_score)
@@ -199,6 +201,9 @@ def evaluate_command(
     for name, interval in table.items():
         shown = f"undefined: {result.reasons[name]}" if name in result.reasons else _shown(interval, 1, 5)
         click.echo(f"{name:<{width}}  {shown}")
+    note = coverage_note(table)
+    if note:
+        click.echo(note)
 
 
 @main.command("completion")
@@ -385,8 +390,9 @@ def data_group() -> None:
 @click.argument("spec")
 @click.option("--against", help="ID data set to compare with.")
 @click.option("--sheet", type=click.Path(dir_okay=False, path_type=Path), help="Write a contact sheet PNG here.")
+@REPLACE
 @JSON
-def data_check_command(spec: str, against: str | None, sheet: Path | None, as_json: bool) -> None:
+def data_check_command(spec: str, against: str | None, sheet: Path | None, replace: bool, as_json: bool) -> None:
     """Print counts, shapes and classes of a data set, and how smooth its images are.
 
     Total variation well above that of the ID set tells of images resized without antialiasing.
@@ -396,6 +402,8 @@ def data_check_command(spec: str, against: str | None, sheet: Path | None, as_js
     """
     from twofold.nn import data
 
+    if sheet is not None:
+        refuse_to_overwrite(sheet, replace=replace)
     images = data.open(spec)
     report = data.check(images, None if against is None else data.open(against))
     if sheet is not None:
@@ -406,10 +414,13 @@ def data_check_command(spec: str, against: str | None, sheet: Path | None, as_js
 @data_group.command("resize")
 @click.argument("spec")
 @click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="npz file to write.")
-@click.option("--size", default=32, show_default=True, help="Side of the new images.")
+@click.option("--size", type=click.IntRange(min=1), default=32, show_default=True, help="Side of the new images.")
 @click.option("--rule", type=click.Choice(["fix", "shorter"]), default="fix", show_default=True, help="How to resize.")
+@REPLACE
 @JSON
-def data_resize_command(spec: str, out: Path, size: int, rule: Literal["fix", "shorter"], as_json: bool) -> None:
+def data_resize_command(
+    spec: str, out: Path, size: int, rule: Literal["fix", "shorter"], replace: bool, as_json: bool
+) -> None:
     """Resize a data set with antialiasing and write it to an npz file.
 
     \b
@@ -417,6 +428,7 @@ def data_resize_command(spec: str, out: Path, size: int, rule: Literal["fix", "s
     """
     from twofold.nn import data
 
+    refuse_to_overwrite(out, replace=replace)
     images = data.open(spec)
     data.resize(images, out, size=size, rule=rule)
     if as_json:

@@ -133,7 +133,8 @@ def extract_command(
 ) -> None:
     """Run a network over the data sets of a benchmark, and write a run that `bench run` takes.
 
-    Data sets that are not here are passed over, and said.
+    Data sets that are not here are skipped and named on stderr. Those that the run holds already are kept: rerun the
+    command to resume an interrupted extraction.
 
     \b
       twofold bench extract cifar10-real resnet20_cifar --checkpoint weights.npz --normalise imagenet --out run
@@ -457,6 +458,7 @@ def _lines(path: Path) -> list[str]:
 )
 @click.option("--figure", type=click.Path(path_type=Path), help="Write a critical-difference diagram here.")
 @click.option("--map", "clique_map", type=click.Path(path_type=Path), help="Write the map of leading cliques here.")
+@REPLACE
 @JSON
 def compare_command(
     results: Path,
@@ -467,6 +469,7 @@ def compare_command(
     blocks: tuple[str, ...],
     figure: Path | None,
     clique_map: Path | None,
+    replace: bool,
     as_json: bool,
 ) -> None:
     """Rank scores over data sets and models: Friedman, post-hoc tests, cliques, paired differences.
@@ -477,6 +480,9 @@ def compare_command(
     from twofold.bench import compare as comparing
     from twofold.bench.results import Results
 
+    for target in (figure, clique_map):
+        if target is not None:
+            refuse_to_overwrite(target, replace=replace)
     opened = Results.open(results)
     found = comparing.compare(opened, metric=metric, protocol=protocol, test=test, alpha=alpha, blocks=blocks or None)
     if figure is not None:

@@ -3,7 +3,7 @@
 ``names()`` lists the registered metrics and ``info(name)`` tells direction, bounds, formula and reference.
 """
 
-from twofold.metrics._registry import MetricInfo, info, names, register_metric
+from twofold.metrics._registry import MetricInfo, coverage_note, info, names, register_metric
 from twofold.metrics.calibration import (
     PlattScaling,
     TemperatureScaling,
@@ -106,6 +106,7 @@ __all__ = [
     "brier",
     "ccr_at_fpr",
     "coverage_at_risk",
+    "coverage_note",
     "detection_error",
     "ds_aurc",
     "ds_f1",

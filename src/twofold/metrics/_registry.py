@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -11,6 +11,7 @@ from twofold.errors import NameTaken, UnknownName
 
 F = TypeVar("F", bound=Callable[..., Any])
 Task = Literal["selective", "detection", "joint", "calibration"]
+Coverage = Literal["all", "id"]
 
 ARRAYS = (
     "labels",
@@ -39,6 +40,7 @@ class MetricInfo:
     formula: str
     reference: str
     sweep: Callable[[Any], float] | None = None  # the same metric on a Sweep, with default settings
+    coverage: Coverage | None = None  # whose coverage an area under a curve is taken over, with default settings
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -69,8 +71,11 @@ def register_metric(
     reference: str,
     sweep: Callable[[Any], float] | None = None,
     weighted: Callable[..., Any] | None = None,
+    coverage: Coverage | None = None,
 ) -> Callable[[F], F]:
     """Enter a metric into the table under ``name``; a name taken twice is an error.
+
+    ``coverage`` says whose coverage an area is taken over: of ``"all"`` samples or of ``"id"`` samples; tables show it.
 
     ``sweep`` computes the metric from tie groups (one sort serves many metrics). ``weighted`` is what
     :func:`twofold.stats.bootstrap` calls: ``weighted(*arrays, **settings)`` sorts once and returns a function from
@@ -80,7 +85,7 @@ def register_metric(
     def enter(function: F) -> F:
         if name in _METRICS:
             raise NameTaken(f"a metric named {name!r} is registered already: {_METRICS[name].function!r}")
-        _METRICS[name] = MetricInfo(name, function, task, better, bounds, formula, reference, sweep)
+        _METRICS[name] = MetricInfo(name, function, task, better, bounds, formula, reference, sweep, coverage)
         if weighted is not None:
             function.weighted = weighted  # type: ignore[attr-defined]
         return function
@@ -99,3 +104,30 @@ def info(name: str) -> MetricInfo:
         return _METRICS[name]
     except KeyError:
         raise UnknownName.of("metric", name, _METRICS) from None
+
+
+def coverage_note(metrics: Iterable[str]) -> str:
+    """Say in one line whose coverage the areas among some metrics are taken over.
+
+    Parameters
+    ----------
+    metrics : iterable of str
+        Names of metrics; those that are no areas over coverage, or not registered, are passed over.
+
+    Returns
+    -------
+    str
+        The line, empty where there is nothing to say.
+
+    Examples
+    --------
+    >>> coverage_note(["accuracy", "aurc", "augrc", "aurc_id"])
+    'aurc, augrc: coverage of all samples; aurc_id: coverage of ID samples'
+    """
+    groups: dict[str, list[str]] = {"all": [], "id": []}
+    for name in metrics:
+        record = _METRICS.get(name)
+        if record is not None and record.coverage is not None:
+            groups[record.coverage].append(name)
+    words = {"all": "coverage of all samples", "id": "coverage of ID samples"}
+    return "; ".join(f"{', '.join(members)}: {words[kind]}" for kind, members in groups.items() if members)

@@ -14,7 +14,7 @@ import numpy as np
 from twofold import _checks
 from twofold._checks import ArrayLike, NaNPolicy
 from twofold.errors import InvalidInput, MissingExtra, RejectedNaN, UndefinedMetric, UnknownName
-from twofold.metrics._registry import MetricInfo, info, names
+from twofold.metrics._registry import MetricInfo, coverage_note, info, names
 from twofold.metrics._sweep import Sweep, sweep, truth_sweep
 
 _FAILURES = (
@@ -96,6 +96,9 @@ class Evaluation(Mapping[str, float]):
         for name, value in self.values_.items():
             shown = f"undefined: {self.reasons[name]}" if name in self.reasons else f"{value:.5f}"
             rows.append(f"{name:<{width}} {arrows.get(self.better.get(name, ''), ' ')} {shown}")
+        note = coverage_note(self.values_)
+        if note:
+            rows.append(note)
         return "\n".join(rows)
 
     __repr__ = __str__

@@ -163,6 +163,7 @@ def f1(
 @register_metric(
     "aurc_id",
     task="joint",
+    coverage="id",
     better="lower",
     bounds=(0, 1),
     formula=r"\frac{1}{n_{ID}}\sum_{i \in ID} R(g_i)",
@@ -449,6 +450,7 @@ def ds_risk_coverage_curve(
 @register_metric(
     "ds_aurc",
     task="joint",
+    coverage="id",
     better="lower",
     bounds=(0, 1),
     formula=r"\frac{1}{n_{ID}}\sum_k \min \{1 - TA/|A| : |A \cap ID| = k\}",

@@ -140,6 +140,7 @@ def _check_convention(coverage: str, estimator: str, is_id: ArrayLike | None, *,
 @register_metric(
     "aurc",
     task="selective",
+    coverage="all",
     better="lower",
     bounds=(0, 1),
     formula=r"\frac{1}{n}\sum_i R(g_i)",
@@ -262,6 +263,7 @@ def _eaurc(s: Sweep, *, coverage: Coverage = "all", estimator: Estimator = "empi
 @register_metric(
     "eaurc",
     task="selective",
+    coverage="all",
     better="lower",
     bounds=(0, 1),
     formula=r"\mathrm{AURC} - \mathrm{AURC}^*",
@@ -325,6 +327,7 @@ def _naurc(s: Sweep, *, coverage: Coverage = "all", estimator: Estimator = "empi
 @register_metric(
     "naurc",
     task="selective",
+    coverage="all",
     better="lower",
     bounds=(0, np.inf),
     formula=r"(\mathrm{AURC} - \mathrm{AURC}^*) / (\bar l - \mathrm{AURC}^*)",
@@ -372,6 +375,7 @@ def _augrc(s: Sweep) -> float:
 @register_metric(
     "augrc",
     task="selective",
+    coverage="all",
     better="lower",
     bounds=(0, 0.5),
     formula=r"\frac{1}{n}\sum_i l_i \left(1 - \frac{\mathrm{rank}_i - 1/2}{n}\right)",
@@ -409,6 +413,7 @@ def _eaugrc(s: Sweep) -> float:
 @register_metric(
     "eaugrc",
     task="selective",
+    coverage="all",
     better="lower",
     bounds=(0, 0.25),
     formula=r"\mathrm{AUGRC} - e^2/2",
@@ -565,6 +570,7 @@ def _achievable(s: Sweep) -> float:
 @register_metric(
     "achievable_aurc",
     task="selective",
+    coverage="all",
     better="lower",
     bounds=(0, 1),
     formula=r"\mathrm{AURC\ of\ the\ convex\ hull\ of\ } (N_t, L_t)",
@@ -605,6 +611,7 @@ def _costs(correct: ArrayLike, is_id: ArrayLike, ood_cost: float) -> Array:
 @register_metric(
     "joint_aurc",
     task="joint",
+    coverage="all",
     better="lower",
     bounds=(0, np.inf),
     formula=r"\mathrm{AURC\ with\ loss\ } [\mathrm{wrong}] + c\,[\mathrm{OOD}]",
@@ -633,6 +640,7 @@ def joint_aurc(
 @register_metric(
     "joint_augrc",
     task="joint",
+    coverage="all",
     better="lower",
     bounds=(0, np.inf),
     formula=r"\mathrm{AUGRC\ with\ loss\ } [\mathrm{wrong}] + c\,[\mathrm{OOD}]",
@@ -670,6 +678,7 @@ def _by_class(labels: ArrayLike, correct: ArrayLike, conf: ArrayLike, nan: NaNPo
 @register_metric(
     "balanced_augrc",
     task="selective",
+    coverage="all",
     better="lower",
     bounds=(0, 1),
     formula=r"\mathrm{AUGRC\ with\ losses\ } l_i\, n / (K n_{y_i})",
@@ -691,6 +700,7 @@ def balanced_augrc(labels: ArrayLike, correct: ArrayLike, conf: ArrayLike, *, na
 @register_metric(
     "balanced_aurc",
     task="selective",
+    coverage="all",
     better="lower",
     bounds=(0, 1),
     formula=r"\frac{1}{n}\sum_i \frac{1}{K}\sum_c R_c(g_i)",
