@@ -65,6 +65,10 @@ class Infeasible(TwofoldError, ValueError):
         self.best = dict(best)
 
 
+class TooFewBlocks(InvalidInput):
+    """A comparison has so few blocks that no outcome could be significant."""
+
+
 class NotFitted(TwofoldError, RuntimeError):
     """A step that learns from data was used before ``fit``."""
 

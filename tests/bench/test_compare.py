@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from twofold.bench.compare import clique_map, compare
 from twofold.bench.results import KEY, Results
 from twofold.cli import main
-from twofold.errors import DoubtfulTable, InvalidInput, UnknownName
+from twofold.errors import DoubtfulTable, InvalidInput, TooFewBlocks, UnknownName
 from twofold.stats import cliques
 
 SETS = {"test": "iid", "cifar100": "near", "tin": "near", "isun": "mid", "lsun": "mid", "svhn": "far", "dtd": "far"}
@@ -146,12 +146,16 @@ def test_cliques_are_those_of_the_table_of_single_sets():
 
 def test_pools_are_no_blocks_beside_their_members():
     def measured(shifts):
+        """The data sets that are blocks; three runs of each make enough of them."""
         rows = []
-        for j, name in enumerate(("msp", "knn")):
+        for run, (j, name) in itertools.product("abc", enumerate(("msp", "knn"))):
             for i, (shift, role) in enumerate(shifts):
                 row = {"score": name, "shift": shift, "role": role, "metric": "aurc", "value": 0.1 * j + 0.01 * i}
-                rows.append({"protocol": "unknown", **row})
-        return compare(Results.of(rows), "aurc").blocks
+                rows.append({"protocol": "unknown", "run": run, **row})
+        blocks = compare(Results.of(rows), "aurc").blocks
+        sets = [block.removeprefix("a / ") for block in blocks if block.startswith("a / ")]
+        assert len(blocks) == 3 * len(sets)
+        return tuple(sets)
 
     pools = [("near", "near"), ("far", "far")]
     assert measured([("pooled", "pooled"), ("test", "iid"), *pools]) == ("far", "near", "test")
@@ -245,13 +249,13 @@ def test_paired_differences_against_a_loop(blocks):
 
 
 def test_replicates_of_other_lengths_are_not_paired():
-    rows = rows_of(np.array([[0.1, 0.2], [0.1, 0.3], [0.2, 0.3]]))
+    rows = rows_of(np.array([[0.1, 0.2], [0.1, 0.3], [0.2, 0.3], [0.1, 0.2], [0.1, 0.2], [0.2, 0.5]]))
     drawn = {tuple(row.get(c) for c in KEY): np.full(20, row["value"]) for row in rows}
     short = tuple(rows[1].get(c) for c in KEY)
     drawn[short] = drawn[short][:10]
     found = compare(Results.of(rows, drawn), "aurc")
-    assert found.differences["m1"].blocks == 2
-    assert found.differences["m1"].value == pytest.approx(0.15)
+    assert found.differences["m1"].blocks == 5
+    assert found.differences["m1"].value == pytest.approx((0.2 + 0.1 + 0.1 + 0.1 + 0.3) / 5)
     empty = {key: np.full(20, np.nan) for key in drawn}
     assert compare(Results.of(rows, empty), "aurc").differences == {}
 
@@ -275,7 +279,11 @@ def test_perfect_agreement_is_json():
     found = compare(Results.of(rows_of(np.tile([0.1, 0.2, 0.3], (4, 1)) + 0.01 * np.arange(4)[:, None])), "aurc")
     told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert told["friedman"]["f"] is None
-    assert told["friedman"]["f_p"] == 0.0
+    for name in ("f_p", "exact_p", "least_p"):  # of the 6 ** 4 tables, 6 agree in all blocks
+        assert told["friedman"][name] == pytest.approx(6**-3)
+    assert told["p"][0][1] == pytest.approx(3 * 6**-3)  # three pairs, by Holm
+    assert "exact p = 0.0046 (the smallest attainable with 4 blocks)" in str(found)
+    assert "p = 0;" not in str(found)
     assert [one["name"] for one in told["methods"]] == ["m0", "m1", "m2"]
     assert [one["top"] for one in told["methods"]] == [True, False, False]
     assert told["methods"][1]["difference"] is None
@@ -285,11 +293,43 @@ def test_few_blocks_are_said():
     rng = np.random.default_rng(0)
     few = compare(Results.of(rows_of(rng.normal(size=(4, 3)))), "aurc")
     assert any("only 4 blocks" in text for text in few.warnings)
-    pytest.importorskip("networkx")
-    hopeless = compare(Results.of(rows_of(rng.normal(size=(5, 3)))), "aurc", test="wilcoxon")
-    assert any("the least adjusted p is 0.19" in text for text in hopeless.warnings)  # 3 pairs, 2 ** -4 each
-    many = compare(Results.of(rows_of(rng.normal(size=(10, 3)))), "aurc")
+    ten = compare(Results.of(rows_of(rng.normal(size=(10, 3)))), "aurc")  # Demšar asks for more than 10
+    assert any("only 10 blocks" in text for text in ten.warnings)
+    many = compare(Results.of(rows_of(rng.normal(size=(11, 3)))), "aurc")
     assert not any("only" in text for text in many.warnings)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "methods", "settings", "message"),
+    [
+        (2, 2, {}, "2 methods cannot be compared over 2 blocks: conover_t at 0.05 needs at least 6, since the smallest "
+                   "p-value of Friedman's test on 2 blocks is 0.5"),
+        (5, 2, {}, "needs at least 6, since .* is 0.062"),
+        (3, 3, {}, "needs at least 4, since the smallest adjusted p-value of a pair in 3 blocks is 0.05 or more"),
+        (2, 12, {}, "needs at least 3, since 2 blocks only show how alike they rank the methods"),
+        (6, 3, {"test": "wilcoxon"}, "wilcoxon at 0.05 needs at least 7"),
+        (7, 2, {"alpha": 0.01}, "at 0.01 needs at least 8"),
+    ],
+)  # fmt: skip
+def test_too_few_blocks_for_any_significance_are_refused(blocks, methods, settings, message):
+    table = np.random.default_rng(0).normal(size=(blocks, methods))
+    with pytest.raises(TooFewBlocks, match=message):
+        compare(Results.of(rows_of(table)), "aurc", **settings)
+
+
+@pytest.mark.parametrize(("blocks", "methods", "settings"), [
+    (6, 2, {}), (4, 3, {}), (3, 4, {}), (3, 12, {}), (3, 3, {"test": "rank_z"}), (7, 3, {"test": "wilcoxon"}),
+    (8, 2, {"alpha": 0.01}),
+])  # fmt: skip
+def test_with_the_required_blocks_agreement_is_significant(blocks, methods, settings):
+    pytest.importorskip("networkx")
+    rng = np.random.default_rng(1)
+    agreeing = np.sort(rng.random((blocks, methods)), axis=1) + np.arange(methods)
+    found = compare(Results.of(rows_of(agreeing)), "aurc", **settings)
+    assert found.omnibus
+    assert found.p[0, -1] < found.alpha
+    assert found.friedman.decisive_p > 0
+    assert (found.p > 0).all()
 
 
 def test_copied_blocks_are_a_warning_of_the_comparison_not_of_python():
@@ -309,10 +349,10 @@ def test_what_cannot_be_compared():
         row["shift"] = "validation"
     with pytest.raises(InvalidInput, match="validation data only"):
         compare(Results.of(rows), "aurc")
-    both = Results.of(rows_of(np.ones((2, 2))) + rows_of(np.ones((2, 2)), protocol="openood"))
+    both = Results.of(rows_of(np.ones((6, 2))) + rows_of(np.ones((6, 2)), protocol="openood"))
     with pytest.raises(InvalidInput, match="several protocols"):
         compare(both, "aurc")
-    assert len(compare(both, "aurc", protocol="openood").blocks) == 2
+    assert len(compare(both, "aurc", protocol="openood").blocks) == 6
     with pytest.raises(UnknownName, match="no metric of these results 'aucr'"):
         compare(both, "aucr")
     with pytest.raises(InvalidInput, match="no row of aurc has a score"):
@@ -325,7 +365,7 @@ def test_what_cannot_be_compared():
 
 
 def test_pairs_are_methods():
-    table = np.array([[0.9, 0.8], [0.8, 0.7], [0.9, 0.7]])
+    table = np.tile([[0.9, 0.8], [0.8, 0.7], [0.9, 0.7]], (2, 1))
     rows = rows_of(table, metric="ds_f1", names=["msp", "knn"], better="higher", pair="energy")
     found = compare(Results.of(rows), "ds_f1")
     assert found.methods == ("msp + energy", "knn + energy")
@@ -351,19 +391,20 @@ def test_the_map_is_one_comparison_a_group():
     assert json.loads(json.dumps(table.to_dict()))["groups"][0]["blocks"] == 3
 
 
-def test_the_map_names_groups_of_one_block_and_methods_without_values():
-    rows = [dict(row) for row in world(runs=1)]
+def test_the_map_names_groups_of_few_blocks_and_methods_without_values():
+    rows = [dict(row) for row in world(runs=2)]
     for row in rows:
-        if row["score"] == "vim" and row["shift"] in ("cifar100", "tin"):
+        if row["score"] == "vim" and row["shift"] in ("svhn", "dtd"):
             row["value"] = float("nan")
-    table = clique_map(Results.of(rows), "augrc")
+    table = clique_map(Results.of(rows), "augrc", by=("benchmark", "role"))
     assert table.columns == ("near", "mid", "far")
-    assert table.judged[table.rows.index("vim")].tolist() == [False, True, True]
-    assert not table.member[table.rows.index("vim"), 0]
+    assert table.judged[table.rows.index("vim")].tolist() == [True, True, False]
+    assert not table.member[table.rows.index("vim"), 2]
     told = {(one.kind, one.name): one.reason for one in table.dropped}
-    assert "4 methods and 1 block" in told["group", "iid"]
-    assert "no value for 2 of 2 blocks" in told["method", "vim in near"]
-    with pytest.raises(InvalidInput, match="no group has 2 methods and 2 blocks"):
+    assert "4 methods cannot be compared over 2 blocks" in told["group", "iid"]
+    assert "no value for 4 of 4 blocks" in told["method", "vim in far"]
+    assert [one.name for one in table.dropped_groups] == ["iid"]
+    with pytest.raises(TooFewBlocks, match="no group has enough methods and blocks"):
         clique_map(Results.of(rows).filter(shift="test"), "augrc")
     assert clique_map(Results.of(rows), "augrc", by=("benchmark",)).columns == ("cifar10",)
 
@@ -391,3 +432,16 @@ def test_the_command(tmp_path):
     assert drawn.exit_code == 0, drawn.output
     assert b"<svg" in paths[0].read_bytes()
     assert paths[1].read_bytes().startswith(b"\x89PNG")
+    assert "left out of the map: group net0 / iid: 4 methods cannot be compared over 2 blocks" in drawn.output
+    told = runner.invoke(main, [*command, "--json"])
+    assert any(one["name"] == "net0 / iid" for one in json.loads(told.output)["map"]["dropped"])
+
+
+def test_the_command_refuses_two_blocks_with_one_line(tmp_path):
+    folder = Results.of(rows_of(np.array([[0.1, 0.2], [0.1, 0.3]]))).save(tmp_path / "results")
+    figure = tmp_path / "ranks.svg"
+    refused = CliRunner().invoke(main, ["compare", str(folder), "--metric", "aurc", "--figure", str(figure)])
+    assert refused.exit_code == 1
+    assert "needs at least 6" in refused.output
+    assert len(refused.output.strip().splitlines()) == 1
+    assert not figure.exists()

@@ -13,6 +13,7 @@ import twofold
 from twofold import Outputs, Run, metrics, scorer
 from twofold.bench import runner
 from twofold.bench.benchmark import load, loads
+from twofold.bench.protocols import Tuning
 from twofold.bench.runner import run
 from twofold.errors import InvalidInput, RunError
 from twofold.outputs import Head
@@ -147,6 +148,60 @@ def test_settings_are_chosen_by_the_rule_of_the_protocol(made):
     tempered = value(results, score="msp", pair=None, shift="close", protocol="stratified", metric="aurc")
     assert tempered["chosen"].startswith("temperature")
     assert value(results, score="knn", shift="validation", protocol="fd_shifts")["metric"] == "aurc"
+
+
+@pytest.mark.parametrize(
+    ("spec", "scaled"),
+    [
+        ("msp", True),
+        ("project|msp", True),
+        ("react|energy", True),
+        ("vim", True),  # features and logits
+        ("cosine_weight", True),  # the head
+        ("nci", True),  # learns from the head
+        ('sum(of=("knn","nci"))', True),
+        ("knn", False),
+        ("mds", False),  # counts the classes by the logits, and reads them no further
+        ("temperature|msp", False),  # has one of its own
+        ("react|temperature|energy", False),
+        ("average|msp", False),  # several passes
+        ("mc_entropy", False),
+    ],
+)
+def test_a_fitted_temperature_stands_in_front_of_all_that_reads_logits_or_head(spec, scaled):
+    plain, tempered = Tuning("augrc", ("val",)), Tuning("augrc", ("val",), temperature=True)
+    assert runner._planned_chain(spec, plain).spec == scorer(spec).spec
+    found = runner._planned_chain(spec, tempered).spec
+    assert found == (f"temperature|{scorer(spec).spec}" if scaled else scorer(spec).spec)
+
+
+def test_projected_scores_are_judged_behind_the_temperature_of_the_validation_logits(tmp_path):
+    path = world(tmp_path / "toy")
+    results = run(BENCHMARK, [path], tmp_path / "out", scores=["msp", "project|msp"], protocols=["stratified"])
+    opened = Run.open(path)
+    val = opened["val"]
+
+    def nll(t):
+        z = val.logits / t
+        z = z - z.max(axis=1, keepdims=True)
+        return np.mean(np.log(np.exp(z).sum(axis=1)) - z[np.arange(len(z)), val.labels])
+
+    scales = np.linspace(0.05, 5, 4951)
+    best = scales[np.argmin([nll(t) for t in scales])]
+    row = value(results, score="project|msp", pair=None, shift="close", protocol="stratified", metric="augrc")
+    assert row["chosen"].startswith("temperature|project")
+    project = scorer(row["chosen"].removeprefix("temperature|")).fit(opened["train"], val=val)
+    sets = [opened["test"], opened["close"]]
+    logits = np.concatenate([project.steps[0].run(one)["logits"] for one in sets]) / best
+    prob = np.exp(logits - logits.max(axis=1, keepdims=True))
+    conf = (prob / prob.sum(axis=1, keepdims=True)).max(axis=1)
+    correct = np.concatenate([opened["test"].correct, np.zeros(len(opened["close"]), bool)])
+    inside = np.concatenate([np.ones(len(opened["test"]), bool), np.zeros(len(opened["close"]), bool)])
+    keep = correct | ~inside
+    assert row["value"] == pytest.approx(metrics.augrc(correct[keep], conf[keep]), abs=2e-3)
+    plain = scorer(row["chosen"].removeprefix("temperature|")).fit(opened["train"], val=val)
+    unscaled = np.concatenate([plain.score(one) for one in sets])
+    assert row["value"] != metrics.augrc(correct[keep], unscaled[keep])
 
 
 def test_a_second_run_computes_nothing_and_gives_the_same(made):

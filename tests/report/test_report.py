@@ -342,6 +342,40 @@ def test_results_have_ranks_maps_boxes_and_bars(results, tmp_path):
     assert any("needs <passes>" in text for text in page.texts)
 
 
+def test_two_data_sets_of_results_are_shown_without_tests(tmp_path):
+    rows = [
+        {"run": "r", "score": score, "shift": shift, "role": "far", "protocol": "fd_shifts", "metric": "aurc"}
+        | {"value": value}
+        for score, value in (("msp", 0.3), ("mds", 0.2))
+        for shift in ("svhn", "dtd")
+    ]
+    saved = Results.of(rows).save(tmp_path / "results")
+    page = Page(report(saved, tmp_path / "r.html").read_text(encoding="utf-8"))
+    text = " ".join(page.texts)
+    assert "mds has the best mean" in text
+    assert "Methods were not compared: 2 methods cannot be compared over 2 blocks" in text
+    assert "No ranks are drawn: 2 methods cannot be compared over 2 blocks" in text
+    assert "at the top" not in text
+    assert "Friedman finds" not in text
+    assert "twofold compare" not in text
+    assert not any(key.startswith(("ranks", "map")) for key in json.loads(page.scripts["data"])["figures"])
+
+
+def test_groups_of_too_few_blocks_are_named_on_the_page(tmp_path):
+    rows = [
+        {"run": f"r{seed}", "seed": seed, "score": score, "shift": shift, "role": role, "protocol": "fd_shifts"}
+        | {"metric": "aurc", "value": value + 0.01 * seed}
+        for score, value in (("msp", 0.3), ("mds", 0.2), ("knn", 0.1))
+        for shift, role in (("cifar", "near"), ("svhn", "far"), ("dtd", "far"))
+        for seed in range(3)
+    ]
+    saved = Results.of(rows).save(tmp_path / "results")
+    page = Page(report(saved, tmp_path / "r.html").read_text(encoding="utf-8"))
+    text = " ".join(page.texts)
+    assert "group near: 3 methods cannot be compared over 3 blocks" in text
+    assert "--metric aurc --protocol fd_shifts" in text
+
+
 def test_a_method_measured_on_less_is_no_improvement(results, tmp_path):
     rows = [dict(row) for row in Results.open(results).rows if row["metric"]]
     rows += [{**row, "score": "odin", "value": 0.01} for row in rows if row["score"] == "msp" and row["seed"] == 0]

@@ -30,8 +30,9 @@ from twofold.bench.results import (
     of_metric,
     scale,
 )
-from twofold.errors import DoubtfulTable, InvalidInput, UnknownName
+from twofold.errors import DoubtfulTable, InvalidInput, TooFewBlocks, UnknownName
 from twofold.stats.cliques import cliques
+from twofold.stats.exact import LEAST_BLOCKS, least_friedman_p, required_blocks
 from twofold.stats.table import ranked
 from twofold.stats.tests import Friedman
 
@@ -39,7 +40,7 @@ MODEL = ("benchmark", "model", "recipe", "seed", "run")  # what tells one traine
 BLOCK = (*MODEL, "shift")
 GROUP = ("benchmark", "model", "role")  # a column of the map: source, backbone, distance
 TESTS = ("conover_t", "rank_z", "wilcoxon")
-FEW = 10  # blocks below which the reference distributions of rank tests are rough (Demšar 2006, section 3.2.2)
+FEW = 10  # blocks up to which the reference distributions of rank tests are rough (Demšar 2006, section 3.2.2)
 
 Cell = tuple[Any, ...]  # the values of BLOCK
 
@@ -130,6 +131,8 @@ class Comparison:
                 "p": test.p,
                 "f": test.f if math.isfinite(test.f) else None,
                 "f_p": test.f_p,
+                "exact_p": test.exact_p,
+                "least_p": test.least_p,
                 "df": list(test.df),
                 "rejected": self.omnibus,
             },
@@ -160,8 +163,7 @@ class Comparison:
         lines = [
             f"{self.metric}{told}{under}, {direction}: {len(self.methods)} methods, "
             f"{_count(len(self.blocks), 'block')}, {_count(self.models, 'model')}",
-            f"Friedman: chi2({test.df[0]}) = {test.statistic:.4g}, p = {test.p:.2g}; "
-            f"F{test.df} = {test.f:.4g}, p = {test.f_p:.2g}",
+            _friedman_line(test),
             f"{self.test} with Holm's correction at {self.alpha:g}: "
             + (
                 f"{_count(len(self.top), 'method')} in the top clique (*)"
@@ -200,6 +202,20 @@ class Comparison:
         return lines
 
 
+def _friedman_line(test: Friedman) -> str:
+    """Friedman's test as text; a p-value that cannot be smaller is marked as such."""
+    parts = [
+        f"chi2({test.df[0]}) = {test.statistic:.4g}, p = {test.p:.2g}",
+        f"F{test.df} = {test.f:.4g}, p = {test.f_p:.2g}",
+    ]
+    if test.exact_p is not None:
+        parts.append(f"exact p = {test.exact_p:.2g}")
+    line = "Friedman: " + "; ".join(parts)
+    if test.decisive_p <= test.least_p * (1 + 1e-9):
+        line += f" (the smallest attainable with {_count(test.blocks, 'block')})"
+    return line
+
+
 def compare(
     results: Results,
     metric: str,
@@ -209,7 +225,7 @@ def compare(
     alpha: float = 0.05,
     blocks: Sequence[str] | None = None,
 ) -> Comparison:
-    r"""Rank methods over blocks, ask whether they differ at all, and which cannot be told from the best.
+    r"""Rank methods over blocks, ask whether they differ at all, and which are statistically tied with the best.
 
     Friedman's test over the blocks, then the Holm-adjusted pairwise ``test`` (:func:`~twofold.stats.conover_t`,
     :func:`~twofold.stats.rank_z` or :func:`~twofold.stats.wilcoxon`), then maximal cliques of methods that do not
@@ -226,6 +242,37 @@ def compare(
     blocks, nor are averages and pools beside their members (see :func:`~twofold.bench.results.finest`). While a value
     is missing, the method or block with the largest share of missing values is left out, and named in ``dropped``.
 
+    Parameters
+    ----------
+    results : Results
+        Rows of one or more benchmarks.
+    metric : str
+        Name of the metric to compare by, such as ``"aurc"``.
+    protocol : str, optional
+        Needed where several protocols have the metric.
+    test : {"conover_t", "rank_z", "wilcoxon"}, default="conover_t"
+        Test of pairs.
+    alpha : float, default=0.05
+        Level of the tests.
+    blocks : sequence of str, optional
+        Columns that tell blocks apart; values that share a block are averaged.
+
+    Returns
+    -------
+    Comparison
+        Ranks, tests, cliques, differences from the best, and what was left out.
+
+    Raises
+    ------
+    TooFewBlocks
+        If there are so few blocks that no outcome could be significant: fewer than
+        :func:`twofold.stats.required_blocks` says. Those are 6 for two methods, 4 for three and 3 for more at the
+        usual level, and for ``wilcoxon`` more.
+    InvalidInput
+        If there are no two methods and two blocks without gaps, or a name is unknown.
+
+    Examples
+    --------
     >>> rows = [{"score": s, "shift": d, "metric": "aurc", "value": v + 0.01 * i}
     ...         for s, v in [("msp", 0.2), ("knn", 0.1), ("mds", 0.3)] for i, d in enumerate("abcd")]
     >>> found = compare(Results.of(rows), "aurc")
@@ -341,6 +388,7 @@ def _compared(table: _Table, test: str, alpha: float, blocks: Sequence[str] | No
             f"a comparison needs at least 2 methods and 2 blocks; {table.metric} has {_count(len(names), 'method')} "
             f"and {_count(len(members), 'block')} without gaps{lost}; pivot() shows what there is"
         )
+    _check_blocks(len(members), len(names), test, alpha)
     labels = _labels(table, members, columns)
     fine = np.array([[table.cells[cell][name]["value"] for name in names] for cell in cells])
     values = np.stack([fine[inside].mean(axis=0) for inside in members.values()])  # equal columns stay equal
@@ -352,7 +400,7 @@ def _compared(table: _Table, test: str, alpha: float, blocks: Sequence[str] | No
     doubts = [str(one.message) for one in caught if issubclass(one.category, DoubtfulTable)]
     differences = _differences(table, cells, names, _weights(members, len(cells)), alpha)
     models = len({cell[: len(MODEL)] for cell in cells})
-    told = [*_warnings(values, names, models, test, alpha), *doubts]
+    told = [*_warnings(values, names, models), *doubts]
     told += _lacking_differences(names, differences)
     return Comparison(
         metric=table.metric,
@@ -372,6 +420,24 @@ def _compared(table: _Table, test: str, alpha: float, blocks: Sequence[str] | No
         models=models,
         dropped=(*table.dropped, *incomplete),
         warnings=tuple(told),
+    )
+
+
+def _check_blocks(blocks: int, methods: int, test: str, alpha: float) -> None:
+    """Refuse a comparison of so few blocks that a significant outcome is impossible or means nothing."""
+    needed = required_blocks(methods, test=test, alpha=alpha)
+    if blocks >= needed:
+        return
+    agreeing = np.tile(np.arange(1.0, methods + 1), (blocks, 1))
+    least = least_friedman_p(agreeing)
+    reason = f"the smallest p-value of Friedman's test on {blocks} blocks is {least:.2g}"
+    if least < alpha:
+        reason = f"the smallest adjusted p-value of a pair in {blocks} blocks is {alpha:g} or more"
+    if blocks < LEAST_BLOCKS and least < alpha:
+        reason = f"{blocks} blocks only show how alike they rank the methods"
+    raise TooFewBlocks(
+        f"{methods} methods cannot be compared over {blocks} blocks: {test} at {alpha:g} needs at least {needed}, "
+        f"since {reason}; add data sets or runs"
     )
 
 
@@ -452,7 +518,7 @@ def _lacking_differences(names: Sequence[str], differences: Mapping[str, Differe
     return [f"no paired replicates for {_shown(lost)}: their differences from {names[0]} have no interval"]
 
 
-def _warnings(values: Array, names: Sequence[str], models: int, test: str, alpha: float) -> list[str]:
+def _warnings(values: Array, names: Sequence[str], models: int) -> list[str]:
     """What stands against taking the p-values at their word."""
     blocks, methods = values.shape
     found = []
@@ -462,15 +528,10 @@ def _warnings(values: Array, names: Sequence[str], models: int, test: str, alpha
             f"{blocks} blocks come from {source}: shifts that share a known test set and a model are not independent, "
             'so p-values are too small; blocks=("benchmark", "model", "recipe", "seed", "run") makes one block a model'
         )
-    pairs = methods * (methods - 1) // 2
-    if test == "wilcoxon" and pairs * 2.0 ** (1 - blocks) >= alpha:
+    if blocks <= FEW:
         found.append(
-            f"{_count(blocks, 'block')} are too few for wilcoxon to tell any two of {methods} methods apart: the "
-            f"least adjusted p is {min(1.0, pairs * 2.0 ** (1 - blocks)):.2g}"
-        )
-    elif blocks < FEW:
-        found.append(
-            f"only {_count(blocks, 'block')}: p-values are rough below {FEW}, and differences are easily missed"
+            f"only {_count(blocks, 'block')}: p-values of pairs are rough up to {FEW} (Demšar 2006), and differences "
+            "are easily missed"
         )
     tied = sum(len(np.unique(row)) < methods for row in values)
     if tied:
@@ -533,6 +594,11 @@ class CliqueMap:
     omnibus: tuple[bool, ...]
     dropped: tuple[Dropped, ...] = ()
 
+    @property
+    def dropped_groups(self) -> tuple[Dropped, ...]:
+        """The groups that could not be compared, with the reason."""
+        return tuple(one for one in self.dropped if one.kind == "group")
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {
@@ -567,14 +633,14 @@ def clique_map(
 
     A group is a combination of ``by``, by default benchmark, model and role (iid, near, mid, far, ...), and its blocks
     are the data sets, recipes, seeds and runs in it. Each group is a comparison of its own, with Friedman's test, the
-    pairwise ``test`` and cliques, so a method may be judged in one group and lack values in another. A group of one
-    block cannot be tested and is named in ``dropped``. The paper counts AURC and AUGRC of one data set as two blocks,
-    which makes p-values far too small; here a map has one metric. Its test goes by ``rank_z`` here. Claros Olivares &
-    Brockmeier, A Systematic Analysis of Out-of-Distribution Detection Under Representation and Training Paradigm
-    Shifts, Figure 1 and Appendix C.
+    pairwise ``test`` and cliques, so a method may be judged in one group and lack values in another. A group with too
+    few blocks for its methods (:func:`twofold.stats.required_blocks`) is not in the map, and ``dropped_groups`` names
+    it. The paper counts AURC and AUGRC of one data set as two blocks, which makes p-values far too small; here a map
+    has one metric. Its test goes by ``rank_z`` here. Claros Olivares & Brockmeier, A Systematic Analysis of
+    Out-of-Distribution Detection Under Representation and Training Paradigm Shifts, Figure 1 and Appendix C.
 
     >>> rows = [{"score": s, "shift": f"{role}{i}", "role": role, "metric": "aurc", "value": v + 0.01 * i}
-    ...         for s, v in [("msp", 0.2), ("knn", 0.1)] for role in ("near", "far") for i in range(5)]
+    ...         for s, v in [("msp", 0.2), ("knn", 0.1)] for role in ("near", "far") for i in range(6)]
     >>> found = clique_map(Results.of(rows), "aurc")
     >>> found.columns, found.rows, found.member.tolist()
     (('near', 'far'), ('knn', 'msp'), [[True, True], [False, False]])
@@ -600,7 +666,7 @@ def clique_map(
         dropped += [Dropped(one.kind, f"{one.name} in {label}", one.reason) for one in found[label].dropped]
     if not found:
         reasons = "; ".join(str(one) for one in dropped if one.kind == "group")
-        raise InvalidInput(f"no group has 2 methods and 2 blocks without gaps: {reasons}")
+        raise TooFewBlocks(f"no group has enough methods and blocks to be compared: {reasons}")
     names = sorted({name for one in found.values() for name in one.methods}, key=lambda name: _standing(name, found))
     member = np.array([[name in one.top for one in found.values()] for name in names], dtype=bool)
     judged = np.array([[name in one.methods for one in found.values()] for name in names], dtype=bool)

@@ -156,8 +156,10 @@ class Average:
 class Tuning:
     """How settings of scores may be chosen: by which metric, on which roles.
 
-    ``temperature`` puts a temperature fitted on ``val`` in front of every score of logits. :func:`twofold.tune` knows
-    ``auroc_ood`` as ``auroc`` with ``ood_val`` given.
+    ``temperature`` puts a temperature fitted on ``val`` in front of every score that reads the logits or the head, so
+    also of chains such as ``project|msp`` or ``react|energy`` and of scores of features such as ``vim``. Scores of
+    several passes and of features alone stay as they are, and so does a chain with a temperature of its own.
+    :func:`twofold.tune` knows ``auroc_ood`` as ``auroc`` with ``ood_val`` given.
     """
 
     metric: str
@@ -379,8 +381,9 @@ _ALL = (
         "stratified",
         _STRATIFIED_PAPER,
         "The known test set, and each unknown set with the right answers on the test set (wrong ones removed), "
-        "averaged within near, mid and far, the groups by distance from the training set; AURC and AUGRC. The fitted "
-        "temperature stands in front of every score of logits.",
+        "averaged within near, mid and far, the groups by distance from the training set; AURC and AUGRC. A "
+        "temperature fitted on the validation data stands in front of every score that reads the logits or the head, "
+        "chains such as project|msp included; the column chosen shows it.",
         _BY_AUGRC,
         _stratified,
         ("near", "mid", "far"),

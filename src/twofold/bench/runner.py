@@ -186,11 +186,32 @@ def _confidences(
     return found
 
 
+def _planned_chain(spec: str, tuning: Tuning) -> Chain:
+    """Read a score as a protocol judges it: behind a fitted temperature, where the rule asks for one."""
+    chain = scorer(spec)
+    has_temperature = any(step.info.name == "temperature" for step in chain.steps)
+    if tuning.temperature and not has_temperature and _reads_logits(chain):
+        return scorer(f"temperature|{chain.spec}")
+    return chain
+
+
+def _reads_logits(chain: Chain) -> bool:
+    """Tell whether a score changes when logits and head are scaled: it reads one of them, or learns from the head.
+
+    Logits that are read in fitting alone only count the classes. Scores of several passes read neither.
+    """
+    if chain.judges == "passes":
+        return False
+    for step in chain.steps:
+        reads_outputs = not {"logits", "head"}.isdisjoint(step.needs)
+        if reads_outputs or "head" in step.info.fit_needs or any(_reads_logits(inner) for inner in step.inner):
+            return True
+    return False
+
+
 def _fitted(spec: str, train: Outputs, val: Outputs, ood_val: Outputs | None, tuning: Tuning) -> Chain:
     """A score fitted by the rule of a protocol: settings left open are chosen on the roles that the rule allows."""
-    chain = scorer(spec)
-    if tuning.temperature and chain.needs == ("logits",) and chain.steps[0].info.name != "temperature":
-        chain = scorer(f"temperature|{chain.spec}")
+    chain = _planned_chain(spec, tuning)
     seen = ood_val if "ood_val" in tuning.sets else None
     if not any(step.info.grid for step in chain.steps):
         return chain.fit(steps.known(train), val=steps.known(val), ood_val=ood_val)
@@ -316,7 +337,7 @@ class Bench:
 
     def score_keys(self, subject: Subject, spec: str, tuning: Tuning) -> dict[str, str]:
         """What the confidences of a score depend on: for each data set, and for the fit alone."""
-        chain = scorer(spec)
+        chain = _planned_chain(spec, tuning)
         marks = subject.marks
         seen = [marks[name] for name, role in subject.roles.items() if role in ("train", "val", "ood_val")]
         makers = code_of(*(step.info.maker for step in chain.steps))

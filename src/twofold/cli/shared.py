@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twofold.errors import Damaged, Infeasible, TwofoldError, TwofoldWarning, UnknownName
+from twofold.errors import Damaged, Infeasible, TooFewBlocks, TwofoldError, TwofoldWarning, UnknownName
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -97,7 +97,7 @@ def _plain_warnings() -> Iterator[None]:
 
 
 def _exit_code(error: TwofoldError) -> int:
-    if isinstance(error, Infeasible | Damaged):
+    if isinstance(error, Infeasible | Damaged | TooFewBlocks):
         return NO
     return USAGE if isinstance(error, UnknownName) else INPUT
 

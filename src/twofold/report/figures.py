@@ -113,7 +113,11 @@ def clique_map(table: CliqueMap, path: str | Path) -> Path:
         _heads(axes, [f"{name} ({count})" for name, count in zip(table.columns, table.blocks, strict=True)])
         axes.set_xlim(-0.6, columns - 0.4)
         under = "" if table.protocol is None else f", {table.protocol}"
-        _note(axes, f"{table.metric}{under}: top cliques", f"({table.test} with Holm, {table.alpha:g})")
+        notes = [f"{table.metric}{under}: top cliques", f"({table.test} with Holm, {table.alpha:g})"]
+        if table.dropped_groups:
+            names = ", ".join(one.name for one in table.dropped_groups)
+            notes.append(f"Too few blocks to compare: {names}.")
+        _note(axes, *notes)
         return _saved(figure, target)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -37,7 +36,7 @@ def document(results: Results, source: str, done: Done = lambda _: None) -> Docu
     for protocol, one in compared.items():
         sections.append(_protocol(results, protocol, one))
         done(f"protocol {protocol}")
-    sections += [_gaps(results), _provenance(results, source)]
+    sections += [_gaps(results), _provenance(results, source, compared)]
     methods = len({name for several in names for name in several})
     sets = len({row["shift"] for row in measured})
     return Document(
@@ -72,7 +71,8 @@ class _Found:
         self.base = next((name for name in (BASE, f"{BASE} + {BASE}") if name in several), "")
         self.comparison: Comparison | None = None
         self.map: CliqueMap | None = None
-        self.reason = ""
+        self.reason = ""  # why methods are not compared
+        self.map_reason = ""  # why groups are not compared
 
     @property
     def title(self) -> str:
@@ -99,8 +99,10 @@ def _compared(results: Results, protocol: str | None, measured: Sequence[Row]) -
     except InvalidInput as error:
         found.reason = str(error)
         return found
-    with suppress(InvalidInput):  # no group has two data sets: there is nothing to map
+    try:
         found.map = clique_map(results, metric, protocol=protocol)
+    except InvalidInput as error:
+        found.map_reason = str(error)
     return found
 
 
@@ -128,7 +130,7 @@ def _verdict(compared: Mapping[str | None, _Found]) -> Section:
             parts.append(f"{told}. Friedman's test finds no difference between any of the {len(c.methods)} methods.")
         else:
             others = [name for name in c.top if name != c.methods[0]]
-            rest = f"cannot be told from {listed(others)}" if others else "stands alone at the top"
+            rest = f"is statistically tied with {listed(others)}" if others else "stands alone at the top"
             parts.append(f"{told}. By ranks, {c.methods[0]} leads and {rest} ({count(len(c.blocks), 'block')}).")
         for text in c.warnings:
             doubts.setdefault(text, []).append(one.name)
@@ -157,8 +159,9 @@ def _protocol(results: Results, protocol: str | None, one: _Found) -> Section:
         parts.append(Figure(f"ranks-{key}", "Ranks and cliques", caption, svg, ("method", "mean rank"), rows, True))
     if one.map is not None:
         parts.append(_map(one.map, one, key))
+        parts += [f"Not in “Who leads where”: {dropped}." for dropped in one.map.dropped_groups]
     elif one.comparison is not None:
-        parts.append("Who leads where is not drawn: it needs two data sets of one kind, such as near or far.")
+        parts.append(f"“Who leads where” is not drawn: {one.map_reason}.")
     parts += _improvement(one, key)
     parts += _boxes(one, key)
     if one.reason:
@@ -259,7 +262,7 @@ def _gaps(results: Results) -> Section:
     return Section("missing", "What is missing", (Table("missing", "Why values are missing", ("what", "rows"), rows),))
 
 
-def _provenance(results: Results, source: str) -> Section:
+def _provenance(results: Results, source: str, compared: Mapping[str | None, _Found]) -> Section:
     from twofold import __version__
 
     def told(column: str) -> str:
@@ -274,8 +277,11 @@ def _provenance(results: Results, source: str) -> Section:
     facts |= {name: told(name) for name in ("benchmark", "model", "recipe", "seed", "run", "version", "command")}
     place = shlex.quote(source)
     commands = [(f"twofold report {place} -o report.html", "this page")]
-    metric = next((row["metric"] for row in results.rows if row["metric"] is not None), "aurc")
-    commands.append((f"twofold compare {place} --metric {metric}", "ranks, tests and cliques of one metric"))
+    for one in compared.values():
+        if one.comparison is not None:
+            under = "" if one.protocol is None else f" --protocol {shlex.quote(one.protocol)}"
+            command = f"twofold compare {place} --metric {one.metric}{under}"
+            commands.append((command, f"ranks, tests and cliques under {one.name}"))
     commands.append((f"twofold bench check {place}", "agreement with published numbers"))
     tables = (
         Table("facts", "Provenance", ("what", "value"), tuple(facts.items())),

@@ -2,6 +2,7 @@
 
 from twofold.stats.bounds import Selection, clopper_pearson, hoeffding_bentkus, hoeffding_bentkus_p, sgr
 from twofold.stats.cliques import Cliques, cliques
+from twofold.stats.exact import required_blocks
 from twofold.stats.resample import Interval, bootstrap, draws
 from twofold.stats.tests import Friedman, Pairwise, conover_holm, conover_t, friedman, holm, rank_z, wilcoxon
 
@@ -22,6 +23,7 @@ __all__ = [
     "hoeffding_bentkus_p",
     "holm",
     "rank_z",
+    "required_blocks",
     "sgr",
     "wilcoxon",
 ]

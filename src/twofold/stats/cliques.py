@@ -42,10 +42,10 @@ def cliques(
     .. math:: i \sim j \iff \tilde p_{ij} \ge \alpha
 
     with the Holm-adjusted p of ``test``: ``conover_t`` (or ``conover_holm``), ``rank_z`` or ``wilcoxon``. If
-    the omnibus test (Iman and Davenport's F) does not reject at ``alpha`` there is one group of all methods,
-    and ``omnibus`` is False. Groups are ordered by their best mean rank, then the lower mean of mean ranks,
-    then the larger group, then names; ``top`` is the first. Inside a group methods go by mean rank, then
-    name.
+    the omnibus test (Friedman's exact test in small tables, else Iman and Davenport's F) does not reject at
+    ``alpha`` there is one group of all methods, and ``omnibus`` is False. Groups are ordered by their best mean
+    rank, then the lower mean of mean ranks, then the larger group, then names; ``top`` is the first. Inside a
+    group methods go by mean rank, then name.
 
     ``conover_t`` and ``rank_z`` share one standard error, so p falls with the gap in mean rank and Holm keeps
     that order: the graph is a unit-interval graph, its maximal cliques are runs in the order of mean ranks,
@@ -66,7 +66,7 @@ def cliques(
         _networkx()
     data = ranked(table, better, names)
     overall, pairs = omnibus(data), compare(kind, data)
-    rejected = overall.f_p < alpha
+    rejected = overall.decisive_p < alpha
     alike = pairs.p >= alpha if rejected else np.ones_like(pairs.p, dtype=bool)
     order = sorted(range(len(data.names)), key=lambda j: (data.sums[j], data.names[j]))
     place = {j: position for position, j in enumerate(order)}

@@ -16,6 +16,13 @@ import numpy as np
 from twofold._checks import Array, ArrayLike, plain
 from twofold.errors import InvalidInput
 from twofold.stats.doubts import doubts, voice
+from twofold.stats.exact import (
+    exact_friedman_p,
+    least_conover_p,
+    least_friedman_p,
+    least_rank_z_p,
+    least_wilcoxon_p,
+)
 from twofold.stats.table import Better, Table, ranked
 
 EXACT = 50  # signed-rank counts stay exact in float64 (2**50), and the normal curve is good beyond
@@ -23,7 +30,27 @@ EXACT = 50  # signed-rank counts stay exact in float64 (2**50), and the normal c
 
 @dataclass(frozen=True, eq=False)
 class Friedman:
-    """What :func:`friedman` found; ``df`` belongs to ``f``, and its first entry to ``statistic``."""
+    """What :func:`friedman` found.
+
+    Attributes
+    ----------
+    statistic, p : float
+        Friedman's statistic with the correction for ties, and its p-value by the chi-square distribution.
+    f, f_p : float
+        Iman and Davenport's F, infinite where all blocks agree, and its p-value by the F distribution.
+    df : tuple of int
+        Degrees of freedom of ``f``; the first entry is also that of ``statistic``.
+    mean_ranks : array of shape (n_methods,)
+        Mean rank of every method, 1 the best.
+    names : tuple of str
+        The methods.
+    blocks : int
+        Number of blocks.
+    exact_p : float or None
+        The p-value of ``statistic`` over all orders of the ranks inside the blocks; None for large tables.
+    least_p : float
+        The smallest p-value that a table of this size with these ties can have.
+    """
 
     statistic: float
     p: float
@@ -33,6 +60,13 @@ class Friedman:
     mean_ranks: Array
     names: tuple[str, ...]
     blocks: int
+    exact_p: float | None
+    least_p: float
+
+    @property
+    def decisive_p(self) -> float:
+        """The exact p-value where it was counted, else that of F."""
+        return self.f_p if self.exact_p is None else self.exact_p
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,14 +88,48 @@ def friedman(table: ArrayLike, *, better: Better = "higher", names: Sequence[str
               F = \frac{(N-1) T_1}{N(k-1) - T_1}, \quad A_1 = \sum_{ij} r_{ij}^2, \quad C_1 = N k (k+1)^2 / 4
 
     ``statistic`` and ``p`` are :math:`T_1` against :math:`\chi^2_{k-1}`; ``f`` and ``f_p`` are F against
-    :math:`F_{k-1, (k-1)(N-1)}`, the better approximation. If every block is tied throughout, both statistics
-    are 0 and both p are 1; if all blocks agree perfectly, ``f`` is inf and ``f_p`` is 0. Two blocks and two
-    methods are the least; NaN and infinities are errors. Conover, Practical Nonparametric Statistics, 1999,
-    section 5.8.
+    :math:`F_{k-1, (k-1)(N-1)}`, the better approximation.
 
+    Parameters
+    ----------
+    table : array-like of shape (n_blocks, n_methods)
+        Results; at least two blocks and two methods. The columns of a DataFrame name the methods.
+    better : {"higher", "lower"}, default="higher"
+        Which values are better.
+    names : sequence of str, optional
+        Names of the methods.
+
+    Returns
+    -------
+    Friedman
+        Both statistics with their p-values, the exact p-value for small tables, and the mean ranks.
+
+    Raises
+    ------
+    InvalidInput
+        If the table is too small, holds NaN or infinities, or names do not fit.
+
+    Notes
+    -----
+    If every block is tied throughout, both statistics are 0 and both p are 1; if all blocks agree perfectly, ``f`` is
+    inf. The approximations are for more than 10 blocks and more than 5 methods (Demšar, JMLR 7, 2006, section 3.2.2);
+    in small tables they claim far too much: with two blocks of two methods F would have p = 0 in half of all cases.
+    So small tables have ``exact_p``, counted over all orders of the ranks, and no p-value is below ``least_p``, the
+    smallest attainable one (see :func:`twofold.stats.exact.least_friedman_p`).
+
+    References
+    ----------
+    Conover, Practical Nonparametric Statistics, 1999, section 5.8.
+
+    Examples
+    --------
     >>> result = friedman(list(zip([4, 6, 3, 5, 4, 5], [7, 8, 6, 7, 9, 6], [6, 9, 7, 8, 8, 9])))
     >>> round(result.statistic, 4), round(result.f, 4), result.df
     (9.3333, 17.5, (2, 10))
+    >>> round(result.exact_p, 5), round(result.f_p, 5)
+    (0.00553, 0.00054)
+    >>> friedman([[1, 2], [3, 4]]).decisive_p
+    0.5
     """
     data = ranked(table, better, names)
     result = omnibus(data)
@@ -75,10 +143,11 @@ def conover_t(table: ArrayLike, *, better: Better = "higher", names: Sequence[st
     .. math:: t_{ij} = \frac{|R_i - R_j|}{\sqrt{2 (N A_1 - \sum_j R_j^2) / ((N-1)(k-1))}}
 
     against Student's t with :math:`(N-1)(k-1)` degrees of freedom, two-sided. If all blocks agree perfectly
-    the standard error is 0: t is inf and p is 0 where rank sums differ, 0 and 1 where they are equal. The
-    standard error is common to all pairs, so methods that are always last shrink it for everyone: a warning
-    says when. Conover 1999, section 5.8; equal to scikit-posthocs from 0.8.1 (earlier releases have another
-    variance).
+    the standard error is 0: where rank sums differ t is inf and p the smallest attainable one,
+    :math:`(k!)^{1-N}` without ties (see :func:`twofold.stats.exact.least_conover_p`); where they are equal t is
+    0 and p 1. The standard error is common to all pairs, so methods that are always last shrink it for
+    everyone: a warning says when. Conover 1999, section 5.8; equal to scikit-posthocs from 0.8.1 (earlier
+    releases have another variance) but for the smallest p.
 
     >>> result = conover_t([[4, 7, 6], [6, 8, 9], [3, 6, 7], [5, 7, 8], [4, 9, 8], [5, 6, 9]], names="ABC")
     >>> [round(float(p), 6) for p in result.raw[0]], [round(float(p), 6) for p in result.p[0]]
@@ -97,7 +166,8 @@ def rank_z(table: ArrayLike, *, better: Better = "higher", names: Sequence[str] 
 
     Two-sided. Some papers call this test Conover's or Nemenyi's; it is neither (Nemenyi's uses the
     studentised range). It ignores ties, which makes it careful, and it loses power when the pool holds many
-    weak methods. Demšar, JMLR 7, 2006, section 3.2.2.
+    weak methods. No p is below the smallest attainable one, :math:`2 / (k (k-1))^N` without ties. Demšar, JMLR 7,
+    2006, section 3.2.2.
 
     >>> result = rank_z([[4, 7, 6], [6, 8, 9], [3, 6, 7], [5, 7, 8], [4, 9, 8], [5, 6, 9]])
     >>> result.raw[0].round(4)
@@ -167,8 +237,11 @@ def omnibus(data: Table) -> Friedman:
         between = float(((data.sums - blocks * (methods + 1) / 2) ** 2).sum())
         statistic = (methods - 1) * between / spread
         f = np.inf if left == 0 else (blocks - 1) * statistic / (blocks * (methods - 1) - statistic)
-    p, f_p = float(chdtrc(df[0], statistic)), 0.0 if f == np.inf else float(fdtrc(*df, f))
-    return Friedman(statistic, p, float(f), f_p, df, data.mean_ranks, data.names, blocks)
+    least = least_friedman_p(data.ranks)
+    p = max(float(chdtrc(df[0], statistic)), least)
+    f_p = least if f == np.inf else max(float(fdtrc(*df, f)), least)
+    exact = exact_friedman_p(data.ranks)
+    return Friedman(statistic, p, float(f), f_p, df, data.mean_ranks, data.names, blocks, exact, least)
 
 
 def compare(test: str, data: Table) -> Pairwise:
@@ -204,7 +277,8 @@ def _conover(data: Table) -> tuple[Array, Array]:
     gaps = _gaps(data)
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.where(gaps == 0, 0.0, gaps / error)
-    return t, np.where(gaps == 0, 1.0, 2 * stdtr(df, -t))
+    p = np.maximum(2 * stdtr(df, -t), least_conover_p(data.ranks))
+    return t, np.where(gaps == 0, 1.0, p)
 
 
 def _normal(data: Table) -> tuple[Array, Array]:
@@ -212,7 +286,7 @@ def _normal(data: Table) -> tuple[Array, Array]:
 
     blocks, methods = data.ranks.shape
     z = _gaps(data) / blocks / np.sqrt(methods * (methods + 1) / (6 * blocks))
-    return z, np.asarray(2 * ndtr(-z))
+    return z, np.maximum(2 * ndtr(-z), least_rank_z_p(data.ranks))
 
 
 def _signed_ranks(data: Table) -> tuple[Array, Array]:
@@ -242,7 +316,7 @@ def _signed_rank(x: Array, y: Array) -> tuple[float, float]:
         below = _sign_patterns(tuple(int(r) for r in np.sort(2 * ranks)))
         return w, min(1.0, 2 * float(below[round(2 * w)]))
     z = (w - ranks.sum() / 2) / np.sqrt((ranks**2).sum() / 4)  # the sum of squared mid-ranks holds the tie correction
-    return w, min(1.0, 2 * float(ndtr(z)))
+    return w, min(1.0, max(2 * float(ndtr(z)), least_wilcoxon_p(gaps.size)))
 
 
 @lru_cache(maxsize=256)
