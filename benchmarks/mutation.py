@@ -363,20 +363,21 @@ class Tree:
         (self.folder / "src" / f"{PROBE}.py").write_text(PROBE_SOURCE, encoding="utf-8")
         placed: set[int] = set()
         for module in sorted({mutant.module for mutant in mutants if "_kernels" not in mutant.module}):
+            shutil.copy2(self.folder / module, self.folder / f"{module}.unchanged")
             lines: dict[int, list[int]] = {}
             for i, mutant in enumerate(mutants):
                 if mutant.module == module:
                     lines.setdefault(mutant.line, []).append(i)
             probes = _Probed(lines)
-            tree = probes.visit(ast.parse((ROOT / module).read_text(encoding="utf-8")))
+            tree = probes.visit(ast.parse((self.folder / module).read_text(encoding="utf-8")))
             (self.folder / module).write_text(ast.unparse(ast.fix_missing_locations(tree)), encoding="utf-8")
             placed |= probes.placed
         return [i in placed for i in range(len(mutants))]
 
     def remove_probes(self, mutants: list[Mutant]) -> None:
         """Put the unchanged modules back."""
-        for module in {mutant.module for mutant in mutants}:
-            shutil.copy2(ROOT / module, self.folder / module)
+        for module in {mutant.module for mutant in mutants if "_kernels" not in mutant.module}:
+            shutil.copy2(self.folder / f"{module}.unchanged", self.folder / module)
 
     def restore(self, mutant: Mutant) -> None:
         """Put the unchanged module back, with its time, on which the caches of Python and numba depend."""

@@ -409,6 +409,14 @@ def test_temperature_in_closed_form(right):
     assert TemperatureScaling.fit(labels.astype(int), logits).value == pytest.approx(want, rel=1e-12)
 
 
+@pytest.mark.parametrize("margin", [1e-3, 1e-30, 1e-170, 1e-280])
+def test_temperature_in_closed_form_at_any_scale(margin):
+    """Rows with one small margin decide; a row with a margin of 1 that is right by far tells nothing."""
+    logits = np.array([[margin, 0.0]] * 4 + [[1.0, 0.0]])
+    value = TemperatureScaling.fit([0, 0, 0, 1, 0], logits).value
+    assert value == pytest.approx(margin / math.log(3), rel=1e-12)
+
+
 def test_temperature_of_nearly_separable_logits():
     labels = np.array([0] * 99 + [1])
     logits = np.tile([1.0, 0.0], (100, 1))

@@ -315,6 +315,7 @@ def test_to_dict_and_strict_json():
     assert "auroc" in read["reasons"]
     assert read["metrics"]["aurc"] == result.aurc
     assert "\n" not in result.to_json(indent=None)
+    assert result.to_json() == json.dumps(read, indent=2)
     data["metrics"]["aurc"] = 99.0  # a copy
     assert result.aurc != 99.0
 

@@ -360,6 +360,25 @@ def test_perfect_and_reversed_scores_reach_best_and_worst(name):
         assert value(name, arrays) == pytest.approx(want, abs=1e-14)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_better_bound_is_reached_where_nothing_is_wrong(name):
+    """Bounds are no wider than they need be: 1, 0 or what the perfect classifier with perfect scores attains."""
+    right = np.arange(N) < R if metrics.info(name).task == "detection" or name == "oscr" else np.ones(N, bool)
+    is_id = right if name == "oscr" else np.ones(N, bool)
+    everything = {"correct": right, "truth": right, "is_id": is_id, "labels": np.zeros(N, int)}
+    everything |= {"prob": np.ones(N), "logits": np.tile([900.0, 0.0, 0.0], (N, 1))}
+    everything |= dict.fromkeys(("conf", "conf_id", "conf_ood"), right.astype(float) + np.arange(N) / 1000)
+    if name == "autc":
+        everything["conf"] = right.astype(float)  # all of one class alike
+    arrays = {a: everything[a] for a in metrics.info(name).arrays if a != "loss"}
+    low, high = metrics.info(name).bounds
+    want = high if metrics.info(name).better == "higher" else low
+    try:
+        assert value(name, arrays) == pytest.approx(max(want, -1e9), abs=1e-12)
+    except UndefinedMetric:
+        assert name == "naurc"  # no failure to rank
+
+
 def test_perfect_and_reversed_scores_with_ood():
     is_id = np.array([True] * 6 + [False] * 4)
     correct = np.array([True] * 4 + [False] * 6)

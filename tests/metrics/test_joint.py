@@ -519,6 +519,20 @@ def test_grid_and_surface_against_direct_counts(bins):
             assert got == pytest.approx(slow_binned(risks, known_counts, inside, bins), abs=1e-12)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_among_the_best_pairs_of_a_grid_the_strictest_is_taken(seed):
+    """Fewest accepted, then the largest threshold of the ID score, then that of the OOD score."""
+    correct, conf_id, conf_ood, is_id = pair(12, seed, 3)  # few levels: many pairs accept the same samples
+    best = (0.0, 0, np.inf, np.inf)
+    for a, b in itertools.product(set(conf_id.tolist()), set(conf_ood.tolist())):
+        taken = (conf_id >= a) & (conf_ood >= b)
+        value = 2 * (taken & correct).sum() / (taken.sum() + is_id.sum())
+        if value > 0:
+            best = max(best, (round(value, 12), -int(taken.sum()), a, b))
+    got = metrics.ds_f1(correct, conf_id, conf_ood, is_id, method="grid", thresholds=50)
+    assert (got.value, got.tau_id, got.tau_ood) == (pytest.approx(best[0]), best[2], best[3])
+
+
 def test_the_grid_takes_infinite_scores():
     correct, conf_id, conf_ood, is_id = pair(30, 1, 6)
     ends = [np.where(c == c.max(), np.inf, np.where(c == c.min(), -np.inf, c)) for c in (conf_id, conf_ood)]

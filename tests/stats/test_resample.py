@@ -222,11 +222,12 @@ def test_undefined_resamples_are_counted_and_said():
         bootstrap(metrics.auroc, np.ones(10, bool), conf, n=50)
 
 
+@pytest.mark.parametrize("metric", [metrics.aurc_id, metrics.f1])
 @pytest.mark.parametrize("share", [None, 0.5])
-def test_resamples_without_an_id_sample_are_undefined(share):
+def test_resamples_without_an_id_sample_are_undefined(metric, share):
     correct, conf, is_id = np.array([True, False, False]), np.arange(3.0), np.array([True, False, False])
     with pytest.warns(TwofoldWarning, match="undefined"):
-        interval = bootstrap(metrics.aurc_id, correct, conf, is_id, n=200, ood_share=share)
+        interval = bootstrap(metric, correct, conf, is_id, n=200, ood_share=share)
     lost = (draws(3, 200)[:, 0] == 0).sum()
     if share is None:  # otherwise resamples without an OOD sample have no share either
         assert interval.undefined == lost
