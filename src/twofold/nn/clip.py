@@ -14,6 +14,7 @@ import torch
 
 from twofold._checks import Array
 from twofold.errors import InvalidInput, MissingExtra, UnknownName
+from twofold.nn._torchvision import explain_torchvision
 
 TEXTS = "class_texts"  # name of the array with one row for each class
 PROMPT = "a photo of a {}"
@@ -32,10 +33,11 @@ def embed(
 
     ``model`` is a name of open_clip, ``weights`` its file; None leaves the network as it is initialised.
     """
-    try:
-        import open_clip
-    except ImportError as error:
-        raise MissingExtra("CLIP networks need open_clip: pip install open_clip_torch") from error
+    with explain_torchvision(f"the CLIP network {model}"):
+        try:
+            import open_clip
+        except ModuleNotFoundError as error:
+            raise MissingExtra("CLIP networks need open_clip: pip install open_clip_torch") from error
     if model not in open_clip.list_models():
         raise UnknownName.of("CLIP network", model, open_clip.list_models())
     if weights is not None and not Path(weights).is_file():

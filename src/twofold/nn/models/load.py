@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl
 from torch import nn
 
 from twofold.errors import InvalidInput, MissingExtra, UnknownName
+from twofold.nn._torchvision import explain_torchvision, find_import_problem
 from twofold.nn.models.checkpoint import load_parameters, read_parameters
 from twofold.nn.models.zoo import ZOO, build
 
@@ -65,9 +66,11 @@ def load(
     if not colon:
         model: nn.Module = _zoo(spec, classes, head, parameters)
     elif kind in libraries:
-        model = libraries[kind](rest, classes)
+        with explain_torchvision(spec):
+            model = libraries[kind](rest, classes)
     elif kind == "hf":
-        model = _hugging_face(rest, classes, weights=parameters is None)
+        with explain_torchvision(spec):
+            model = _hugging_face(rest, classes, weights=parameters is None)
     else:
         model = _from_file(spec, classes)
     if parameters is not None:
@@ -146,8 +149,8 @@ def _made(make: Any, kind: str, name: str, options: dict[str, Any]) -> nn.Module
 def _timm(text: str, classes: int | None) -> nn.Module:
     try:
         import timm
-    except ImportError as error:
-        raise MissingExtra(f'timm:{text} needs timm: pip install "twofold[zoo]"') from error
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f'timm:{text} needs {error.name or "timm"}: pip install "twofold[zoo]"') from error
     name, options = _plain_options(text, "timm", classes)
     if not timm.is_model(name):
         raise UnknownName.of("timm model", name, timm.list_models())
@@ -157,7 +160,7 @@ def _timm(text: str, classes: int | None) -> nn.Module:
 def _torchvision(text: str, classes: int | None) -> nn.Module:
     try:
         from torchvision import models
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise MissingExtra(f'torchvision:{text} needs torchvision: pip install "twofold[zoo]"') from error
     name, options = _plain_options(text, "torchvision", classes)
     known = models.list_models(module=models)
@@ -171,7 +174,7 @@ def _hugging_face(name: str, classes: int | None, *, weights: bool) -> nn.Module
     try:
         import transformers
         from transformers.models.auto import modeling_auto
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise MissingExtra(f'hf:{name} needs transformers: pip install "twofold[zoo]"') from error
     given = {} if classes is None else {"num_labels": classes}
     safe = {"local_files_only": True, "trust_remote_code": False}
@@ -199,6 +202,8 @@ def _hugging_face(name: str, classes: int | None, *, weights: bool) -> nn.Module
         try:
             model, info = kind.from_pretrained(name, config=config, output_loading_info=True, **safe)
         except Exception as error:  # transformers and safetensors raise many kinds for a missing or damaged file
+            if find_import_problem() is not None and "torchvision" in _messages(error):
+                raise
             raise InvalidInput(f"hf:{name} has no weights that can be read: {_first_line(error)}") from error
     lacking = [*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])]
     if lacking:
@@ -239,6 +244,15 @@ def _quiet(transformers: ModuleType) -> Iterator[None]:
 
 def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _messages(error: BaseException | None) -> str:
+    """Return the messages of an error and of all that caused it."""
+    texts = []
+    while error is not None:
+        texts.append(str(error))
+        error = error.__cause__ or error.__context__
+    return "\n".join(texts)
 
 
 def _from_file(spec: str, classes: int | None) -> nn.Module:
