@@ -18,8 +18,8 @@ import numpy as np
 from timing import finish, row
 from twofold.outputs import Head, Outputs
 from twofold.report import report
-from twofold.report.material import SCORES
 from twofold.store import Run
+from twofold.tuning import USUAL
 
 CLASSES, WIDTH = 100, 64
 SETS = {"train": 10_000, "val": 2000, "test": 30_000, "near": 15_000, "far": 15_000, "ood_val": 1000}
@@ -93,7 +93,7 @@ def main():
         big = million(place / "big.npz")
         report(made, place / "warm.json", format="json", resamples=10)  # kernels are compiled once
         pages = {}
-        for case, source in ((f"60k samples x {len(SCORES)} scores", made), ("1e6 samples", big)):
+        for case, source in ((f"60k samples x {len(USUAL)} scores", made), ("1e6 samples", big)):
             start = time.perf_counter()
             pages[case] = report(source, place / f"{len(pages)}.html")
             spent = time.perf_counter() - start

@@ -22,7 +22,7 @@ from twofold.report import JOINT, joint_table
 from twofold.stats import Interval
 from twofold.steps import fit_all, score_all
 from twofold.store import Run
-from twofold.tuning import Recommendation, recommend
+from twofold.tuning import Recommendation, choose_pairs
 
 MODEL = "twofold demo: MLPClassifier on digits 0-6"
 KNOWN = 7  # digits below are ID
@@ -47,20 +47,20 @@ class Row:
 
 def steps() -> int:
     """About how many times :func:`demo` reports progress."""
-    return EPOCHS + 120 + 2 * (len(PLAIN) + BEST) * len(JOINT)
+    return EPOCHS + 24 + 2 * (len(PLAIN) + BEST) * len(JOINT)
 
 
 def demo(
     path: str | Path, *, resamples: int = 1000, seed: int = 0, done: Step = lambda _: None
 ) -> tuple[list[Row], Recommendation]:
-    """Train, write the run to ``path``, choose the best pairs of all scores, and judge them on near and far OOD.
+    """Train, write the run to ``path``, choose the best pairs of scores, and judge them on near and far OOD.
 
-    Pairs are chosen on validation digits and on a third of the unknown inputs of both kinds; the tables are made from
-    the rest. ``done`` is told what was finished. A run of an earlier demo at ``path`` is replaced; any other is an
-    error.
+    Pairs are chosen by :func:`twofold.tuning.choose_pairs`, as the report chooses them, on validation digits and on a
+    third of the unknown inputs of both kinds; the tables are made from the rest. ``done`` is told what was finished. A
+    run of an earlier demo at ``path`` is replaced; any other is an error.
     """
     run = _write(_fresh(Path(path)), _split(seed), seed, done)
-    chosen = recommend(run, show=BEST, n=resamples, seed=seed, done=done)
+    chosen = choose_pairs(run, show=BEST, n=resamples, seed=seed, done=done)
     pairs = dict.fromkeys([*PLAIN, *((pair.id_score, pair.ood_score) for pair in chosen.pairs)])
     specs = list(dict.fromkeys(spec for pair in pairs for spec in pair))
     chains = fit_all(specs, run["train"], val=run["val"])

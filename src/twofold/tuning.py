@@ -25,6 +25,9 @@ from twofold.stats import Interval, bootstrap, holm
 from twofold.steps import Chain, Step, fit_all, score_all, scorer
 from twofold.store import Run
 
+USUAL = ("msp", "energy", "mls", "entropy", "gen", "knn", "mds", "vim", "neco", "fdbd")
+"""Scores whose pairs :func:`choose_pairs` tries unless others are asked for, as far as the outputs allow them."""
+
 Done = Callable[[str], Any]
 Grid = Mapping[str, Iterable[Any]]
 
@@ -291,6 +294,58 @@ def recommend(
     used = {spec for pair in pairs for spec in (pair.id_score, pair.ood_score)}
     kept = {spec: dataclasses.replace(chains[spec], searched="ood_val") for spec in chains if spec in used}
     return Recommendation(metric, pairs, len(table), kept, skipped, tuple(_cautions(run, ood, unknown)))
+
+
+def choose_pairs(
+    run: Run,
+    scores: Sequence[str] | None = None,
+    *,
+    show: int = 3,
+    n: int = 1000,
+    seed: int = 0,
+    done: Done = lambda _: None,
+) -> Recommendation:
+    """The one rule by which the demo and the report choose pairs of scores: best DS-F1 on validation data.
+
+    Every pair of the candidates is tried, one way round, on the run's sets with the roles ``val`` and ``ood_val``, at
+    their own share of unknown inputs; test sets have no say.
+
+    Parameters
+    ----------
+    run : Run
+        A run with the roles train, val and ood_val.
+    scores : sequence of str, optional
+        The candidates; by default those of ``USUAL`` that the outputs of every judged set allow.
+    show : int
+        How many of the best pairs are returned.
+    n, seed : int
+        Resamples of the intervals, and their seed; neither changes which pair is best.
+    done : callable
+        Is told each finished step.
+
+    Returns
+    -------
+    Recommendation
+        The best pairs; ``tried`` counts all of them.
+
+    Raises
+    ------
+    InvalidInput
+        If the run lacks one of the roles, or no candidate can be used.
+    """
+    candidates = usual_scores(run) if scores is None else list(scores)
+    return recommend(run, id_scores=candidates, ood_scores=candidates, show=show, n=n, seed=seed, done=done)
+
+
+def usual_scores(run: Run) -> list[str]:
+    """The scores of ``USUAL`` that the outputs of every judged set of a run allow."""
+    allowed = computable(judged_sets(run))
+    return [name for name in USUAL if name in allowed]
+
+
+def judged_sets(run: Run) -> list[Outputs]:
+    """The sets that scores are chosen and judged on: all but those with the roles train and shift."""
+    return [run[name] for name, role in run.roles.items() if role not in ("train", "shift")]
 
 
 def _sets(run: Run, ood: str | None) -> tuple[Outputs, Outputs, Outputs]:

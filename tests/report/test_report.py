@@ -87,11 +87,11 @@ def test_the_page_needs_no_network(page):
 
 
 def test_no_text_of_the_run_becomes_markup(page, parsed):
-    assert len(parsed.scripts) == 2
+    assert set(parsed.scripts) == {"", "data", "twofold-summary"}
     assert not [attrs for tag, attrs in parsed.tags if "onerror" in attrs]
     assert all(attrs["src"].startswith("data:image/png") for tag, attrs in parsed.tags if tag == "img")
     assert any(EVIL in text for text in parsed.texts)  # shown, letter by letter
-    assert "</script" not in parsed.scripts["data"]
+    assert "</script" not in parsed.scripts["data"] + parsed.scripts["twofold-summary"]
     assert "<!--" not in page.read_text(encoding="utf-8")
 
 
@@ -129,7 +129,9 @@ def test_the_grid_agrees_with_the_library(run, data, share):
     assert grid.risks(share)[2].max() == pytest.approx(best.value, rel=1e-12)
     small = Grid.of(kinds, conf_id, conf_ood, side=40)
     surface = metrics.f1_surface(correct, conf_id, conf_ood, is_id, grid=40, ood_share=share)
-    assert np.array_equal(small.tau_id, surface.tau_id)
+    for ours, theirs, conf in ((small.tau_id, surface.tau_id, conf_id), (small.tau_ood, surface.tau_ood, conf_ood)):
+        assert ((ours[:, None] <= conf) == (theirs[:, None] <= conf)).all()  # each accepts the same samples
+        assert not np.isin(ours[1:], conf).any()  # and lies between two of them
     for ours, theirs in zip(small.risks(share), (surface.risk, surface.coverage, surface.f1), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-15)
 
@@ -297,7 +299,7 @@ def test_a_file_of_confidences_without_unknown_inputs(tmp_path):
     text = made.to_markdown()
     assert "No unknown inputs are here" in text
     assert made.data["pairs"][0]["command"] == ""
-    assert "no gate can be fitted" in made.data["gate"]
+    assert "no gate can be fitted" in made.data["pairs"][0]["gate"]
     report(tmp_path / "c.npz", tmp_path / "c.html", resamples=20)
 
 
@@ -495,7 +497,7 @@ def test_mistakes_with_runs_are_told(run, results, tmp_path):
     empty = Run.create(tmp_path / "empty", model="m")
     with pytest.raises(InvalidInput, match="no data set with the role test"):
         report(empty, tmp_path / "r.html")
-    with pytest.raises(InvalidInput, match="mc_msp needs passes"):
+    with pytest.raises(InvalidInput, match="mc_msp cannot be used here: needs passes"):
         report(run, tmp_path / "r.html", id="mc_msp")
     with pytest.raises(InvalidInput, match="belongs to the report on a run"):
         report(results, tmp_path / "r.html", id="msp")
@@ -532,7 +534,7 @@ def test_a_run_without_validation_says_so(tmp_path):
     made = document(write(tmp_path / "run", sets, model="m"), resamples=20)
     text = html.unescape(made.to_markdown())
     assert "no validation data" in text
-    assert made.data["gate"].startswith("the run has no validation set")
+    assert made.data["pairs"][0]["gate"].startswith("the run has no validation set")
 
 
 def test_ticks_are_round_and_inside():

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from twofold.cli.options import PLUGIN, SCORE, SCORE_OR_NONE
-from twofold.cli.shared import JSON, progress
+from twofold.cli.shared import JSON, REPLACE, progress, refuse_to_overwrite
 
 SUFFIXES = {"html": ".html", "md": ".md", "latex": ".tex", "json": ".json"}
 
@@ -49,6 +49,7 @@ SUFFIXES = {"html": ".html", "md": ".md", "latex": ".tex", "json": ".json"}
     help="Bootstrap resamples per interval, at most.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the resamples.")
+@REPLACE
 @PLUGIN
 @JSON
 def report_command(
@@ -62,23 +63,40 @@ def report_command(
     form: str | None,
     resamples: int,
     seed: int,
+    replace: bool,
     as_json: bool,
 ) -> None:
     """Write one page that tells how far a classifier can be trusted.
 
     SOURCE is a run, an npz file (logits or probs and labels, -1 for unknown inputs; or correct and conf, optionally
     with is_id and conf_ood), a folder of benchmark results, or the folder of a study. The page opens from
-    disk, needs no network, and has an explorer of thresholds. The other formats hold its sentences and tables.
+    disk, needs no network, and has an explorer of thresholds. The other formats hold its sentences and tables. A file
+    that is there already stays, unless --replace is given. Without --id and --ood, the pair of scores is the one with
+    the best DS-F1 on the run's validation data, of all pairs of the scores that are compared; the page says how many
+    were tried.
 
     \b
-      twofold report twofold-demo -o report.html
+      twofold report twofold-demo -o report.html --replace
       twofold report outputs.npz --id msp --ood energy --format md -o report.md
     """
     from twofold.outputs import load_npz
+    from twofold.report import commands
     from twofold.report.page import report
 
     kind: Any = form or next((f for f, s in SUFFIXES.items() if out is not None and out.suffix == s), "html")
     target = Path("report" + SUFFIXES[kind]) if out is None else out
+    refuse_to_overwrite(target, replace=replace)
+    command = commands.report_command(
+        source,
+        id=id_score,
+        ood=ood_score,
+        scores=scores,
+        images=images,
+        ood_classes=ood_classes,
+        resamples=resamples,
+        seed=seed,
+        format=kind,
+    )
     with progress() as bar:
         task = bar.add_task("reading", total=None)
         report(
@@ -92,6 +110,7 @@ def report_command(
             format=kind,
             resamples=resamples,
             seed=seed,
+            command=command,
             done=lambda what: bar.update(task, advance=1, description=what),
         )
     size = target.stat().st_size

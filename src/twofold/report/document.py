@@ -102,13 +102,17 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """A whole report. ``tiles`` are the few numbers that stand at the top: value, what it is, and its interval."""
+    """A whole report. ``tiles`` are the few numbers that stand at the top: value, what it is, and its interval.
+
+    ``summary`` is the headline as plain values, for programs that read the page.
+    """
 
     title: str
     subtitle: str
     tiles: tuple[tuple[str, str, str], ...]
     sections: tuple[Section, ...]
     data: dict[str, Any] = field(default_factory=dict)  # for the page's script
+    summary: dict[str, Any] = field(default_factory=dict)
 
     def tables(self) -> list[Table]:
         """All tables, in order."""
@@ -132,6 +136,7 @@ class Document:
         content = {
             "title": self.title,
             "subtitle": self.subtitle,
+            **({"summary": self.summary} if self.summary else {}),
             "sections": [
                 {
                     "key": section.key,

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twofold._checks import Array, Mask
+from twofold.gate.choice import gap_middles
 from twofold.metrics._grid import quantile_thresholds
 from twofold.metrics._samples import operating_point
 from twofold.metrics._sweep import ood_weight
@@ -44,6 +45,9 @@ class Grid:
     ) -> Grid:
         """Count ``kind``, disjoint masks by name; ``also`` are pairs of thresholds that must be on the grid.
 
+        The other thresholds lie between confidences that are there, so that a gate which computes them in another
+        order, and rounds another way, accepts the same samples.
+
         >>> right = np.array([True, False, True])
         >>> grid = Grid.of({"right": right, "wrong": ~right}, np.array([3.0, 2.0, 1.0]), np.array([1.0, 2.0, 3.0]))
         >>> grid.accepted(1, 0)
@@ -51,8 +55,8 @@ class Grid:
         """
         axes = []
         for conf, more in ((conf_id, [a for a, _ in also]), (conf_ood, [b for _, b in also])):
-            inside = [tau for tau in more if conf.min() <= tau <= conf.max()]
-            axes.append(np.unique(np.concatenate([quantile_thresholds(conf, side), inside])))
+            asked = [tau for tau in more if tau > -np.inf]  # what lets all pass is the lowest threshold anyway
+            axes.append(np.unique(np.concatenate([lowered(quantile_thresholds(conf, side), conf), asked])))
         rows, columns = (
             np.searchsorted(axis, conf, side="right") - 1 for axis, conf in zip(axes, (conf_id, conf_ood), strict=True)
         )
@@ -104,6 +108,35 @@ class Grid:
             "bytes": self.counts.dtype.itemsize,
             "counts": _base64(self.counts.astype(self.counts.dtype.newbyteorder("<"))),
         }
+
+
+def lowered(thresholds: Array, conf: Array) -> Array:
+    """Move thresholds to the middle of the gaps below, as :func:`~twofold.gate.choice.between_neighbours` does one.
+
+    Parameters
+    ----------
+    thresholds : Array
+        Thresholds on ``conf``.
+    conf : Array
+        The confidences that are there.
+
+    Returns
+    -------
+    Array
+        One threshold for each, which accepts the same samples; infinite ones stay.
+
+    Examples
+    --------
+    >>> lowered(np.array([1.0, 3.0]), np.array([3.0, 1.0, 2.0])).tolist()
+    [0.5, 2.5]
+    """
+    levels = np.unique(conf[np.isfinite(conf)])
+    if not len(levels):
+        return thresholds
+    places = np.searchsorted(levels, thresholds)
+    movable = np.isfinite(thresholds) & (places < len(levels))
+    middles = gap_middles(levels)[np.minimum(places, len(levels) - 1)]
+    return np.where(movable, np.minimum(thresholds, middles), thresholds)
 
 
 def _base64(array: npt.NDArray[Any]) -> str:

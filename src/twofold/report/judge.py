@@ -71,19 +71,25 @@ class Judge:
     def _point(self, pair: Pair) -> tuple[float, float]:
         if not math.isnan(pair.tau_id):
             return pair.tau_id, pair.tau_ood
-        p = self.pool
-        best = metrics.ds_f1(p.correct, p.conf[pair.id], p.conf[pair.ood], p.inside)
-        tau_id = between_neighbours(best.tau_id, p.conf[pair.id])  # where Gate.fit places them
-        tau_ood = between_neighbours(best.tau_ood, p.conf[pair.ood])
-        return tau_id, tau_ood
+        return self.best_shown[pair]
+
+    @cached_property
+    def best_shown(self) -> dict[Pair, tuple[float, float]]:
+        """Thresholds with the best DS-F1 on the data shown, between confidences that are there."""
+        p, found = self.pool, {}
+        for pair in self.material.pairs:
+            best = metrics.ds_f1(p.correct, p.conf[pair.id], p.conf[pair.ood], p.inside)
+            tau_id = between_neighbours(best.tau_id, p.conf[pair.id])  # where Gate.fit places them
+            tau_ood = between_neighbours(best.tau_ood, p.conf[pair.ood])
+            found[pair] = tau_id, tau_ood
+        return found
 
     @cached_property
     def grids(self) -> dict[Pair, Grid]:
         """The summaries that the explorer works on."""
         p, found = self.pool, {}
         for pair in self.shown:
-            best = metrics.ds_f1(p.correct, p.conf[pair.id], p.conf[pair.ood], p.inside)
-            also = (self.points[pair], (best.tau_id, best.tau_ood))
+            also = (self.points[pair], self.best_shown[pair])
             found[pair] = Grid.of(p.kinds, p.conf[pair.id], p.conf[pair.ood], also)
             self.done(f"counting for {pair.name}")
         return found

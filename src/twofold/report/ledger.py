@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from twofold.bench.compare import CliqueMap, Comparison, clique_map, compare
 from twofold.bench.results import MAIN, Results, Row, better_of, finest, method, missing, scale
 from twofold.errors import InvalidInput
 from twofold.report import charts
+from twofold.report.commands import place, report_command
 from twofold.report.document import Cell, Document, Figure, Number, Part, Section, Table, count, listed
 from twofold.report.material import Done
 
@@ -22,8 +24,8 @@ METHODS = 40  # rows of a table
 BOXES = 12  # of a box plot
 
 
-def document(results: Results, source: str, done: Done = lambda _: None) -> Document:
-    """The whole report on results, a section for each protocol."""
+def document(results: Results, source: str, done: Done = lambda _: None, command: str | None = None) -> Document:
+    """The whole report on results, a section for each protocol; ``command`` makes it again."""
     measured = [row for row in results.rows if row["metric"] is not None and not missing(row["value"])]
     if not measured:
         raise InvalidInput(f"{source} holds no values; the column reason says why")
@@ -36,7 +38,7 @@ def document(results: Results, source: str, done: Done = lambda _: None) -> Docu
     for protocol, one in compared.items():
         sections.append(_protocol(results, protocol, one))
         done(f"protocol {protocol}")
-    sections += [_gaps(results), _provenance(results, source, compared)]
+    sections += [_gaps(results), _provenance(results, source, compared, command)]
     methods = len({name for several in names for name in several})
     sets = len({row["shift"] for row in measured})
     return Document(
@@ -262,7 +264,7 @@ def _gaps(results: Results) -> Section:
     return Section("missing", "What is missing", (Table("missing", "Why values are missing", ("what", "rows"), rows),))
 
 
-def _provenance(results: Results, source: str, compared: Mapping[str | None, _Found]) -> Section:
+def _provenance(results: Results, source: str, compared: Mapping[str | None, _Found], command: str | None) -> Section:
     from twofold import __version__
 
     def told(column: str) -> str:
@@ -275,16 +277,27 @@ def _provenance(results: Results, source: str, compared: Mapping[str | None, _Fo
         "report made with": f"twofold {__version__}",
     }
     facts |= {name: told(name) for name in ("benchmark", "model", "recipe", "seed", "run", "version", "command")}
-    place = shlex.quote(source)
-    commands = [(f"twofold report {place} -o report.html", "this page")]
-    for one in compared.values():
+    tables = [Table("facts", "Provenance", ("what", "value"), tuple(facts.items()))]
+    if Path(source).exists():
+        commands = _commands(results, source, compared, command)
+        tables.append(Table("commands", "Commands", ("command", "gives"), tuple(commands)))
+    return Section("provenance", "Where this comes from", tuple(tables))
+
+
+def _commands(
+    results: Results, source: str, compared: Mapping[str | None, _Found], command: str | None
+) -> list[tuple[str, str]]:
+    """The commands that give the numbers of the page again; none that has nothing to give."""
+    from twofold.bench.anchors import agreement, counterparts
+
+    commands = [(command or report_command(source), "this page")]
+    for protocol, one in compared.items():
         if one.comparison is not None:
-            under = "" if one.protocol is None else f" --protocol {shlex.quote(one.protocol)}"
-            command = f"twofold compare {place} --metric {one.metric}{under}"
-            commands.append((command, f"ranks, tests and cliques under {one.name}"))
-    commands.append((f"twofold bench check {place}", "agreement with published numbers"))
-    tables = (
-        Table("facts", "Provenance", ("what", "value"), tuple(facts.items())),
-        Table("commands", "Commands", ("command", "gives"), tuple(commands)),
-    )
-    return Section("provenance", "Where this comes from", tables)
+            chosen = "" if protocol is None else f" --protocol {shlex.quote(protocol)}"
+            asked = f"twofold compare {place(source)} --metric {shlex.quote(one.metric)}{chosen}"
+            commands.append((asked, f"ranks, tests and cliques of {one.metric} under {one.name}"))
+    benchmarks = dict.fromkeys(row["benchmark"] for row in results.rows if row["benchmark"])
+    published = dict.fromkeys(name for benchmark in benchmarks for name in counterparts(benchmark))
+    if any(agreement(results.to_dicts(), name) for name in published):
+        commands.append((f"twofold bench check {place(source)}", "agreement with published numbers"))
+    return commands

@@ -10,24 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from twofold import metrics
 from twofold._checks import Array, ArrayLike, Labels, Mask, confidence, joint
 from twofold.errors import InvalidInput, TwofoldError
-from twofold.gate.choice import between_neighbours
-from twofold.gate.entry import joined
+from twofold.gate import Gate
+from twofold.gate.entry import fitted, joined
 from twofold.outputs import Outputs, load_npz
+from twofold.report.document import count, listed
 from twofold.scores.logits import probability
 from twofold.steps import Chain, score_all, scorer
 from twofold.store import Run
-from twofold.tuning import Recommendation, computable, recommend
+from twofold.tuning import USUAL, choose_pairs, computable, held, judged_sets
 
 PLAIN = ("msp", "energy")  # what everybody tries first
 LOST_SCALE = (
     "The outputs are probabilities, which have lost the scale of the logits: scores that read it (energy, mls, ...) "
     "are left out unless they were asked for."
 )
-SCORES = ("msp", "energy", "mls", "entropy", "gen", "knn", "mds", "vim", "neco", "fdbd")
-"""Scores that are compared unless others are asked for, as far as the outputs allow them."""
 ALONE = ("msp", "conf")  # the one score that everything is measured against
 UNKNOWN = ("near", "mid", "far", "unknown")  # roles of inputs of no known class; the last where nobody says which
 BEST = 2  # recommended pairs that are shown beside the plain one
@@ -87,6 +85,12 @@ class Material:
     skipped: Mapping[str, str] = field(default_factory=dict)
     validated: bool = False  # thresholds come from validation data
     gate: str = ""  # why there is no gate command, where there is none
+    gate_share: float | None = None  # share of unknown inputs that a gate is fitted for; None for that of its data
+    chosen_by_gate: bool = False  # the thresholds are those that Gate.fit chooses
+    unknown_to_choose_on: bool = False  # the data that a gate is fitted on hold unknown inputs
+    judges: Mapping[str, str] = field(default_factory=dict)  # which prediction each score judges
+    pooled: tuple[str, ...] = ()  # data sets of the run that the headline is on
+    has_test: bool = False  # the run has sets with the role test
 
     @property
     def is_run(self) -> bool:
@@ -196,17 +200,16 @@ def _of_run(
     cautions = [] if run.names("test") else ["The run has no test set: its validation set is judged instead."]
     outside = [name for role in UNKNOWN[:-1] for name in run.names(role)]
     train = joined(run, run.names("train")) if run.names("train") else None
-    val = joined(run, run.names("val")) if run.names("val") else None
+    validation = joined(run, [*run.names("val"), *run.names("ood_val")]) if run.names("val") else None
     asked = [spec for spec in (id, ood) if spec is not None and spec != "none"]
-    wanted = list(dict.fromkeys(scorer(spec).spec for spec in (*asked, *PLAIN, *(scores or SCORES))))
-    have = computable([run[name] for name in (*tests, *outside)])
-    chains, skipped = _fitted(wanted, [*asked, *(scores or ())], train, val, have, done)
+    wanted = list(dict.fromkeys(scorer(spec).spec for spec in (*asked, *PLAIN, *(scores or USUAL))))
+    chains, skipped = _fitted(wanted, [*asked, *(scores or ())], train, validation, judged_sets(run), done)
     plain = _plain_pair(chains)
     lost = any(run[name].is_scale_lost for name in tests)
     cautions += [LOST_SCALE] if lost else []
     if id is not None or ood is not None:
         pairs = [_asked(id, ood, plain)]
-        chosen = "The pair of scores was asked for."
+        chosen = "The pair of scores was asked for; none was tried beside it."
     else:
         pairs, chosen, more = _recommended(run, list(chains), resamples, seed, done)
         cautions += more
@@ -214,13 +217,20 @@ def _of_run(
     averaged = chains[pairs[0].id].judges == "passes"
     if averaged:
         cautions.append("Right and wrong are those of the mean of several passes, which the first score judges.")
-    alien, known = (sum(len(run[name]) for name in names) for names in (outside, tests))
-    pairs, validated = _thresholds(run, pairs, chains, val, averaged, alien / (alien + known))
+    share = _unknown_share(run, tests, outside)
+    validated = validation is not None and bool(run.names("test")) and (bool(run.names("ood_val")) or not share)
+    gate_share = None
+    if validated and validation is not None:
+        gate_share = share if run.names("ood_val") else None
+        pairs = _thresholds(validation, pairs, chains, gate_share)
     shown = list(dict.fromkeys(["msp", *(spec for pair in pairs for spec in (pair.id, pair.ood))]))
     sets = []
     for name in (*tests, *run.names("shift"), *outside):
         role = "test" if name in tests else run.roles[name]
         use = {s: chains[s] for s in (shown if role == "shift" else chains)}
+        left_out = int((~run[name].is_id).sum()) if role == "shift" else 0
+        if left_out:
+            cautions.append(f"{left_out} rows of no known class in the shifted set {name} are left out.")
         for part, kind, rows in _parts(name, role, run[name]):
             use = chains if kind in UNKNOWN else use
             sets.append(_scored(part, kind, rows, use, ood_classes.get(name), averaged))
@@ -244,7 +254,20 @@ def _of_run(
         skipped=skipped,
         validated=validated,
         gate="" if run.names("val") else "the run has no validation set to fit a gate on; add one with the role val",
+        gate_share=gate_share,
+        chosen_by_gate=validated,
+        unknown_to_choose_on=bool(run.names("ood_val")),
+        judges={spec: chain.judges for spec, chain in chains.items()},
+        pooled=(*tests, *outside),
+        has_test=bool(run.names("test")),
     )
+
+
+def _unknown_share(run: Run, tests: Sequence[str], outside: Sequence[str]) -> float:
+    """Share of unknown inputs in the data shown: the sets of unknown inputs, and rows of the test sets labelled -1."""
+    known = sum(int(run[name].is_id.sum()) for name in tests)
+    every = sum(len(run[name]) for name in (*tests, *outside))
+    return (every - known) / every
 
 
 def _plain_pair(chains: Collection[str]) -> Pair:
@@ -264,16 +287,19 @@ def _fitted(
     wanted: Sequence[str],
     asked: Sequence[str],
     train: Outputs | None,
-    val: Outputs | None,
-    have: Sequence[str],
+    validation: Outputs | None,
+    sets: Sequence[Outputs],
     done: Done,
 ) -> tuple[dict[str, Chain], dict[str, str]]:
-    """Fitted scores, and why others are not there; a score that was asked for must be."""
+    """Scores fitted as :meth:`~twofold.Gate.fit` does, and why others are not there; one that was asked for must be."""
     chains, skipped = {}, {}
     must = {scorer(spec).spec for spec in asked}
+    have = computable(sets)
     for spec in wanted:
         chain = scorer(spec)
         try:
+            if spec in must and not set(chain.needs) <= held(sets):
+                raise InvalidInput(f"needs {' and '.join(chain.needs)}, which not all sets have")
             if spec not in must and chain.steps[-1].info.name not in have:
                 if chain.needs == ("logits",):  # which all sets have
                     raise InvalidInput("reads the scale of the logits, which probabilities have lost")
@@ -281,7 +307,7 @@ def _fitted(
             if not chain.ready:
                 if train is None:
                     raise InvalidInput("learns from a training set, and there is none")
-                chain = chain.fit(train, val=val)
+                chain = chain.fit(train) if validation is None else fitted(chain, train, validation)
         except TwofoldError as error:
             if spec in must:
                 raise InvalidInput(f"{spec} cannot be used here: {error}") from error
@@ -300,16 +326,14 @@ def _recommended(
     if lacking:
         kind = {"train": "training", "val": "validation", "ood_val": "unknown validation"}
         missing = " and ".join(f"{kind[role]} data (role {role})" for role in lacking)
-        return (
-            [_plain_pair(scores)],
-            f"The pair is the plain one: the run has no {missing} to choose a better one on.",
-            [],
-        )
-    found: Recommendation = recommend(
-        run, id_scores=scores, ood_scores=scores, show=BEST, n=min(resamples, 1000) or 10, seed=seed, done=done
-    )
+        told = f"The pair is the plain one, and none was tried beside it: the run has no {missing} to choose on."
+        return [_plain_pair(scores)], told, []
+    found = choose_pairs(run, scores, show=BEST, n=min(resamples, 1000) or 10, seed=seed, done=done)
     pairs = [Pair(pair.id_score, pair.ood_score) for pair in found.pairs]
-    told = f"The pair is the best of {found.tried} by DS-F1 on validation data, never on the test data shown here."
+    told = (
+        f"The pair is the best of {count(found.tried, 'pair')} by DS-F1 on validation data, never on the test data "
+        f"shown here: every pair of {listed(scores, len(scores))} was tried, without those that rank alike."
+    )
     return pairs, told, [_sentence(text) for text in found.cautions]
 
 
@@ -318,36 +342,25 @@ def _sentence(text: str) -> str:
 
 
 def _thresholds(
-    run: Run, pairs: list[Pair], chains: Mapping[str, Chain], val: Outputs | None, averaged: bool, share: float
-) -> tuple[list[Pair], bool]:
-    """The pairs with the thresholds of best DS-F1 on validation data, at the share of unknown inputs that is shown."""
-    if val is None or not run.names("ood_val") or not run.names("test") or not share:
-        return pairs, False
-    unknown = joined(run, run.names("ood_val"))
-    specs = list(dict.fromkeys(spec for pair in pairs for spec in (pair.id, pair.ood)))
-    conf = {
-        spec: np.concatenate(parts)
-        for spec, *parts in zip(
-            specs, *(score_all([chains[s] for s in specs], one) for one in (val, unknown)), strict=True
-        )
-    }
-    inside = np.arange(len(val) + len(unknown)) < len(val)
-    right = np.concatenate([(val.averaged() if averaged else val).correct, np.zeros(len(unknown), bool)])
+    validation: Outputs, pairs: Sequence[Pair], chains: Mapping[str, Chain], share: float | None
+) -> list[Pair]:
+    """The pairs with the thresholds that a gate of best DS-F1 has on these data, for this share of unknown inputs."""
     found = []
     for pair in pairs:
-        best = metrics.ds_f1(right, conf[pair.id], conf[pair.ood], inside, ood_share=share)
-        tau_id = between_neighbours(best.tau_id, conf[pair.id])  # where Gate.fit places them
-        tau_ood = between_neighbours(best.tau_ood, conf[pair.ood])
-        found.append(Pair(pair.id, pair.ood, tau_id, tau_ood))
-    return found, True
+        second = None if pair.id == pair.ood else chains[pair.ood]
+        gate = Gate.fit(validation, chains[pair.id], second, ood_share=share)
+        found.append(Pair(pair.id, pair.ood, gate.tau_id, gate.tau_ood))
+    return found
 
 
 def _parts(name: str, role: str, outputs: Outputs) -> list[tuple[str, str, Outputs]]:
-    """A set as it is; one of known classes that holds rows of none (label -1) as two."""
+    """A set as it is; a test set that holds rows of no known class (label -1) as two, a shifted one without them."""
     if role in UNKNOWN or outputs.is_id.all():
         return [(name, role, outputs)]
     inside = outputs.is_id
     known = [(name, role, outputs[np.flatnonzero(inside)])] if inside.any() else []
+    if role == "shift":
+        return known
     return [*known, (f"{name}, unknown rows", "unknown", outputs[np.flatnonzero(~inside)])]
 
 
@@ -416,31 +429,36 @@ def _of_outputs(
     if outputs.labels is None:
         raise InvalidInput(f"{path} has no labels, so nobody can say what is right; add labels (-1: unknown input)")
     asked = [spec for spec in (id, ood) if spec is not None and spec != "none"]
-    wanted = list(dict.fromkeys(scorer(spec).spec for spec in (*asked, *PLAIN, *(scores or SCORES))))
-    chains, skipped = _fitted(wanted, [*asked, *(scores or ())], None, None, computable([outputs]), done)
+    wanted = list(dict.fromkeys(scorer(spec).spec for spec in (*asked, *PLAIN, *(scores or USUAL))))
+    chains, skipped = _fitted(wanted, [*asked, *(scores or ())], None, None, [outputs], done)
     plain = _plain_pair(chains)
-    first = _asked(id, ood, plain)
     inside = outputs.is_id
     if not inside.any():
         raise InvalidInput(f"{path} has the label -1 everywhere; a report needs inputs of known classes")
+    pairs = list(dict.fromkeys([_asked(id, ood, plain), plain, Pair("msp", "msp")]))
+    averaged = chains[pairs[0].id].judges == "passes"
     parts = {"test": np.flatnonzero(inside), "unknown": np.flatnonzero(~inside)}
     sets = [
-        _scored(path.stem if role == "test" else "unknown inputs", role, outputs[rows], chains)
+        _scored(path.stem if role == "test" else "unknown inputs", role, outputs[rows], chains, averaged=averaged)
         for role, rows in parts.items()
         if len(rows)
     ]
-    by_default = "The pair is the plain one: a file has no other data to choose on."
+    by_default = "The pair is the plain one, and none was tried beside it: a file has no other data to choose on."
+    asked_for = "The pair of scores was asked for; none was tried beside it."
     return Material(
         title=path.name,
         source=str(path),
         sets=tuple(sets),
-        pairs=tuple(dict.fromkeys([first, plain, Pair("msp", "msp")])),
+        pairs=tuple(_thresholds(outputs, pairs, chains, None)),
         scores=tuple(chains),
-        chosen="The pair of scores was asked for." if asked else by_default,
+        chosen=asked_for if asked else by_default,
         cautions=(LOST_SCALE,) if outputs.is_scale_lost else (),
         facts={"file": path.name},
         class_names=outputs.class_names,
         skipped=skipped,
+        chosen_by_gate=True,
+        unknown_to_choose_on=not bool(inside.all()),
+        judges={spec: chain.judges for spec, chain in chains.items()},
     )
 
 

@@ -38,6 +38,7 @@ def report(
     format: Format = "html",  # noqa: A002 - what every writer calls it
     resamples: int = 200,
     seed: int = 0,
+    command: str | None = None,
     done: Done = lambda _: None,
 ) -> Path:
     """Write the report on a run, on a file of outputs, or on benchmark results, to one file.
@@ -49,7 +50,8 @@ def report(
     ``images`` has an array (N, H, W) or (N, H, W, 3), or what ``twofold.nn.data.open`` gives, for data sets whose cases
     are to be seen, or names an npz file of such arrays; ``ood_classes`` has, for sets of unknown inputs, the class of
     each row, or SUPERCLASS/CLASS. Formats but ``html`` hold the sentences and tables. ``resamples`` is an upper limit:
-    large sets take fewer. ``done`` is told each finished step. The same source and seed give the same bytes.
+    large sets take fewer. ``command`` is the command line that makes this page, to be shown on it; by default it is put
+    together from the arguments. ``done`` is told each finished step. The same source and seed give the same bytes.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -71,6 +73,8 @@ def report(
         ood_classes=ood_classes,
         resamples=_checks.whole(resamples, "resamples", 1),
         seed=seed,
+        command=command,
+        format=format,
         done=done,
     )
     forms = {"html": lambda: page(made), "md": made.to_markdown, "latex": made.to_latex, "json": made.to_json}
@@ -93,6 +97,8 @@ def document(
     ood_classes: Mapping[str, ArrayLike] | None = None,
     resamples: int = 200,
     seed: int = 0,
+    command: str | None = None,
+    format: Format = "html",  # noqa: A002
     done: Done = lambda _: None,
 ) -> Document:
     """What :func:`report` writes, before it has a form."""
@@ -109,15 +115,29 @@ def document(
         if isinstance(source, Document):
             return source
         opened = source if isinstance(source, Results) else Results.open(str(place))
-        return ledger.document(opened, str(place or "results"), done)
+        return ledger.document(opened, str(place or "results"), done, command)
     from twofold.report import pictures, sections
+    from twofold.report.commands import report_command
 
     material = gather(
         source, id=id, ood=ood, scores=scores, ood_classes=ood_classes, resamples=resamples, seed=seed, done=done
     )
     sizes, ids = ({one.name: told(one) for one in material.sets} for told in (len, lambda one: one.ids))
     seen = pictures.opened(images, sizes, ids)
-    return sections.document(material, seen, resamples=resamples, seed=seed, done=done)
+    given_as_arrays = command is None and (isinstance(images, Mapping) or ood_classes is not None)
+    if command is None:
+        command = report_command(
+            material.source,
+            id=id,
+            ood=ood,
+            scores=scores or (),
+            images=[str(images)] if isinstance(images, str | Path) else (),
+            resamples=resamples,
+            seed=seed,
+            format=format,
+        )
+    gives = "this page, without what was given as arrays" if given_as_arrays else "this page"
+    return sections.document(material, seen, (command, gives), resamples=resamples, seed=seed, done=done)
 
 
 def _holds_results(place: Path) -> bool:
@@ -153,9 +173,17 @@ def page(made: Document) -> str:
         contents="".join(f'<li><a href="#{s.key}">{escape(s.title)}</a></li>' for s in made.sections),
         tiles=f'<ul class="tiles">{tiles}</ul>' if tiles else "",
         body="".join(_section(section) for section in made.sections),
+        summary=_summary(made),
         data=as_json({"figures": figures, "explorer": made.data or None}),
         script=script,
     )
+
+
+def _summary(made: Document) -> str:
+    """The headline as data, in an element of its own; nothing where a document has none."""
+    if not made.summary:
+        return ""
+    return f'<script type="application/json" id="twofold-summary">{as_json(made.summary)}</script>\n'
 
 
 def as_json(value: Any) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,20 @@ import numpy as np
 from twofold import metrics
 from twofold._math import sigmoid
 from twofold.report import charts, curves
+from twofold.report.commands import (
+    gate_commands,
+    gate_folders,
+    gate_scores,
+    place,
+    pooled_sets,
+    report_command,
+    threshold_value,
+    why_no_gate,
+)
 from twofold.report.curves import rounded
 from twofold.report.document import Cell, Document, Figure, Markup, Number, Section, Table, count, listed, static
 from twofold.report.judge import EXACT, KIND, WORDS, Judge, exact, number
-from twofold.report.material import UNKNOWN, Material, Pair, Scored
+from twofold.report.material import UNKNOWN, Material, Scored
 from twofold.report.pictures import gallery
 from twofold.report.tables import JOINT
 from twofold.report.verdict import tiles, verdict
@@ -33,9 +42,18 @@ MEANING = (
 )
 
 
-def document(material: Material, images: Mapping[str, Any], *, resamples: int, seed: int, done: Any) -> Document:
-    """The whole report on one classifier."""
+def document(
+    material: Material,
+    images: Mapping[str, Any],
+    page_command: tuple[str, str],
+    *,
+    resamples: int,
+    seed: int,
+    done: Any,
+) -> Document:
+    """The whole report on one classifier; ``page_command`` makes it again, and says what it gives."""
     judge = Judge(material, resamples, seed, done)
+    commands = listed_commands(judge, page_command)
     sections = [
         verdict(judge),
         joint(judge),
@@ -49,7 +67,7 @@ def document(material: Material, images: Mapping[str, Any], *, resamples: int, s
         cases(judge, images),
         softmax(judge),
         curves.improvement(judge),
-        provenance(judge),
+        provenance(judge, commands),
     ]
     kinds = [count(int(mask.sum()), WORDS[name].rstrip("s"), WORDS[name]) for name, mask in judge.pool.kinds.items()]
     return Document(
@@ -58,6 +76,7 @@ def document(material: Material, images: Mapping[str, Any], *, resamples: int, s
         tiles=tiles(judge),
         sections=tuple(sections),
         data=explorer_data(judge),
+        summary=summary(judge, commands),
     )
 
 
@@ -120,29 +139,30 @@ def explorer(judge: Judge) -> Section:
         "Move the two thresholds, or click on the map, and see what the gate does. An input is accepted where both "
         "scores reach their thresholds."
     )
-    source = shlex.quote(judge.material.source)
-    plain = f"The threshold explorer is on the HTML page: twofold report {source} -o report.html"
+    plain = f"The threshold explorer is on the HTML page: {report_command(judge.material.source)}"
     return Section("explorer", "Try thresholds", (text, Markup(static("explorer.html"), plain)))
 
 
 def explorer_data(judge: Judge) -> dict[str, Any]:
     """What the page's script reads."""
-    p, found = judge.pool, []
+    m, found = judge.material, []
+    folders = gate_folders(m.pairs)
     for pair, grid in judge.grids.items():
-        best = metrics.ds_f1(p.correct, p.conf[pair.id], p.conf[pair.ood], p.inside)
         found.append(
             {
                 "id": pair.id,
                 "ood": pair.ood,
                 "odds": [spec.split("|")[-1] == "msp" for spec in (pair.id, pair.ood)],
                 "start": grid.place(*judge.points[pair]),
-                "best": grid.place(best.tau_id, best.tau_ood),
-                "command": gate_command(judge.material, pair),
+                "best": grid.place(*judge.best_shown[pair]),
+                "command": gate_scores(m, pair),
+                "gate": why_no_gate(m, pair),
+                "folder": folders[pair],
+                "card": pooled_sets(m, pair),
                 **grid.packed(),
             }
         )
-    m = judge.material
-    return {"pairs": found, "gate": m.gate, "note": _gate_note(m), "words": WORDS}
+    return {"pairs": found, "share": m.unknown_to_choose_on, "note": _gate_note(m), "words": WORDS}
 
 
 def _gate_note(material: Material) -> str:
@@ -155,19 +175,12 @@ def _gate_note(material: Material) -> str:
             "goals let the command choose, on this same file. With --objective risk, --delta 0.1 guarantees the risk "
             "with confidence 0.9."
         )
+    lacking = "" if material.unknown_to_choose_on else " The validation data hold no unknown inputs to choose on."
     return (
         "Thresholds that were chosen by these numbers promise nothing: it was test data that chose them. The other "
         "goals let the command choose on validation data, so its thresholds differ a little from those above. With "
-        "--objective risk, --delta 0.1 guarantees the risk with confidence 0.9."
+        f"--objective risk, --delta 0.1 guarantees the risk with confidence 0.9.{lacking}"
     )
-
-
-def gate_command(material: Material, pair: Pair) -> str:
-    """The part of ``twofold gate fit`` that does not depend on thresholds; empty where no gate can be fitted."""
-    if material.gate:
-        return ""
-    second = "none" if pair.id == pair.ood else pair.ood
-    return f"twofold gate fit {shlex.quote(material.source)} --id {shlex.quote(pair.id)} --ood {shlex.quote(second)}"
 
 
 # --- tables of sets and classes -------------------------------------------------------------------------------------
@@ -342,38 +355,79 @@ def softmax(judge: Judge) -> Section:
     return Section("softmax", title, (figure,) if known else (text, figure))
 
 
-def provenance(judge: Judge) -> Section:
+def provenance(judge: Judge, commands: Sequence[tuple[str, str]]) -> Section:
     """Where the numbers come from and the commands that repeat them."""
     import platform
 
     from twofold import __version__
 
-    m, source = judge.material, shlex.quote(judge.material.source)
+    m = judge.material
     facts = {
         "source": m.source,
         **m.facts,
         "report made with": f"twofold {__version__}, Python {platform.python_version()}, numpy {np.__version__}",
         "seed of the resamples": str(judge.seed),
+        "thresholds of the judged pair": _threshold_text(judge),
     }
-    pair = judge.pair
-    commands = [(f"twofold report {source} -o report.html", "this page")]
-    command = gate_command(m, pair)
-    if command:
-        commands.append((f"{command} --out gate", "the gate of the judged pair"))
-        commands.append((f"twofold gate card gate {source}", "what that gate does on the test data"))
-    if m.is_run:
-        commands.append((f"twofold verify {source}", "whether the run is as it was written"))
-    tau_id, tau_ood = judge.points[pair]
-    also = [
-        f" (probability {float(sigmoid(np.array(t))):.6g})" if s == "msp" else ""
-        for s, t in ((pair.id, tau_id), (pair.ood, tau_ood))
-    ]
-    facts["thresholds of the judged pair"] = f"{pair.id} >= {tau_id:.6g}{also[0]}, {pair.ood} >= {tau_ood:.6g}{also[1]}"
+    notes = []
+    if m.gate_share is not None:
+        notes.append(
+            "Thresholds are chosen, and the risk is told, for the share of unknown inputs in the data shown, "
+            f"{m.gate_share:.6g}. The interval that gate card prints beside that risk is wider than the one here: it "
+            "does not take the share for a part of the sample."
+        )
     return Section(
         "provenance",
         "Where this comes from",
         (
             Table("facts", "Provenance", ("what", "value"), tuple(facts.items())),
-            Table("commands", "Commands", ("command", "gives"), tuple(commands)),
+            Table("commands", "Commands", ("command", "gives"), tuple(commands), notes=tuple(notes)),
         ),
     )
+
+
+def _threshold_text(judge: Judge) -> str:
+    """The thresholds of the judged pair; that of msp, a log-odds, also as a probability."""
+    told = []
+    for spec, threshold in _gate_thresholds(judge).items():
+        also = f" (probability {float(sigmoid(np.array(threshold))):.6g})" if spec == "msp" else ""
+        told.append(f"{spec} >= {threshold:.6g}{also}")
+    return ", ".join(told)
+
+
+def _gate_thresholds(judge: Judge) -> dict[str, float]:
+    """Thresholds of the judged pair by score; one where one score does both."""
+    pair = judge.pair
+    tau_id, tau_ood = judge.points[pair]
+    return {pair.id: max(tau_id, tau_ood)} if pair.id == pair.ood else {pair.id: tau_id, pair.ood: tau_ood}
+
+
+def listed_commands(judge: Judge, page_command: tuple[str, str]) -> list[tuple[str, str]]:
+    """Every command of the page and what it gives: the page, the gates of the verdict, and whether the run is whole."""
+    m = judge.material
+    folders = gate_folders(m.pairs)
+    commands = [page_command]
+    for pair in dict.fromkeys((judge.pair, judge.single)):
+        commands += gate_commands(m, pair, judge.points[pair], folders[pair])
+    if m.is_run:
+        commands.append((f"twofold verify {place(m.source)}", "whether the run is as it was written"))
+    return commands
+
+
+def summary(judge: Judge, commands: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """The headline as data: the judged pair, its thresholds, and what they do on all data shown."""
+    p = judge.pool
+    taken = judge.taken(p)
+    thresholds = [threshold_value(tau) for tau in _gate_thresholds(judge).values()]
+    accepted = int(taken.sum())
+    one_score = judge.pair.id == judge.pair.ood
+    return {
+        "id": judge.pair.id,
+        "ood": None if one_score else judge.pair.ood,
+        "tau_id": thresholds[0],
+        "tau_ood": None if one_score else thresholds[1],
+        "coverage": int((taken & p.is_id).sum()) / int(p.is_id.sum()),
+        "risk": int((taken & ~p.correct).sum()) / accepted if accepted else 0.0,
+        "ood_share": int((~p.is_id).sum()) / len(p.is_id),
+        "commands": [command for command, _ in commands],
+    }

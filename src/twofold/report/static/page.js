@@ -270,9 +270,12 @@
       if (goal === "coverage") asked = ` --coverage ${Math.max(down(p.coverage), 0.0001)}`;
       if (goal === "risk") asked = ` --risk ${Math.min(up(p.risk), 0.9999)}`;
       if (goal === "cost") asked = ` --cost-wrong ${money.wrong} --cost-ood ${money.alien} --cost-reject ${money.reject}`;
-      const expected = share === null || !p.allOut ? "" : ` --ood-share ${Number(share.toPrecision(6))}`;
-      return `${pair.command} --objective ${goal}${asked}${expected} --out gate`;
+      // The share that the numbers above are for: the reader's, or that of the data shown.
+      const meant = share === null ? p.allOut / (p.ids + p.allOut) : share;
+      const expected = data.explorer.share ? ` --ood-share ${meant}` : "";
+      return `${pair.command} --objective ${goal}${asked}${expected} --out ${pair.folder}-${goal} --replace`;
     };
+    const card = () => (pair.command ? `twofold gate card ${pair.folder}-${$("x-goal").value} ${pair.card}` : "");
     const shown = (tau, odds) => {
       const text = Number.isFinite(tau) ? String(Number(tau.toPrecision(6))) : String(tau);
       return odds ? `accept from ${text} (probability ${Number((1 / (1 + Math.exp(-tau))).toPrecision(6))})` : `accept from ${text}`;
@@ -296,7 +299,9 @@
       marks.cross.setAttribute("d", path);
       marks.spot.setAttribute("cx", px(j));
       marks.spot.setAttribute("cy", py(i));
-      $("x-command").textContent = command() || `No command: ${data.explorer.gate}.`;
+      $("x-command").textContent = command() || `No command: ${pair.gate}.`;
+      $("x-card").textContent = card();
+      $("x-card").hidden = !pair.command;
       $("x-copy").disabled = !pair.command;
     };
     const go = (a, b) => {

@@ -1,0 +1,181 @@
+"""The commands of a page: each complete, so that whenever it is run again it gives the numbers beside it."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from twofold.report.material import Material, Pair
+from twofold.steps import plugins, scorer
+
+SUFFIXES = {"html": ".html", "md": ".md", "latex": ".tex", "json": ".json"}
+"""Formats of a report, and how their files end."""
+
+
+def place(source: str | Path) -> str:
+    """A path as a word of a command: quoted, and never taken for an option.
+
+    >>> place("a run"), place("-run")
+    ("'a run'", './-run')
+    """
+    text = str(source)
+    return shlex.quote(f"./{text}" if text.startswith("-") else text)
+
+
+def report_command(
+    source: str | Path,
+    *,
+    id: str | None = None,  # noqa: A002 - the name of the design
+    ood: str | None = None,
+    scores: Sequence[str] = (),
+    images: Sequence[str] = (),
+    ood_classes: str | Path | None = None,
+    resamples: int | None = None,
+    seed: int | None = None,
+    format: str = "html",  # noqa: A002 - what every writer calls it
+) -> str:
+    """The command that writes a report again.
+
+    Parameters
+    ----------
+    source : str or Path
+        What the report is on.
+    id, ood : str, optional
+        The pair of scores, where it was asked for.
+    scores, images : sequence of str
+        The words of ``--score`` and ``--images``.
+    ood_classes : str or Path, optional
+        The file of ``--ood-classes``.
+    resamples, seed : int, optional
+        Of the intervals, where the report has some.
+    format : str
+        html, md, latex or json.
+
+    Returns
+    -------
+    str
+        One line for a shell.
+
+    Examples
+    --------
+    >>> report_command("run", id="msp", resamples=200, seed=0)
+    'twofold report run --id msp --resamples 200 --seed 0 -o report.html --replace'
+    """
+    words = ["twofold report", place(source)]
+    options: list[tuple[str, object]] = [("--id", id), ("--ood", ood)]
+    options += [("--score", score) for score in scores]
+    options += [("--images", word) for word in images]
+    options += [("--ood-classes", ood_classes), ("--resamples", resamples), ("--seed", seed)]
+    specs = [spec for spec in (id, ood, *scores) if spec is not None and spec != "none"]
+    for name, value in options:
+        if value is not None:
+            words.append(f"{name} {shlex.quote(str(value))}")
+    return " ".join([*words, f"-o report{SUFFIXES[format]} --replace"]) + plugin_options(specs)
+
+
+def gate_folders(pairs: Sequence[Pair]) -> dict[Pair, str]:
+    """A folder for the gate of each pair, no two alike, of letters, digits and hyphens.
+
+    >>> list(gate_folders([Pair("msp", "energy"), Pair("msp", "msp")]).values())
+    ['gate-msp-energy', 'gate-msp']
+    """
+    folders: dict[Pair, str] = {}
+    for pair in pairs:
+        scores = [pair.id] if pair.id == pair.ood else [pair.id, pair.ood]
+        name = re.sub(r"[^A-Za-z0-9]+", "-", "-".join(["gate", *scores])).strip("-")[:60]
+        taken = list(folders.values())
+        number = 2
+        folder = name
+        while folder in taken:
+            folder = f"{name}-{number}"
+            number += 1
+        folders[pair] = folder
+    return folders
+
+
+def plugin_options(specs: Sequence[str]) -> str:
+    """The options that import the modules of which some of these scores are; empty where all are twofold's own."""
+    modules: dict[str, None] = {}
+    waiting = [scorer(spec) for spec in specs]
+    while waiting:
+        chain = waiting.pop()
+        for step in chain.steps:
+            modules[step.info.maker.__module__] = None
+            waiting += step.inner
+    return "".join(f" --plugin {module}" for module in modules if module in plugins())
+
+
+def gate_scores(material: Material, pair: Pair) -> str:
+    """The part of ``twofold gate fit`` that says on what and by which scores; empty where no gate can be fitted."""
+    if why_no_gate(material, pair):
+        return ""
+    second = "none" if pair.id == pair.ood else pair.ood
+    scores = f"--id {shlex.quote(pair.id)} --ood {shlex.quote(second)}{plugin_options([pair.id, pair.ood])}"
+    return f"twofold gate fit {place(material.source)} {scores}"
+
+
+def why_no_gate(material: Material, pair: Pair) -> str:
+    """Why no command makes the gate of a pair as the page shows it; empty where one does."""
+    if material.gate:
+        return material.gate
+    if material.judges.get(pair.id) != material.judges.get(material.pairs[0].id):
+        return (
+            f"{material.pairs[0].id} and {pair.id} judge different predictions, and right and wrong on this page are "
+            f"those of {material.pairs[0].id}"
+        )
+    return ""
+
+
+def fit_command(material: Material, pair: Pair, thresholds: tuple[float, float], folder: str) -> str:
+    """The command that makes the gate of a pair with the thresholds of the page; empty where none can be made.
+
+    Thresholds that the gate itself chose are chosen again, on the same data and for the same share of unknown inputs;
+    those that were read off the data shown are given.
+    """
+    scores = gate_scores(material, pair)
+    if not scores:
+        return ""
+    if material.chosen_by_gate:
+        asked = "--objective f1"
+    elif pair.id == pair.ood:
+        asked = f"--objective given --tau-id={max(thresholds)!r}"
+    else:
+        asked = f"--objective given --tau-id={thresholds[0]!r} --tau-ood={thresholds[1]!r}"
+    share = "" if material.gate_share is None else f" --ood-share {material.gate_share!r}"
+    return f"{scores} {asked}{share} --out {folder} --replace"
+
+
+def pooled_sets(material: Material, pair: Pair) -> str:
+    """The source and the sets that the headline is on, as words of ``twofold gate card``; empty without a gate."""
+    if why_no_gate(material, pair):
+        return ""
+    names = "".join(f" --name {shlex.quote(name)}" for name in material.pooled)
+    return f"{place(material.source)}{names}{plugin_options([pair.id, pair.ood])}"
+
+
+def gate_commands(
+    material: Material, pair: Pair, thresholds: tuple[float, float], folder: str
+) -> list[tuple[str, str]]:
+    """The commands of one pair and what each gives: its gate, what it does on all data shown, and on each set."""
+    fit = fit_command(material, pair, thresholds, folder)
+    if not fit:
+        return []
+    found = [
+        (fit, f"the gate of {pair.name}, with its thresholds"),
+        (
+            f"twofold gate card {folder} {pooled_sets(material, pair)}",
+            f"coverage and risk of {pair.name} on all data shown",
+        ),
+    ]
+    if material.has_test:
+        each = f"twofold gate card {folder} {place(material.source)}{plugin_options([pair.id, pair.ood])}"
+        found.append((each, f"the same of {pair.name} on each set"))
+    return found
+
+
+def threshold_value(threshold: float) -> float | str:
+    """A threshold as JSON holds it: infinities as text."""
+    return threshold if math.isfinite(threshold) else str(threshold)
