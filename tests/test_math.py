@@ -123,3 +123,17 @@ def test_log_factorial():
     want = [math.log(math.factorial(int(k))) for k in n]
     np.testing.assert_allclose(_math.log_factorial(n), want, rtol=1e-14, atol=1e-14)
     assert float(_math.log_factorial(0.5)) == pytest.approx(math.log(math.sqrt(math.pi) / 2))
+
+
+def test_unit_rows_and_squared_distances_against_loops():
+    rng = np.random.default_rng(3)
+    rows = np.vstack([rng.normal(size=(20, 4)) * 10.0 ** rng.integers(-3, 4, size=(20, 1)), np.zeros((1, 4))])
+    for row, got in zip(rows, _math.unit(rows), strict=True):
+        length = math.sqrt(sum(x * x for x in row))
+        np.testing.assert_allclose(got, [x / length if length else 0.0 for x in row], rtol=1e-14)
+    points, centres = rng.normal(size=(30, 4)) / 5, rng.normal(size=(6, 4)) / 5
+    points[:6] = centres  # the distance to itself is 0, and never below
+    got = _math.squared_distances(points, centres)
+    want = [[math.fsum((x - c) ** 2 for x, c in zip(p, q, strict=True)) for q in centres] for p in points]
+    np.testing.assert_allclose(got, want, atol=1e-14)
+    assert (got >= 0.0).all()

@@ -8,6 +8,8 @@ import pytest
 
 from twofold._statistics.moments import whitened
 from twofold._statistics.shared import once
+from twofold._statistics.spaces import groups
+from twofold.errors import InvalidInput
 from twofold.outputs import Head, Outputs
 from twofold.steps import fit_all
 
@@ -80,3 +82,11 @@ def test_triangular_products(shape):
     rng = np.random.default_rng(0)
     lower, rows = np.tril(rng.normal(size=shape)), rng.normal(size=(4, shape[0]))
     assert whitened(rows, lower) == pytest.approx(rows @ lower)
+
+
+def test_groups_are_the_rows_of_each_class_in_order():
+    for labels in ([2, 1, 2, -1, 1], [0, 0], [-1, 2], [1, 0, -1]):
+        want = {c: [i for i, y in enumerate(labels) if y == c] for c in range(3) if c in labels}
+        assert {c: rows.tolist() for c, rows in groups(np.array(labels), 3)} == want
+    with pytest.raises(InvalidInput, match="all are -1"):
+        list(groups(np.array([-1, -1]), 3))

@@ -1,5 +1,6 @@
 """Chains: one parser, settings by name, fits that return new objects, files that give the same bits back."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -315,3 +316,26 @@ def test_a_training_set_larger_than_memory_allows_is_fitted_in_blocks(tmp_path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < size / 2
+
+
+def test_a_chain_judges_the_passes_if_any_step_does():
+    judged = {
+        "msp": "logits",
+        "react|energy": "logits",
+        "mc_msp": "passes",
+        "average|gini": "passes",
+        "mc(mls)": "passes",
+    }
+    assert {spec: scorer(spec).judges for spec in judged} == judged
+
+
+def test_labels_of_tuning():
+    chain = scorer("energy")
+    assert chain.label == "untuned"
+    for searched, tuned, label in (
+        ("val", "", "ID-tuned"),
+        ("ood_val", "", "OOD-tuned"),
+        ("", "fitted on ood_val", "OOD-tuned"),
+        ("val", "fitted on ood_val", "OOD-tuned"),
+    ):
+        assert dataclasses.replace(chain, searched=searched, tuned=tuned or chain.tuned).label == label

@@ -158,3 +158,10 @@ def test_percentile_of_a_stream_is_that_of_numpy(share, kind, monkeypatch):
         "wide": np.exp(20 * rng.normal(size=(9000, 3))),
     }[kind]
     assert _moments.percentile(x, share) == pytest.approx(np.percentile(x, share), rel=1e-12)
+
+
+@pytest.mark.parametrize("variance", [0.0, -0.1, 1.1, math.nan])
+def test_project_refuses_a_share_of_the_variance_that_is_none(variance):
+    with pytest.raises(InvalidInput, match="variance must be"):
+        transforms.Project(variance=variance).fit(np.eye(4), Head(np.eye(2, 4), np.zeros(2)))
+    assert transforms.Project(variance=1.0).fit(np.eye(4), Head(np.eye(2, 4), np.zeros(2))).weight is not None

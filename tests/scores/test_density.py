@@ -262,3 +262,17 @@ def test_both_are_documented(name):
     assert record.summary.endswith(".")
     assert record.needs == ("features",)
     assert steps.info("iforest").name == "isolation_forest"
+
+
+def test_gmm_counts_distinct_rows_and_not_distinct_columns():
+    h = np.array([[0.0, 0.0, 0.0], [4.0, 4.0, 4.0], [8.0, 8.0, 8.0]])  # three rows, one column thrice
+    fitted = scorer("gmm(components=3, reg=0.5)").fit(of_features(h, [0, 0, 0]))
+    x = np.array([[0.5, 0.2, 0.1], [6.0, 7.0, 5.0]])
+    want = [np.log(sum(multivariate_normal(m, 0.5 * np.eye(3)).pdf(row) / 3 for m in h)) for row in x]
+    assert fitted.score(of_features(x, [0, 0])) == pytest.approx(want, rel=1e-6)
+
+
+@pytest.mark.parametrize("reg", [np.inf, np.nan, -1.0])
+def test_gmm_refuses_a_regularisation_that_is_no_variance(reg):
+    with pytest.raises(InvalidInput, match="reg must be"):
+        module.GaussianMixtures(reg=reg).fit(np.eye(4), np.zeros(4, int))

@@ -1,5 +1,6 @@
 """Scores of several layers: the explicit Gram matrix, slow loops, scikit-learn's regression, degenerate worlds."""
 
+import dataclasses
 import inspect
 
 import numpy as np
@@ -463,3 +464,11 @@ def test_both_are_documented(name):
     assert record.summary.endswith(".")
     assert record.project == ()
     assert "layers" in record.needs
+
+
+def test_ranges_of_gram_must_fit_the_keys_when_they_are_loaded():
+    fitted = scorer("gram").fit(world()).steps[0].bound
+    fitted.check_state()
+    for other in (fitted.low[:, :-1], fitted.low[:0]):  # a column less, no class at all
+        with pytest.raises(InvalidInput, match="low has shape"):
+            dataclasses.replace(fitted, low=other).check_state()

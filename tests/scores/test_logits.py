@@ -185,3 +185,24 @@ def test_energy_with_class_weights():
     for weights in ("(1, 2)", "(1, -1, 1)", "(0, 0, 0)"):
         with pytest.raises(InvalidInput, match="weights must be 3 numbers"):
             scorer(f"energy(weights={weights})").score(Outputs(z))
+
+
+def test_openmax_leaves_the_logits_of_a_skipped_class_alone():
+    """A class without a Weibull loses nothing to the unknown: the same as a distribution function of 0."""
+    z = np.array([[3.0, 0.0, 0.0], [2.5, 0.2, 0.1], [0.0, 3.0, 0.0], [2.0, 1.0, 0.0]])
+    chain = scorer("openmax(alpha=1)").fit(Outputs(z, [0, 0, 1, 1]))  # class 2 has no row
+    for third in (0.5, 2.0, 9.0):  # the only logit that alpha = 1 looks at
+        row = np.array([0.1, 0.2, third])
+        want = -1.0 / (1.0 + np.exp(row).sum())  # the unknown class keeps the logit 0
+        assert chain.score(Outputs(row[None]))[0] == pytest.approx(want, rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_weibull_is_the_likeliest_for_any_tail(seed):
+    """Both derivatives of the log-likelihood vanish, also far from where Newton starts."""
+    rng = np.random.default_rng(seed)
+    x = 1.0 + np.sort(rng.pareto(0.3 + seed / 20, size=int(rng.integers(2, 30)))) * 10.0 ** rng.integers(-3, 4)
+    k, scale = L._weibull(x)
+    logs, powers = np.log(x / scale), (x / scale) ** k
+    assert powers.mean() == pytest.approx(1.0, rel=1e-9)
+    assert 1.0 / k + logs.mean() - (powers * logs).mean() == pytest.approx(0.0, abs=1e-8 * max(1.0, 1.0 / k))

@@ -207,3 +207,27 @@ def test_bank_is_shared_between_scores(spec):
     train = world()
     first, second = scorer(spec).fit(train), scorer("knn(k=2)").fit(train)
     assert first.steps[0].bound.bank is second.steps[0].bound.bank
+
+
+@pytest.mark.parametrize("length", [0.03, 1.0, 30.0])
+@pytest.mark.parametrize("factor", [None, 2.0])
+@pytest.mark.parametrize("noise", [1.0, 1e-7])
+def test_search_by_distance_is_that_of_all_products(noise, factor, length):
+    """With the shift that turns products into distances; also where float32 cannot tell the rows apart."""
+    rng = np.random.default_rng(1)
+    bank = length * unit(rng.normal(size=(1, 16)) + noise * rng.normal(size=(3000, 16)))
+    queries = length * unit(rng.normal(size=(4, 16)))
+    shift = -(factor or 1.0) / 2.0 * (bank**2).sum(axis=1)
+    scale = None if factor is None else np.full(len(bank), factor)
+    whole = (factor or 1.0) * queries @ bank.T + shift
+    got, places = largest(bank, queries, 7, scale=scale, shift=shift)
+    assert got == pytest.approx(-np.sort(-whole, axis=1)[:, :7], rel=1e-13, abs=1e-15 * length**2)
+    assert np.take_along_axis(whole, places, axis=1) == pytest.approx(got, rel=1e-13, abs=1e-15 * length**2)
+
+
+@pytest.mark.parametrize("spec", ["knn(k=1)", "lof(k=1)"])
+def test_one_neighbour_is_enough_for_a_saved_score(spec, tmp_path):
+    train, test = world(), world(20, seed=1)
+    fitted = scorer(spec).fit(train)
+    fitted.save(tmp_path / "chain")
+    assert np.array_equal(load_chain(tmp_path / "chain").score(test), fitted.score(test))

@@ -166,3 +166,13 @@ def test_real_features_of_another_data_set_are_told_apart(spec, data_dir):
     chain = scorer(spec).fit(train)
     conf = np.concatenate([chain.score(test), chain.score(svhn)])
     assert auroc(np.arange(len(conf)) < len(test), conf) > 0.75
+
+
+def test_directions_are_seen_by_their_share_of_the_largest():
+    """Below 1e-10 of the largest eigenvalue a direction is new, above it is known, whatever the number of rows."""
+    rng = np.random.default_rng(0)
+    test = world(20, seed=1)
+    for thin in (1e-7, 1e-3):  # 2000 rows: eigenvalues of about 1e-11 and 1e-3, the largest of about 3000
+        h = np.hstack([rng.normal(size=(2000, 4)), thin * rng.normal(size=(2000, 1))])
+        train = Outputs(test.head.logits(h), np.arange(2000) % 3, h, test.head)
+        assert scorer("pnml").fit(train).score(test) == pytest.approx(slow(train, test), rel=1e-6)

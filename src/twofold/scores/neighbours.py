@@ -141,7 +141,8 @@ def largest(
 ) -> tuple[Array, Places]:
     """The k largest ``scale * (query . row) + shift`` over the bank, in float64 and largest first, and their places.
 
-    With ``only``, just those ranks (counted from 1) are exact, which saves most of the float64 work.
+    With ``only``, just those ranks (counted from 1) are exact, which saves most of the float64 work. Rows must have
+    length 1 at most or, with ``shift``, a squared length of at most twice its size, as where products become distances.
     """
     if k > len(bank):
         raise InvalidInput(f"k={k} neighbours were asked for, and the bank has {len(bank)} rows; choose a smaller k")
