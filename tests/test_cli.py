@@ -1,6 +1,7 @@
 """Every command has help with an example, speaks JSON, and answers bad input with one line."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -224,12 +225,69 @@ def test_exit_codes_and_suggestions(tmp_path, monkeypatch):
     with pytest.raises(twofold.errors.TwofoldError):
         CliRunner().invoke(main, ["--debug", "verify", str(tmp_path / "nowhere")], catch_exceptions=False)
 
-    def stopped(path):
+
+INTERRUPTED = {
+    "verify": ("twofold.store.Run.verify", ["verify", "x"], False),
+    "evaluate": ("twofold.outputs.load_npz", ["evaluate", __file__], False),
+    "demo": ("twofold.demo.demo", ["demo", "--out", "x"], False),
+    "bench list": ("twofold.bench.benchmark.load", ["bench", "show", "digits"], False),
+    "extract": (
+        "twofold.nn.extraction.extract_all",
+        ["extract", "resnet18_32", "--data", "noise:uniform?n=4", "--role", "test", "--out", "x"],
+        True,
+    ),
+    "bench run": ("twofold.bench.runner.run", ["bench", "run", "digits", "--run", "x"], True),
+    "study run": ("twofold.study.run", ["study", "run", "sure_plus", "--out", "x"], True),
+}
+
+
+@pytest.mark.parametrize(("place", "words", "resumes"), INTERRUPTED.values(), ids=INTERRUPTED.keys())
+def test_an_interruption_promises_resumption_only_where_there_is_some(place, words, resumes, tmp_path, monkeypatch):
+    def stopped(*args, **settings):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("twofold.store.Run.open", stopped)
-    result = run("verify", str(tmp_path))
-    assert (result.exit_code, "goes on from there" in result.stderr) == (130, True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(place, stopped)
+    result = run(*words)
+    assert (result.exit_code, "again to resume" in result.stderr) == (130, resumes)
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii", "cp437"])
+@pytest.mark.parametrize("words", ["list metrics", "list scores --json", "bench list", "study list", "--help"])
+def test_output_on_consoles_that_lack_signs(encoding, words):
+    result = CliRunner(charset=encoding).invoke(main, words.split())
+    assert result.exit_code == 0, result.exception
+    plain = CliRunner().invoke(main, words.split())
+    if "--json" in words:
+        assert json.loads(result.stdout) == json.loads(plain.stdout)
+    else:
+        assert len(result.stdout.splitlines()) == len(plain.stdout.splitlines())
+
+
+def test_signs_that_a_console_lacks_are_written_as_ascii():
+    from twofold.cli import shared
+
+    text = "↓ better, ≥ 5, Łódź café \udcff 日"
+    told = text.encode("ascii", shared.REPLACE_UNPRINTABLE).decode()
+    assert told == "v better, >= 5, \\u0141odz cafe \\udcff \\u65e5"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_a_full_standard_output_is_one_line():
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "twofold.cli", "list", "metrics"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr.count("\n") == 1
+    assert "no space left on device" in done.stderr
+
+
+def test_control_codes_of_a_stranger_do_not_reach_the_terminal(tmp_path):
+    result = run("verify", str(tmp_path / "a\x1b[31m\nb"))
+    assert result.exit_code == 3
+    assert "\x1b" not in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from twofold.errors import RunError
+from twofold.errors import RunError, TwofoldError
 
 if sys.platform != "win32":
     import fcntl
@@ -46,6 +46,11 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     BinaryIO
         The temporary file, opened for writing.
 
+    Raises
+    ------
+    OSError
+        If the file cannot be written; it names ``path``, and what was there before is unchanged.
+
     Examples
     --------
     >>> import tempfile
@@ -57,22 +62,37 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     b'<p>whole'
     >>> folder.cleanup()
     """
-    remove_leftovers(path)
-    temporary, handle = _create_temporary(path)
+    with _naming(path):
+        remove_leftovers(path)
+        temporary, handle = _create_temporary(path)
+        try:
+            with open(handle, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                if os.name == "posix":
+                    os.replace(temporary, path)  # while the lock still tells others that the file is in use
+            if os.name != "posix":
+                os.replace(temporary, path)  # elsewhere an open file cannot be renamed
+        except BaseException:
+            with suppress(OSError):  # the first error is the one to report
+                temporary.unlink(missing_ok=True)
+            raise
+        sync_folder(path.parent)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Let errors of the system name the file that was to be written: no file, or a temporary one, tells nobody much."""
     try:
-        with open(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-            if os.name == "posix":
-                os.replace(temporary, path)  # while the lock still tells others that the file is in use
-        if os.name != "posix":
-            os.replace(temporary, path)  # elsewhere an open file cannot be renamed
-    except BaseException:
-        with suppress(OSError):  # the first error is the one to report
-            temporary.unlink(missing_ok=True)
+        yield
+    except TwofoldError:
         raise
-    sync_folder(path.parent)
+    except OSError as error:
+        named = error.filename
+        if error.errno is None or (named is not None and not is_temporary(Path(os.fsdecode(named)).name, path.name)):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def remove_leftovers(path: Path) -> None:

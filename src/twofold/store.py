@@ -418,7 +418,7 @@ class Run:
             outside = (arrays[name] < lowest) | (arrays[name] >= manifest.classes)
             if outside.any():
                 row = int(outside.argmax())
-                raise RunError(
+                raise Damaged(
                     f"{self.path / entry.stored.file} has {name} outside the {manifest.classes} classes of the run: "
                     f"{arrays[name][row]} in row {row}; it is damaged, write it again"
                 )

@@ -27,7 +27,7 @@ from twofold.cli.options import (
 )
 from twofold.cli.report import report_command
 from twofold.cli.score import score_command
-from twofold.cli.shared import JSON, REPLACE, Verbs, from_torch, progress, refuse_to_overwrite
+from twofold.cli.shared import JSON, REPLACE, Verbs, from_torch, progress, refuse_to_overwrite, resumable
 from twofold.cli.study import study_group
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ def verify_command(run: Path, as_json: bool) -> None:
     """
     from twofold.store import Run
 
-    opened = Run.open(run)
+    opened = Run(run)  # verify() lists all that is damaged, and open would raise at the first
     opened.verify()
     if as_json:
         click.echo(json.dumps({"run": str(run), "intact": True, "data": opened.roles}, indent=2))
@@ -266,6 +266,7 @@ def verify_command(run: Path, as_json: bool) -> None:
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of the passes; kept as that of the network.")
 @click.option("--replace", is_flag=True, help="Overwrite data sets that are there already.")
 @JSON
+@resumable
 def extract_command(
     model: str,
     specs: tuple[str, ...],
@@ -344,6 +345,7 @@ def extract_command(
 @click.option("--tensorboard", is_flag=True, help="Write the history for TensorBoard too, to a folder in --out.")
 @click.option("--dry-run", is_flag=True, help="Tell what would happen and how long it would take.")
 @JSON
+@resumable
 def train_command(out: Path, tensorboard: bool, dry_run: bool, as_json: bool, **options: Any) -> None:
     """Train a network by a recipe, from plain cross-entropy to SURE+.
 
@@ -409,7 +411,7 @@ def data_check_command(spec: str, against: str | None, sheet: Path | None, repla
     report = data.check(images, None if against is None else data.open(against))
     if sheet is not None:
         data.contact_sheet(images, sheet)
-    click.echo(json.dumps(report.as_dict(), indent=2, ensure_ascii=False) if as_json else str(report))
+    click.echo(json.dumps(report.as_dict(), indent=2) if as_json else str(report))
 
 
 @data_group.command("resize")
@@ -471,7 +473,7 @@ def list_command(what: str, needs: str | None, as_json: bool) -> None:
         rows = [_step_row(steps.info(name)) for name in steps.names(kind, given)]
         shown = [f"{', '.join(r['needs']):<22}" for r in rows]
     if as_json:
-        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(rows, indent=2))
         return
     width = max((len(r["name"]) for r in rows), default=0)
     for row, facts in zip(rows, shown, strict=True):

@@ -18,7 +18,7 @@ from twofold.cli.options import (
     SCORE,
     AliasedOption,
 )
-from twofold.cli.shared import JSON, REPLACE, Verbs, from_torch, progress, refuse_to_overwrite
+from twofold.cli.shared import JSON, REPLACE, Verbs, from_torch, progress, refuse_to_overwrite, resumable
 
 ROOT = click.option("--root", type=click.Path(path_type=Path), help="Folder of data; by default $TWOFOLD_DATA.")
 FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -47,7 +47,7 @@ def list_command(as_json: bool) -> None:
     found = [load(name) for name in names()]
     rows = [{"name": b.name, "title": b.title, "classes": b.classes, "protocols": b.protocols} for b in found]
     if as_json:
-        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(rows, indent=2))
         return
     width = max(len(b.name) for b in found)
     for one in found:
@@ -85,7 +85,7 @@ def show_command(name: str, root: Path | None, as_json: bool) -> None:
             for s in status
         ]
         about = {"name": found.name, "title": found.title, "source": found.source, "classes": found.classes}
-        click.echo(json.dumps(about | {"protocols": found.protocols, "sets": sets}, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(about | {"protocols": found.protocols, "sets": sets}, indent=2))
         return
     click.echo(f"{found.name}: {found.title}\n{found.source}\nprotocols: {', '.join(found.protocols)}\n")
     width = max(len(s.set.name) for s in status)
@@ -121,6 +121,7 @@ def show_command(name: str, root: Path | None, as_json: bool) -> None:
 )
 @ROOT
 @JSON
+@resumable
 def extract_command(
     name: str,
     model: str,
@@ -193,6 +194,7 @@ def extract_command(
 @click.option("--address", help="Of a Dask or Ray cluster whose workers can read the runs.")
 @PLUGIN
 @JSON
+@resumable
 def run_command(
     name: str, runs: tuple[Path, ...], pairs: tuple[str, ...], out: Path, as_json: bool, **options: Any
 ) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import codecs
+import errno
+import os
 import re
+import sys
+import unicodedata
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -29,29 +35,72 @@ OK, NO, USAGE, INPUT, STOPPED = 0, 1, 2, 3, 130
 them; invalid input data; interrupted."""
 
 
+Command = TypeVar("Command", bound=Callable[..., None])
+
+
+def resumable(command: Command) -> Command:
+    """Mark the function of a command that, given again, resumes where it was interrupted.
+
+    Parameters
+    ----------
+    command : callable
+        The function below ``@group.command(...)``.
+
+    Returns
+    -------
+    callable
+        The same function.
+    """
+    command.resumable = True  # type: ignore[attr-defined]
+    return command
+
+
 class Failed(click.ClickException):
     """One line on stderr and an exit code."""
 
     def __init__(self, message: str, code: int = INPUT) -> None:
-        super().__init__(message)
+        signs = [sign if sign.isprintable() else " " for sign in message]  # no line breaks, no codes of a terminal
+        super().__init__(" ".join("".join(signs).split()))
         self.exit_code = code  # type: ignore[misc]
 
 
 class Verbs(click.Group):
     """Errors of twofold end the command with one line on stderr, not with a traceback; --debug shows it."""
 
+    def main(self, *args: Any, **settings: Any) -> Any:
+        """Parse the command line and run it, on a console of any encoding."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors=REPLACE_UNPRINTABLE)
+        return super().main(*args, **settings)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb."""
+        debug = ctx.find_root().params.get("debug")
         try:
             with _plain_warnings():
-                return super().invoke(ctx)
+                result = super().invoke(ctx)
+                sys.stdout.flush()  # here a full disk is one line, and at exit it would be a traceback
+                return result
         except KeyboardInterrupt as stop:
-            raise Failed("stopped; what was finished is kept, the same command goes on from there", STOPPED) from stop
+            callback = getattr(self.get_command(ctx, ctx.invoked_subcommand or ""), "callback", None)
+            message = "interrupted; no file was left half-written"
+            if getattr(callback, "resumable", False):
+                message = "interrupted; what was finished is kept, run the same command again to resume"
+            raise Failed(message, STOPPED) from stop
         except TwofoldError as error:
-            if ctx.find_root().params.get("debug"):
+            if debug:
                 raise
             command = self.get_command(ctx, ctx.invoked_subcommand or "")
             raise Failed(in_terms_of_options(str(error), command), _exit_code(error)) from error
+        except OSError as error:
+            if debug or error.errno == errno.EPIPE:  # click ends a command quietly whose reader has gone
+                raise
+            raise Failed(describe_os_error(error)) from error
+        except MemoryError as error:
+            if debug:
+                raise
+            raise Failed("out of memory; use smaller files or batches, or a machine with more memory") from error
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """Find the verb; an unknown one is an error with the nearest names."""
@@ -78,6 +127,70 @@ def refuse_to_overwrite(path: Path, *, replace: bool) -> None:
     """
     if path.exists() and not replace:
         raise Failed(f"{path} exists; pass --replace to overwrite it, or choose another place", USAGE)
+
+
+def describe_os_error(error: OSError) -> str:
+    """Say in one line what the system refused, and where.
+
+    Parameters
+    ----------
+    error : OSError
+        What was raised while files were read or written.
+
+    Returns
+    -------
+    str
+        The reason, the file if it is known, and what to do where that is clear.
+
+    Examples
+    --------
+    >>> describe_os_error(OSError(errno.ENOSPC, "No space left on device", "report.html"))
+    'report.html: no space left on device; free some and run the command again; files that were complete are unchanged'
+    """
+    place = error.filename if error.filename2 is None else error.filename2
+    if place is None:
+        place = _full_output()
+    reason = (error.strerror or str(error) or type(error).__name__).strip()
+    reason = reason[0].lower() + reason[1:]
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        reason += "; free some and run the command again"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS):
+        reason += "; files that were complete are unchanged"
+    return reason if place is None else f"{os.fsdecode(place)}: {reason}"
+
+
+def _full_output() -> str | None:
+    """The name of the standard output if it can no longer be written; what it still holds is dropped then."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return "standard output"
+    return None
+
+
+ASCII = str.maketrans({"↑": "^", "↓": "v", "→": "->", "–": "-", "—": "-", "≥": ">=", "≤": "<=", "×": "x", "−": "-"})
+"""What stands for the signs of our texts on a console that lacks them."""
+
+
+def _replace_unprintable(error: UnicodeError) -> tuple[str, int]:
+    """Write what an encoding lacks as the nearest ASCII text, or escaped: an error handler of :mod:`codecs`."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    plain = unicodedata.normalize("NFKD", lacking.translate(ASCII))
+    text = ""
+    for sign in plain:
+        if sign.isascii():
+            text += sign
+        elif not unicodedata.combining(sign):
+            text += sign.encode("ascii", "backslashreplace").decode()
+    return text, error.end
+
+
+REPLACE_UNPRINTABLE = "twofold.printable"
+codecs.register_error(REPLACE_UNPRINTABLE, _replace_unprintable)
 
 
 @contextmanager

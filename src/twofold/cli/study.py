@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from twofold.cli.options import STUDY, AliasedOption
-from twofold.cli.shared import JSON, Verbs, progress
+from twofold.cli.shared import JSON, Verbs, progress, resumable
 
 if TYPE_CHECKING:
     from twofold.study import Estimate
@@ -125,6 +125,7 @@ def show_command(
 )
 @ROOT
 @JSON
+@resumable
 def run_command(
     file: str,
     out: Path,
