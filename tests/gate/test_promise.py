@@ -158,6 +158,54 @@ def test_the_path_lies_between_the_confidences_that_learn(seed):
         assert (column[1:] <= column[:-1]).all()
 
 
+def path_by_loops(learn, risk, curve):
+    """Thresholds in the gaps below quantiles that lie on a line through those of the best pair."""
+    good = [k for k, r in enumerate(curve.risk) if r <= risk + 1e-9]
+    at = good[-1] if good else max(k for k, r in enumerate(curve.risk) if r == min(curve.risk))
+    scales = [64 * (2 / 64) ** (k / 23) for k in range(24)] + [2 ** (1 - k / 96) for k in range(1, 97)]
+    scales += [1 - 0.6 * k / 96 for k in range(1, 97)] + [0.3, 0.2, 0.1, 0.0]
+    columns = []
+    for conf, tau in ((learn.conf_id, curve.tau_id[at]), (learn.conf_ood, curve.tau_ood[at])):
+        ranked, n = sorted(conf.tolist()), len(conf)
+        below, column = sum(c < tau for c in ranked) / n, []
+        for s in scales:
+            strict = min(below + max(below, 0.01) * (s - 1), 1 - (1 - below) / max(s, 1))
+            place = min(round((strict if s > 1 + 1e-12 else below * s) * n), n - 1)
+            lower = [c for c in ranked if c < ranked[place]]
+            column.append((ranked[place] + lower[-1]) / 2 if place and lower else -math.inf)
+        columns.append(column)
+    pairs = list(zip(*columns, strict=True))
+    return [pair for i, pair in enumerate(pairs) if not i or pair != pairs[i - 1]]
+
+
+@pytest.mark.parametrize("risk", [0.02, 0.1, 0.3])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_path_is_that_of_a_loop(seed, risk):
+    learn = sample(Normal(), np.random.default_rng(seed), (30, 150, 400, 90)[seed], "mixture", False)
+    curve = learn.curve()
+    got, want = guarantee.path(learn, curve, risk), np.array(path_by_loops(learn, risk, curve))
+    assert got.shape == want.shape
+    assert got == pytest.approx(want)
+    assert (got[1:] <= got[:-1]).all()  # from strict to loose
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_weights_of_two_scores_are_their_standard_errors(seed):
+    rng = np.random.default_rng(seed)
+    ids, oods, share, risk = 300, (80, 5, 0, 4000)[seed], (0.2, 0.6, 0.5, 0.001)[seed], rng.uniform(0.02, 0.3)
+    known = rng.integers(1, ids, 6)
+    wrong, outside = rng.binomial(known, 0.1), rng.binomial(oods, 0.3, 6)
+    counts = guarantee.Counts(float(ids), float(oods), *(c.astype(float) for c in (known, wrong, outside)))
+    got = guarantee.combining_weights(counts, risk, share)
+    for k, w, o, pair in zip(known, wrong, outside, got, strict=True):
+        alpha, rho, q = (k + 1) / (ids + 2), (w + 0.5) / (k + 1), (o + 0.5) / (oods + 1)
+        one = (1 - share) * math.sqrt(alpha * rho * (1 - rho) / ids)
+        two = share * (1 - risk) * math.sqrt(q * (1 - q) / max(oods, 1))
+        angle = min(max(math.atan2(two, one), 0.05), math.pi / 2 - 0.05)
+        assert pair == pytest.approx([math.cos(angle), math.sin(angle)])
+    assert (guarantee.combining_weights(counts, risk, None) == 1.0).all()
+
+
 def test_where_all_may_nearly_be_accepted_stricter_pairs_are_tried_too():
     world, rng, found = Normal(share=0.02, good=0.96), np.random.default_rng(0), 0
     assert 0.055 < true_risk(world, (-np.inf, -np.inf), False) < 0.06

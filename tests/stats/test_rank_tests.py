@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -386,3 +387,15 @@ def test_the_first_value_that_is_not_finite_is_named():
     table[1, 2], table[3, 0] = np.nan, np.inf
     with pytest.raises(InvalidInput, match=r"got nan in row 1, column 'c' \(2 such values\)"):
         friedman(table, better="higher", names=["a", "b", "c"])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_iman_and_davenport_from_scipys_friedman(seed):
+    """F = (N - 1) chi2 / (N (k - 1) - chi2) with k - 1 and (k - 1)(N - 1) degrees of freedom."""
+    blocks, methods = 15 + seed, 3 + seed
+    table = np.random.default_rng(seed).normal(size=(blocks, methods)) + 0.3 * np.arange(methods)
+    chi2, p = scipy.stats.friedmanchisquare(*table.T)
+    f = (blocks - 1) * chi2 / (blocks * (methods - 1) - chi2)
+    got = friedman(table)
+    assert (got.statistic, got.p) == pytest.approx((chi2, p))
+    assert (got.f, got.f_p) == pytest.approx((f, scipy.stats.f.sf(f, methods - 1, (methods - 1) * (blocks - 1))))
