@@ -4,13 +4,15 @@
 
 Extraction takes about an hour on 2 cores and the benchmarks half an hour; both go on where they were stopped, in the
 folder of --work (by default real-bench). With --save the pages, tables and figures go to results/. Every sentence on
-a claim is chosen by the numbers.
+a claim is chosen by the numbers; --words writes those on calibration and cliques anew from the tables of the saved page.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,8 +25,9 @@ from twofold import metrics, probability
 from twofold._math import sigmoid
 from twofold.bench import runner
 from twofold.bench.benchmark import load
-from twofold.bench.compare import clique_map, compare
+from twofold.bench.compare import CliqueMap, Dropped, check_blocks, clique_map, compare
 from twofold.bench.results import Results
+from twofold.errors import TooFewBlocks
 from twofold.nn.extraction import extract_all
 from twofold.report import figures
 
@@ -56,6 +59,11 @@ CHOICE = ("msp", "react|energy", "vim", "knn")  # scores that take turns as the 
 
 
 def main():
+    if "--words" in sys.argv:
+        page, table = rewrite_words((RESULTS / "real_bench.md").read_text(encoding="utf-8"))
+        (RESULTS / "real_bench.md").write_text(page, encoding="utf-8")
+        figures.clique_map(table, RESULTS / "real_bench_cliques.png")
+        return
     data = os.environ.get("TWOFOLD_DATA")
     if data is None:
         sys.exit("set TWOFOLD_DATA to the folder with the image sheets")
@@ -382,18 +390,41 @@ def calibration(world):
             on_test[spec] = values[0]
             lines.append([spec, *(number(v) for v in values)])
         lines.sort(key=lambda line: float(line[1]))
+        base = run["val"].correct.mean()
+        errors = [metrics.ece(run[x].correct, np.full(len(run[x]), base)) for x in COLUMNS]
+        lines.append([CONSTANT, *(number(v) for v in errors)])
         raw = [metrics.ece(run[x].correct, probability(run[x])) for x in COLUMNS]
-        lines.append(["msp, no scaling", *(number(v) for v in raw)])
-        parts += [f"### {network.name}", markdown(["score", *COLUMNS], lines)]
-        better = sum(value < raw[0] for spec, value in on_test.items() if spec != "msp")
-        parts.append(
-            f"On the test set {better} of {len(on_test) - 1} other scores are better calibrated after scaling than plain "
-            f"msp ({number(raw[0])} %). The claim that scores other than msp can be calibrated "
-            f"{'holds' if better else 'does not hold'}; under corruption of level 5 the best has "
-            f"{min(float(line[-1]) for line in lines):.2f} %, so what was fitted on clean data "
-            f"{'does not carry over' if min(float(line[-1]) for line in lines) > 2 * min(on_test.values()) * 100 else 'carries over'}."
-        )
+        lines.append([UNSCALED, *(number(v) for v in raw)])
+        parts += [f"### {network.name}", markdown(["score", *COLUMNS], lines), calibration_words(lines)]
     return "\n\n".join(parts)
+
+
+CONSTANT = "a constant: the accuracy on validation data"
+UNSCALED = "msp, no scaling"
+NEAR = 0.02  # of the error of a constant: a score this close to it everywhere has collapsed
+
+
+def calibration_words(lines):
+    """What a table of calibration errors says of the claim: scaled scores against msp scaled alike, constants aside."""
+    errors = {name: np.array([float(value) for value in values]) for name, *values in lines}
+    constant, unscaled, msp = (errors.pop(name) for name in (CONSTANT, UNSCALED, "msp"))
+    allowed = np.maximum(NEAR * constant, 0.1)  # percentage points; the table has two digits
+    collapsed = [name for name, own in errors.items() if (np.abs(own - constant) <= allowed).all()]
+    varied = {name: own for name, own in errors.items() if name not in collapsed}
+    better = [name for name, own in varied.items() if own[0] < msp[0]]
+    words = f"After scaling, {len(better)} of {len(varied)} other scores have a lower error on the test set than msp "
+    words += f"scaled alike ({msp[0]:.2f} %; {unscaled[0]:.2f} % without scaling). "
+    if collapsed:
+        words += f"Not counted: {', '.join(collapsed)}, which scaling turns into almost a constant. "
+    if not better:
+        verdict = "does not hold"
+    else:
+        verdict = "holds" if len(better) == len(varied) else f"holds for these {len(better)}"
+    words += f"The claim that scores other than msp can be calibrated {verdict}; "
+    hardest = min([msp[-1], *(own[-1] for own in varied.values())])
+    carries = hardest <= 2 * min([msp[0], *(own[0] for own in varied.values())])
+    words += f"under corruption of level 5 the least error is {hardest:.2f} %, so what was fitted on clean data "
+    return words + ("carries over." if carries else "does not carry over.")
 
 
 def ranks(world):
@@ -517,31 +548,110 @@ def cliques(world, folder):
     figures.clique_map(table, folder / "real_bench_cliques.png")
     compared = compare(plain, "augrc", protocol="fd_shifts", test="conover_t")
     figures.critical_difference(compared, folder / "real_bench_ranks.png")
-    told = []
-    for j, name in enumerate(table.columns):
-        inside = [m for m, top in zip(table.rows, table.member[:, j], strict=True) if top]
-        many = f"{len(inside)} of {int(table.judged[:, j].sum())}"
-        tests = "" if table.omnibus[j] else "; Friedman's test does not reject"
-        told.append(
-            f"- {name} ({table.blocks[j]} blocks): {many}{tests}"
-            + (f": {', '.join(inside)}" if table.omnibus[j] else "")
-        )
     by_blocks = compare(plain, "augrc", protocol="fd_shifts", blocks=("benchmark", "model", "recipe", "seed", "run"))
     return "\n\n".join([
         "## Top cliques (third paper)",
-        "Which scores cannot be told from the best by AUGRC, over all networks, by source and distance (rank-z test with "
-        "Holm, the paper's procedure with one metric):",
-        "\n".join(told),
+        "Which scores are statistically tied with the best by AUGRC, over all networks, by source and distance (rank-z test "
+        "with Holm, the paper's procedure with one metric):",
+        clique_list(table),
         "![Top cliques](real_bench_cliques.png)",
         "![Average ranks over all sets and networks](real_bench_ranks.png)",
         f"Over all {len(compared.blocks)} sets and networks the top clique has {len(compared.top)} of "
         f"{len(compared.methods)} scores, led by {compared.methods[0]}. These blocks share networks and test sets, which "
         f"rank tests do not allow for. With one block for each of the {by_blocks.models} networks "
         f"{'Friedman rejects' if by_blocks.omnibus else 'Friedman does not reject'}, and the top clique has "
-        f"{len(by_blocks.top)} scores. The leaders differ between sources and distances: the third paper's claim "
-        f"{'holds' if len({tuple(table.member[:, j]) for j in range(len(table.columns))}) > 1 else 'does not hold'}.",
+        f"{len(by_blocks.top)} scores.",
+        clique_words(table),
         "\n".join(f"- {text}" for text in compared.warnings),
     ])  # fmt: skip
+
+
+def clique_list(table):
+    """The top clique of each group, and the groups that are left out, one line each."""
+    told = []
+    for j, name in enumerate(table.columns):
+        inside = [m for m, top in zip(table.rows, table.member[:, j], strict=True) if top]
+        line = f"- {name} ({table.blocks[j]} blocks): {len(inside)} of {int(table.judged[:, j].sum())}"
+        line += f": {', '.join(inside)}" if table.omnibus[j] else "; Friedman's test does not reject"
+        told.append(line)
+    return "\n".join([*told, *(f"- left out: {one}" for one in table.dropped_groups)])
+
+
+def clique_words(table):
+    """What the map says of the claim that the best scores differ between sources and distances."""
+    decided = np.flatnonzero(table.omnibus)
+    everywhere = [name for name, row in zip(table.rows, table.member[:, decided], strict=True) if row.all()]
+    claim = "The third paper's claim that the best scores differ between sources and distances"
+    if len(decided) < 2:
+        return f"{claim} cannot be told: Friedman's test rejects in fewer than two groups."
+    if everywhere:
+        return (
+            f"{claim} cannot be told here: {len(everywhere)} of {len(table.rows)} scores are in the top clique of each of "
+            f"the {len(decided)} groups ({', '.join(everywhere)}), so they may be the best everywhere."
+        )
+    return f"{claim} holds: no score is in the top clique of each of the {len(decided)} groups."
+
+
+# --- the sentences alone ----------------------------------------------------------------------------------------------
+
+
+def rewrite_words(page):
+    """A saved page with the sentences on calibration and cliques written anew from its own tables and lists."""
+    page = re.sub(CALIBRATION, _calibrated, page)
+    listed = re.search(CLIQUES, page, re.DOTALL)
+    table = read_cliques(listed["list"])
+    page = page[: listed.start("list")] + clique_list(table) + "\n\n!" + page[listed.end() :]
+    page = page.replace("cannot be told from the best by AUGRC", "are statistically tied with the best by AUGRC")
+    page = re.sub(r" The leaders differ between[^\n]*\n", "\n\n@\n", page)
+    page = re.sub(r"The third paper's claim that the best scores differ[^\n]*\n", "@\n", page)
+    return page.replace("\n@\n", f"\n{clique_words(table)}\n"), table
+
+
+CALIBRATION = r"(?P<table>\| score \| test \| corruption/1 [^\n]*\n\|---[^\n]*\n(?:\|[^\n]*\n)+)\n(?:On the test set|After)[^\n]*\n"
+CLIQUES = r"the paper's procedure with one metric\):\n\n(?P<list>- .*?)\n+!"
+
+
+def _calibrated(found):
+    """A table of calibration errors and the sentences on it; a constant's errors are those that several rows share."""
+    head, rule, *rows = found["table"].strip().splitlines()
+    lines = [re.split(r"(?<!\\\\) \| ", row.strip("| ")) for row in rows]
+    if not any(line[0] == CONSTANT for line in lines):
+        shared, count = Counter(tuple(line[1:]) for line in lines).most_common(1)[0]
+        if count < 2:
+            raise SystemExit("no two scores have the errors of a constant; run the benchmark anew")
+        lines.insert(len(lines) - 1, [CONSTANT, *shared])
+    table = "\n".join([head, rule, *("| " + " | ".join(line) + " |" for line in lines)])
+    return f"{table}\n\n{calibration_words([[line[0].replace(chr(92), ''), *line[1:]] for line in lines])}\n"
+
+
+def read_cliques(text):
+    """The map of cliques from its list in a saved page; groups that are too small by now are left out."""
+    groups, dropped = {}, []
+    for line in text.strip().splitlines():
+        found = re.fullmatch(
+            r"- (?P<name>.+?) \((?P<blocks>\d+) blocks\): \d+ of (?P<judged>\d+)(?:: (?P<top>.+))?.*", line
+        )
+        if found is None:
+            kind, name, reason = re.fullmatch(r"- left out: (\w+) (.+?): (.+)", line).groups()
+            dropped.append(Dropped(kind, name, reason))
+            continue
+        groups[found["name"]] = (int(found["blocks"]), int(found["judged"]), found["top"].split(", "))
+    largest = sorted((top for *_, top in groups.values()), key=len, reverse=True)  # all are in the order of the map
+    rows = list(dict.fromkeys(name for top in largest for name in top))
+    kept = {}
+    for name, (blocks, judged, top) in groups.items():
+        try:
+            check_blocks(blocks, judged, "rank_z", 0.05)
+            kept[name] = (blocks, top)
+        except TooFewBlocks as error:
+            dropped.append(Dropped("group", name, str(error)))
+    member = np.array([[name in top for _, top in kept.values()] for name in rows])
+    blocks = tuple(count for count, _ in kept.values())
+    every = np.ones_like(member)
+    told = tuple(True for _ in kept)
+    return CliqueMap(
+        "augrc", "fd_shifts", "rank_z", 0.05, tuple(rows), tuple(kept), member, every, blocks, told, tuple(dropped)
+    )
 
 
 if __name__ == "__main__":

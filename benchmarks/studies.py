@@ -17,6 +17,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import cache
 from operator import attrgetter
 from pathlib import Path
 
@@ -200,7 +201,8 @@ class Difference:
 
 
 CANNOT = "cannot be told at this scale"
-VERDICTS = ("holds", "seen, in one seed", "does not hold", "not seen, in one seed", CANNOT)
+UNTESTABLE = "not testable at this scale"
+VERDICTS = ("holds", "seen, in one seed", "does not hold", "not seen, in one seed", CANNOT, UNTESTABLE)
 
 
 def difference(world, one, other, column):
@@ -235,7 +237,18 @@ def difference(world, one, other, column):
         share = 2 / len(shared)
     width = t.ppf(0.975, free) * noise * np.sqrt(share) if free else 0.0
     below, above = np.hypot(mean - low, width), np.hypot(high - mean, width)
-    return Difference(mean, float(mean - below), float(mean + above), len({seed for _, seed in shared}))
+    limits = in_range(column[0], mean - below, mean + above)
+    return Difference(mean, *limits, len({seed for _, seed in shared}))
+
+
+def in_range(metric, low, high):
+    """Limits of a difference, cut where no difference of two values of the metric can lie."""
+    if metric == "accuracy":
+        least, most = 0.0, 1.0
+    else:
+        least, most = metrics.info(metric.removesuffix("_ood")).bounds
+    width = most - least
+    return float(max(low, -width)), float(min(high, width))
 
 
 def network(world, row):
@@ -274,8 +287,13 @@ class Claim:
     others: tuple
     worse: bool = False
 
-    def line(self, world):
-        """The claim, the paper's number, ours, the verdict; None where nothing is finished."""
+    @property
+    def rows(self):
+        """The rows of the study that the claim is about."""
+        return {row for row, _ in (self.one, *self.others)}
+
+    def line(self, world, verdict=None):
+        """The claim, the paper's number, ours, the verdict or the one that is given; None where nothing is finished."""
         if world is None or not world.rows(*self.one, self.column):
             return None
         rivals = [other for other in self.others if world.rows(*other, self.column)]
@@ -283,7 +301,8 @@ class Claim:
             return None
         lower = better_of([next(iter(world.rows(*self.one, self.column).values()))]) == "lower"
         best = max(rivals, key=lambda other: (-1 if lower else 1) * world.mean(*other, self.column))
-        return compared(world, self.text, self.printed, self.column, self.one, best, self.worse)
+        line = compared(world, self.text, self.printed, self.column, self.one, best, self.worse)
+        return line if verdict is None else [*line[:-1], verdict]
 
 
 def compared(world, text, printed, column, one, other, worse=False):
@@ -504,6 +523,90 @@ HEADLINES = {  # what each paper is known for, the words that its lines share, a
 }
 
 
+# --- what cannot be tested here -------------------------------------------------------------------------------------
+
+PAPER_NETWORK = {  # by study: the network of the paper's code
+    "sure_plus": "resnet18_32",
+    "sure_plus_tuned": "resnet18_32",
+    "aurc_finetune": "resnet18_32",
+    "unknown": "resnet20_cifar",  # printed as ResNet-18, built as a ResNet-20 by the released code
+    "paradigms": "vgg13",
+}
+PAPER_CLASSES = 100  # of the data on which the paper trains SURE+
+TOO_LARGE = 2.0  # how many times larger than in print a perturbation may be, relative to the weights
+DECISIVE = {"aurc_finetune": "aurc_converged"}  # the variant that has what a claim is about: a trained network
+
+
+def verdict_without_numbers(name, claim):
+    """The verdict on a claim that a study cannot test, whatever its numbers are; None where it can."""
+    of = VARIANTS.get(name, (name,))[0]
+    if name in DECISIVE:
+        return UNTESTABLE
+    sharp = not claim.rows.isdisjoint(STEPS)  # SURE and all that follows from it perturb the weights by a fixed length
+    return UNTESTABLE if of == "sure_plus" and sharp and perturbation_ratio(loaded(name)) > TOO_LARGE else None
+
+
+def perturbation_ratio(one):
+    """How many times larger than in print a perturbation of one length is, relative to the weights."""
+    paper = weight_norm(PAPER_NETWORK["sure_plus"], PAPER_CLASSES)
+    return paper / weight_norm(one.model, one.benchmarks[0].classes)
+
+
+@cache
+def weight_norm(model, classes):
+    """Euclidean norm of the parameters of a network when training begins."""
+    import torch
+
+    from twofold.nn.models import build
+
+    torch.manual_seed(0)
+    squares = [float(p.detach().double().pow(2).sum()) for p in build(model, classes=classes).parameters()]
+    return float(np.sqrt(sum(squares)))
+
+
+def untestable_words(name, world, others):
+    """Why some claims of a study are not testable; nothing where all are."""
+    if name == "sure_plus":
+        paper, own = PAPER_NETWORK[name], world.study.model
+        ratio = perturbation_ratio(world.study)
+        if ratio <= TOO_LARGE:
+            return []
+        return [
+            f"SURE, SURE+ and the steps between them move the weights by a fixed length, rho = 0.2, before each step, "
+            f"whatever their norm. That is {weight_norm(own, world.study.benchmarks[0].classes):.1f} for {own} when "
+            f"training begins and {weight_norm(paper, PAPER_CLASSES):.1f} for the {paper} of the paper, so rho is "
+            f"{ratio:.1f} times larger here than in print, relative to the weights. Together with the short "
+            f"training this makes every claim about these recipes {UNTESTABLE}, after 40 epochs too: the numbers stand "
+            "in the table, and no verdict follows from them."
+        ]
+    if name in DECISIVE and DECISIVE[name] in others:
+        start = world.mean("basic", "msp", ACCURACY)
+        return [
+            f"The claim is about the fine-tuning of a trained network. The short study starts from one of "
+            f"{100 * start:.1f} % accuracy, so its lines are {UNTESTABLE}; the verdict is that of the study "
+            f"{VARIANTS[DECISIVE[name]][-1]}."
+        ]
+    return []
+
+
+def full_scale():
+    """For which studies the preset ``full`` is the scale of the paper, and what differs for the others."""
+    same, other = [], []
+    for name in NAMES:
+        model, paper = study.load(name, preset="full").model, PAPER_NETWORK[name]
+        if model == paper:
+            same.append(f"`{name}`")
+        else:
+            other.append(f"`{name}` trains a {model} where the paper's code has a {paper}")
+    words = f"On a GPU the preset `full` runs {' and '.join(same)} with the network and the data of their papers:"
+    command = f"```sh\ntwofold study run {NAMES[0]} --preset full --device cuda --out {NAMES[0]}\n```"
+    rest = (
+        f"For the others the preset is larger than what is told here, but not the paper's own: {'; '.join(other)}. The "
+        "paper on stratified OOD sets has no study of its own; its claims on passes are lines of `paradigms`."
+    )
+    return [words, command, rest]
+
+
 # --- pages ----------------------------------------------------------------------------------------------------------
 
 
@@ -515,12 +618,18 @@ def pages():
             sys.stderr.write(f"{name}: no cell is kept yet\n")
             continue
         others = {key: found for key, given in VARIANTS.items() if given[0] == name and (found := World.open(key))}
-        lines = [line for claim in CLAIMS[name]() if (line := claim.line(world)) is not None]
-        lines += [line for key, found in others.items() for line in again(name, found, VARIANTS[key][-1])]
+        lines = []
+        for claim in CLAIMS[name]():
+            line = claim.line(world, verdict_without_numbers(name, claim))
+            lines += [] if line is None else [line]
+        for key, found in others.items():
+            lines += again(name, key, found)
+        why = untestable_words(name, world, others)
         lines += best_lines(world) if name == "paradigms" else []
         extra = {"sure_plus": sure_plus_extra, "unknown": unknown_extra, "paradigms": paradigms_extra}.get(name)
         page = study.report(world.study, KEPT / name).rstrip()
-        parts = [page, "## What the paper says, and what is seen here", LEGEND, plainly(lines), markdown(HEAD, lines)]
+        parts = [page, "## What the paper says, and what is seen here", LEGEND, *why, plainly(lines)]
+        parts.append(markdown(HEAD, lines))
         parts += [] if extra is None else extra(world)
         for key, found in others.items():
             tables = study.table(found.study, found.found).replace("## ", "### ")
@@ -532,6 +641,7 @@ def pages():
             f"### {world.study.title}",
             summary(world, name),
             *(f"The same {VARIANTS[key][-1]}: {summary(found, key)}" for key, found in others.items()),
+            *why,
             plainly(lines),
             markdown(HEAD, lines),
             f"Page: [{name}](results/{file.name}).",
@@ -541,15 +651,17 @@ def pages():
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
     head = markdown(("what the papers are known for", "for instance", "paper", "here", "verdict"), headlines)
-    made = "\n\n".join([head, LEGEND, *sections])
+    made = "\n\n".join([*full_scale(), head, LEGEND, *sections])
     FINDINGS.write_text(f"{before}{BEGIN}\n\n{made}\n\n{END}{after}", encoding="utf-8")
 
 
-def again(name, world, told):
+def again(name, variant, world):
     """The claims whose rows a variant of a study has, all of them."""
+    told = VARIANTS[variant][-1]
     for one in CLAIMS[name]():
         if all(world.rows(*place, one.column) for place in (one.one, *one.others)):
-            yield replace(one, text=f"{one.text}, {told}").line(world)
+            verdict = verdict_without_numbers(variant, one)
+            yield replace(one, text=f"{one.text}, {told}").line(world, verdict)
 
 
 HEAD = ("claim", "measured by", "paper", "here", "verdict")
@@ -558,8 +670,9 @@ LEGEND = (
     "(negative is worse), over resampled images and over seeds and splits, whose spread is taken from all rows of the "
     "study; of two scores on one network, from their differences. Where a claim names several rivals, the best of them "
     "by its mean here. A claim *holds*, or *does not hold*, where the interval lies on one side of zero; otherwise it "
-    "cannot be told at this scale. With one seed it is only *seen* or *not seen*. Each line is at 95 % by itself, "
-    "whatever their number."
+    "cannot be told at this scale. With one seed it is only *seen* or *not seen*. A claim is *not testable at this scale* "
+    "where the training here lacks what the claim is about, whatever the numbers are. Limits are cut at the largest "
+    "difference that the metric allows. Each line is at 95 % by itself, whatever their number."
 )
 
 
@@ -579,9 +692,19 @@ def summary(world, name):
 
 
 def headline(lines, text, shared, column):
-    """A claim in one sentence, the first of its lines in a column, and the verdicts of all of them."""
+    """A claim in one sentence, one of its lines in a column, and the verdicts of all of them.
+
+    Where the claim is not testable by the study itself and a variant of it is, the variant has the first word.
+    """
     own = [line for line in lines if shared in line[0]]
-    verdict = counted([line for line in own if not line[0].endswith(LABELS)])
+    plain = [line for line in own if not line[0].endswith(LABELS)]
+    testable = [line for line in own if line[0].endswith(LABELS) and line[-1] != UNTESTABLE]
+    if testable and all(line[-1] == UNTESTABLE for line in plain):
+        label = next(label for label in LABELS if testable[0][0].endswith(label))
+        verdict = f"{counted(testable)}, {label}. By the short study: {counted(plain)}"
+        shown = next(line for line in testable if line[1].startswith(column))
+        return text, *shown[1:4], verdict
+    verdict = counted(plain)
     for label in LABELS:
         again = [line for line in lines if line[0].endswith(label)]
         again = [line for line in again if line in own] or again

@@ -1,11 +1,13 @@
 """Published numbers: counts of every table, values read from the papers by eye, identities, filters, agreement."""
 
 import csv
+import json
 import math
 from importlib.resources import files
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from twofold import steps
 from twofold.bench import anchors as module
@@ -16,9 +18,12 @@ from twofold.bench.anchors import (
     UNITS,
     agreement,
     anchors,
+    incomplete_corruptions,
     rank_agreement,
     tables,
 )
+from twofold.bench.results import Results
+from twofold.cli import main
 from twofold.errors import InvalidInput, UnknownName
 
 # Printed rows and columns, counted in the papers. Joint paper, Tables 3 and 4: the DS-AURC block repeats the lines of
@@ -764,6 +769,34 @@ def test_rows_of_another_protocol_do_not_enter():
     assert agreement([result("msp", 0.2, protocol="fd_shifts_original", **new)], "fd-cifar10") == []
     both = agreement([result("msp", 0.2, protocol="fd_shifts", **new)], "fd-cifar10")
     assert [(a.anchor.value, a.same_model) for a in both] == [(198, True), (208, False)]  # VGG-13 and ViT
+
+
+def corrupted(levels, **changes):
+    about = {"role": "corruption", "metric": "aurc", "protocol": "fd_shifts", "run": "r"} | changes
+    return [result("msp", 0.1, shift=shift, **about) for shift in ("corruption", *(f"corruption/{k}" for k in levels))]
+
+
+def test_a_mean_over_some_levels_of_corruption_is_not_held_against_one_over_five():
+    whole, part = corrupted((1, 2, 3, 4, 5)), corrupted((2, 4))
+    assert {a.anchor.shift for a in agreement(whole, "fd-cifar10")} == {"corruption"}
+    assert incomplete_corruptions(whole) == []
+    assert agreement(part, "fd-cifar10") == []
+    [line] = incomplete_corruptions(part)
+    assert line.startswith("corruption of r is the mean over levels 2, 4, not compared: published ones are")
+    mixed = whole + corrupted((3,), run="other", seed=1)
+    assert len(agreement(mixed, "fd-cifar10")) == len(agreement(whole, "fd-cifar10"))
+    assert incomplete_corruptions(mixed)[0].startswith("corruption of other is the mean over level 3,")
+
+
+def test_the_command_names_corruptions_that_are_not_compared(tmp_path):
+    rows = [*corrupted((2, 4)), result("msp", 0.006, shift="test", role="iid", metric="aurc", protocol="fd_shifts")]
+    folder = Results.of(rows).save(tmp_path / "results")
+    shown = CliRunner().invoke(main, ["bench", "check", str(folder)])
+    assert shown.exit_code == 0, shown.output
+    assert "Not compared:\n- corruption of r is the mean over levels 2, 4" in shown.output
+    assert "aurc on corruption" not in shown.output
+    told = json.loads(CliRunner().invoke(main, ["bench", "check", str(folder), "--json"]).output)
+    assert len(told["not_compared"]) == 1
 
 
 def test_the_known_test_set_is_the_same_in_every_protocol():

@@ -17,7 +17,7 @@ from __future__ import annotations
 import csv
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from importlib.resources import files
@@ -151,6 +151,9 @@ class RankAgreement:
     spearman: float  # NaN for fewer than three scores, or where one side is constant
 
 
+CORRUPTION = "corruption"  # the shift that is the mean over levels of corruption
+LEVELS = ("1", "2", "3", "4", "5")  # those of the published means
+
 # The protocols whose rows a paper's numbers may be held against; the known test set alone is the same in all.
 _PROTOCOLS: dict[str, tuple[str, ...]] = {
     "sure_plus": ("joint", "openood"),
@@ -245,8 +248,11 @@ def agreement(rows: Iterable[Mapping[str, Any]], benchmark: str) -> list[Agreeme
     any other row, such as one of a downloaded model, meets plain training where there is a choice. Where rows name
     their protocol, it must be that of the paper, except on the known test set alone. An anchor meets a model, recipe,
     seed and score once, and one without a score, such as an accuracy, whatever the score. Rows without a value (NaN or
-    empty) are left out.
+    empty) are left out, and so is the mean over levels of corruption where the results show that it is not over all
+    five, as published ones are (see :func:`incomplete_corruptions`).
     """
+    rows = list(rows)
+    partial = _partial_corruptions(rows)
     published = anchors(benchmark=benchmark, reliable=True)
     recipes = {a.recipe for a in _all() if a.recipe}
     by_key: dict[tuple[str, str], list[Anchor]] = defaultdict(list)
@@ -262,6 +268,8 @@ def agreement(rows: Iterable[Mapping[str, Any]], benchmark: str) -> list[Agreeme
         ours = _number(row, "value", number)
         if ours is None:
             continue
+        if text["shift"] == CORRUPTION and _whose(row) in partial:
+            continue
         low, high = _number(row, "low", number), _number(row, "high", number)
         protocol = _text(row, "protocol", number) if "protocol" in row else ""
         key = (text["metric"], _place(text["shift"], text["role"]), text["score"], text["pair"])
@@ -276,6 +284,54 @@ def agreement(rows: Iterable[Mapping[str, Any]], benchmark: str) -> list[Agreeme
                 inside = None if low is None or high is None else low <= a.rate <= high
                 found.append(Agreement(a, ours, ours - a.rate, inside, _same_model(a.model, text["model"])))
     return found
+
+
+def incomplete_corruptions(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Say which means over levels of corruption are not compared with published ones, and why.
+
+    Parameters
+    ----------
+    rows : iterable of mapping
+        Tidy results; ``corruption`` is the mean over the shifts ``corruption/1`` to ``corruption/5`` that are there.
+
+    Returns
+    -------
+    list of str
+        One sentence for each run whose mean is over other than all five levels; empty where there is none.
+
+    Examples
+    --------
+    >>> row = {"run": "a", "metric": "aurc", "value": 0.1}
+    >>> incomplete_corruptions([row | {"shift": shift} for shift in ("corruption/1", "corruption/3", "corruption")])
+    ['corruption of a is the mean over levels 1, 3, not compared: published ones are over levels 1, 2, 3, 4, 5']
+    """
+    found = {}
+    for (run, *_), levels in _partial_corruptions(list(rows)).items():
+        found[run or "the results"] = levels
+    lines = []
+    for run, levels in found.items():
+        told = f"level{'s' if len(levels) > 1 else ''} {', '.join(levels)}"
+        every = ", ".join(LEVELS)
+        lines.append(
+            f"corruption of {run} is the mean over {told}, not compared: published ones are over levels {every}"
+        )
+    return lines
+
+
+def _partial_corruptions(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, ...], list[str]]:
+    """The levels of corruption of each value that has some of them and not all."""
+    levels: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for row in rows:
+        shift, _, level = str(row.get("shift", "")).partition("/")
+        if shift == CORRUPTION and level in LEVELS:
+            levels[_whose(row)].add(level)
+    return {whose: sorted(own) for whose, own in levels.items() if own != set(LEVELS)}
+
+
+def _whose(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """What tells the values of one shift apart, the run first."""
+    columns = ("run", "benchmark", "model", "recipe", "seed", "score", "pair", "protocol", "metric")
+    return tuple("" if row.get(column) is None else str(row.get(column)) for column in columns)
 
 
 def counterparts(benchmark: str) -> tuple[str, ...]:

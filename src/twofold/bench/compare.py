@@ -388,7 +388,7 @@ def _compared(table: _Table, test: str, alpha: float, blocks: Sequence[str] | No
             f"a comparison needs at least 2 methods and 2 blocks; {table.metric} has {_count(len(names), 'method')} "
             f"and {_count(len(members), 'block')} without gaps{lost}; pivot() shows what there is"
         )
-    _check_blocks(len(members), len(names), test, alpha)
+    check_blocks(len(members), len(names), test, alpha)
     labels = _labels(table, members, columns)
     fine = np.array([[table.cells[cell][name]["value"] for name in names] for cell in cells])
     values = np.stack([fine[inside].mean(axis=0) for inside in members.values()])  # equal columns stay equal
@@ -423,8 +423,23 @@ def _compared(table: _Table, test: str, alpha: float, blocks: Sequence[str] | No
     )
 
 
-def _check_blocks(blocks: int, methods: int, test: str, alpha: float) -> None:
-    """Refuse a comparison of so few blocks that a significant outcome is impossible or means nothing."""
+def check_blocks(blocks: int, methods: int, test: str, alpha: float) -> None:
+    """Refuse a comparison of so few blocks that a significant outcome is impossible or means nothing.
+
+    Parameters
+    ----------
+    blocks, methods : int
+        Size of the table.
+    test : str
+        Test of pairs: ``conover_t``, ``rank_z`` or ``wilcoxon``.
+    alpha : float
+        Level of the tests.
+
+    Raises
+    ------
+    TooFewBlocks
+        If there are fewer blocks than :func:`twofold.stats.required_blocks` says.
+    """
     needed = required_blocks(methods, test=test, alpha=alpha)
     if blocks >= needed:
         return

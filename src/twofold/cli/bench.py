@@ -239,26 +239,31 @@ def run_command(
 def check_command(results: Path, benchmark: str | None, as_json: bool) -> None:
     """Compare results with the published numbers, and name what differs between the two.
 
+    Means over some levels of corruption are not compared with published ones, which are over all five.
+
     \b
       twofold bench check results
     """
     from dataclasses import asdict
 
-    from twofold.bench.anchors import DIFFERENCES, agreement, counterparts, rank_agreement
+    from twofold.bench.anchors import DIFFERENCES, agreement, counterparts, incomplete_corruptions, rank_agreement
     from twofold.bench.results import Results
     from twofold.errors import InvalidInput
 
     opened = Results.open(results)
     ours = list(dict.fromkeys(row["benchmark"] for row in opened.rows if row["benchmark"]))
     names = [benchmark] if benchmark else list(dict.fromkeys(one for name in ours for one in counterparts(name)))
-    found = [one for name in names for one in agreement(opened.to_dicts(), name)]
+    rows = opened.to_dicts()
+    found = [one for name in names for one in agreement(rows, name)]
+    refused = incomplete_corruptions(rows)
     if not found:
-        raise InvalidInput(f"nothing in {results} has a published counterpart")
+        reasons = "".join(f"; {line}" for line in refused)
+        raise InvalidInput(f"nothing in {results} has a published counterpart{reasons}")
     ranks = rank_agreement(found)
     differences = [line for name in ours for line in DIFFERENCES.get(name, ())]
     if as_json:
         told = {"cells": [asdict(one) for one in found], "ranks": [asdict(one) for one in ranks]}
-        click.echo(json.dumps(told | {"differences": differences}, indent=2))
+        click.echo(json.dumps(told | {"differences": differences, "not_compared": refused}, indent=2))
         return
     same = sum(one.same_model for one in found)
     click.echo(f"{len(found)} values have a published counterpart, {same} of them of the same network.\n")
@@ -267,6 +272,10 @@ def check_command(results: Path, benchmark: str | None, as_json: bool) -> None:
         where = " ".join(part for part in (one.paper, "table", one.table, one.model, one.recipe) if part)
         shown = "-" if one.spearman != one.spearman else f"{one.spearman:+.2f}"
         click.echo(f"{shown:>16}   {one.scores:>6}   {one.metric} on {one.shift}: {where}")
+    if refused:
+        click.echo("\nNot compared:")
+    for line in refused:
+        click.echo(f"- {line}")
     if differences:
         click.echo("\nWhat differs from the published set-up:")
     for line in differences:
