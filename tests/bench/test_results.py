@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twofold.bench import results as module
-from twofold.bench.results import COLUMNS, KEY, REAL, WHOLE, Results, finest, method, scale
+from twofold.bench.protocols import PROTOCOLS
+from twofold.bench.results import COLUMNS, KEY, REAL, WHOLE, Results, coverage_of, finest, method, scale
 from twofold.errors import InvalidInput, MissingExtra, RunError, UnknownName
 
 NAN = float("nan")
@@ -350,7 +351,8 @@ def test_overview_has_the_means_of_single_sets_best_first():
         row("msp", 0.7, metric="ds_f1", pair="knn", protocol="joint"),
     ]
     assert Results.of(rows).overview().splitlines() == [
-        "fd_shifts: aurc (x1000), lower is better, coverage of all samples, mean of 2 values",
+        "fd_shifts: aurc (x1000), lower is better, coverage of all samples "
+        "(without wrong answers to known inputs beside unknown ones), mean of 2 values",
         "  150.00  knn",
         "  200.00  msp",
         "    0.00  mds  (of 1 only)",
@@ -425,3 +427,13 @@ def test_method_and_scale():
         (100, "%"),
         (1, ""),
     ]
+
+
+def test_protocols_that_judge_other_samples_say_so():
+    """An area under a protocol that leaves samples out, or turns them round, is not that of ``evaluate``."""
+    sets = {"test": "test", "a": "near", "b": "mid", "c": "far", "d": "new"}
+    for name, protocol in PROTOCOLS.items():
+        rules = {view.rule for view in protocol.views(sets) if view.unknown}
+        said = coverage_of("aurc", name)
+        assert ("without wrong answers" in said) == ("proposed" in rules), name
+        assert ("every known input as a success" in said) == ("original" in rules), name

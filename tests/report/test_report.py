@@ -240,6 +240,48 @@ def test_curves_hold_the_values_of_the_library(run, data):
             assert risk >= curve.risk[k] - 1e-6
 
 
+def test_one_word_stands_for_one_area(run, page, parsed, data, tmp_path):
+    """Unknown inputs part the two coverage conventions: a page that has some names them apart, everywhere."""
+    words = " ".join([*parsed.texts, json.dumps(data["figures"])])
+    assert not re.search(r"(?<![-_\w])AURC(?![-_\w])", words)
+    assert "AURC-ID (aurc_id): the area under the risk of the first score alone, over the coverage of known" in words
+    report(run, tmp_path / "r.json", format="json", resamples=20)
+    tables = {t["key"]: t for s in json.loads((tmp_path / "r.json").read_text())["sections"] for t in s["tables"]}
+    place = tables["joint"]["columns"].index("AURC-ID x1000")
+    joint = {(row[0], row[1]): row[place]["value"] for row in tables["joint"]["rows"]}
+    both = Outputs.concat([run[name].replace(ids=None) for name in ("test", "alien")])
+    for score, area, _ in data["figures"]["improvement-far"]["rows"]:
+        chain = scorer(score)
+        conf = (chain if chain.ready else chain.fit(run["train"], val=run["val"])).score(both)
+        risks = [np.mean(~both.correct[conf >= conf[i]]) for i in np.flatnonzero(both.is_id)]
+        assert area == pytest.approx(np.mean(risks), rel=1e-9), score
+    assert joint["far unknown", "msp"] == pytest.approx(slow_area(both), rel=1e-9)
+    no_unknown = {k: v for k, v in world(evil=False).items() if k[1] in ("train", "val", "test")}
+    text = document(write(tmp_path / "known", no_unknown, model="m"), resamples=20).to_markdown().replace("\\", "")
+    assert (
+        "AURC (aurc) and AUGRC (augrc): areas under the risk of the first score alone, over the coverage of all" in text
+    )
+
+
+def slow_area(outputs):
+    conf = scorer("msp").score(outputs)
+    return np.mean([np.mean(~outputs.correct[conf >= conf[i]]) for i in np.flatnonzero(outputs.is_id)])
+
+
+def test_heat_maps_have_a_scale_and_captions_for_both_themes(page):
+    text = page.read_text(encoding="utf-8")
+    figure = re.search(r'<figure[^>]*data-figure="softmax".*?</figure>', text, re.DOTALL)[0]
+    caption = re.search(r"<figcaption>(.*?)</figcaption>", figure)[1]
+    assert not re.search(r"\b(dark|light|bright)", caption)  # which turns round with the theme
+    levels = [float(x) for x in re.findall(r'class="h scale"[^>]*fill-opacity:([\d.]+)', figure)]
+    assert (levels[0], levels[-1]) == (0.0, 1.0)
+    assert levels == sorted(levels)
+    shares = [float(x) for x in re.findall(r"→ [^<]*: ([\d.]+)</title>", figure)]
+    assert f">{max(shares):.3f}</text>" in figure  # the end of the scale is the largest value
+    map_ = re.search(r'<figure class="surface".*?</figure>', text, re.DOTALL)[0]
+    assert "Bright is good" in map_  # its colours are the same in both themes, and its scale is drawn with it
+
+
 def test_images_are_inside(parsed):
     pictures = [attrs for tag, attrs in parsed.tags if tag == "img"]
     assert len(pictures) == 3 + 3 + 3  # over and under on test, over alone on unknown inputs

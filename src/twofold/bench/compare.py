@@ -158,7 +158,7 @@ class Comparison:
         factor, unit = scale(self.metric)
         under = "" if self.protocol is None else f" under {self.protocol}"
         told = f" ({unit})" if unit else ""
-        direction = f"{self.better} is better{coverage_of(self.metric)}"
+        direction = f"{self.better} is better{coverage_of(self.metric, self.protocol)}"
         test = self.friedman
         lines = [
             f"{self.metric}{told}{under}, {direction}: {len(self.methods)} methods, "

@@ -225,6 +225,7 @@ class Results:
             level=levels.pop() if len(levels) == 1 else None,
             notes=_notes(self.rows, grid, labels, heads, rows[0]["protocol"]),
             replicates=MappingProxyType(drawn),
+            protocol=rows[0]["protocol"],
         )
 
     def to_markdown(
@@ -591,7 +592,8 @@ def _ranking(protocol: str | None, metric: str, rows: Sequence[Row]) -> str:
     told = f"{metric} ({unit})" if unit else metric
     numbers = [f"{factor * means[name]:.{2 if factor > 1 else 4}f}" for name in order[:OVERVIEW]]
     width = max(map(len, numbers))
-    lines = [f"{under}{told}, {better} is better{coverage_of(metric)}, mean of {full} value{'s' if full > 1 else ''}"]
+    direction = f"{better} is better{coverage_of(metric, protocol)}"
+    lines = [f"{under}{told}, {direction}, mean of {full} value{'s' if full > 1 else ''}"]
     for name, number in zip(order, numbers, strict=False):
         few = "" if len(values[name]) == full else f"  (of {len(values[name])} only)"
         lines.append(f"  {number:>{width}}  {name}{few}")
@@ -666,6 +668,7 @@ class Pivot:
     level: float | None = None
     notes: tuple[str, ...] = ()
     replicates: Mapping[tuple[int, int], tuple[str, Array]] = field(default_factory=dict, repr=False)
+    protocol: str | None = None
 
     @property
     def best(self) -> Mask:
@@ -720,7 +723,8 @@ class Pivot:
             rule = f"the {level} interval of the value holds the best value"
         else:
             rule = "the best value lies within the interval of the value (one standard deviation after over_seeds)"
-        return f"{heading}, {self.better} is better. Bold: best of the column. Dagger: tied for best, {rule}."
+        of = coverage_of(self.metric, self.protocol)
+        return f"{heading}, {self.better} is better{of}. Bold: best of the column. Dagger: tied for best, {rule}."
 
     def to_markdown(self, *, digits: int = 2) -> str:
         """A Markdown table: best values bold, ties with a dagger, then the caption and what is missing."""
@@ -771,14 +775,42 @@ def scale(metric: str) -> tuple[int, str]:
     return (1000, "x1000") if "aurc" in metric or "augrc" in metric else (100, "%")
 
 
-def coverage_of(metric: str) -> str:
-    """Whose coverage an area is taken over, as the end of a clause; empty for other metrics.
+JUDGED = {
+    "fd_shifts": "without wrong answers to known inputs beside unknown ones",
+    "open_set": "without wrong answers to known inputs beside unknown ones",
+    "stratified": "without wrong answers to known inputs beside unknown ones",
+    "fd_shifts_original": "with every known input as a success beside unknown ones",
+}
+"""Protocols whose areas are of other samples than those of ``twofold evaluate``, and how these differ."""
 
+
+def coverage_of(metric: str, protocol: str | None = None) -> str:
+    """Say whose coverage an area is taken over, as the end of a clause.
+
+    Parameters
+    ----------
+    metric : str
+        Name of the metric.
+    protocol : str, optional
+        The protocol it was measured under, which may leave samples out.
+
+    Returns
+    -------
+    str
+        The clause; empty for a metric that is no area.
+
+    Examples
+    --------
     >>> coverage_of("aurc_id"), coverage_of("auroc_ood")
     (', coverage of ID samples', '')
+    >>> coverage_of("aurc", "fd_shifts")
+    ', coverage of all samples (without wrong answers to known inputs beside unknown ones)'
     """
     note = metrics.coverage_note([metric])
-    return note.replace(f"{metric}: ", ", ") if note else ""
+    if not note:
+        return ""
+    judged = f" ({JUDGED[protocol]})" if protocol in JUDGED else ""
+    return note.replace(f"{metric}: ", ", ") + judged
 
 
 def of_metric(results: Results, metric: str, protocol: str | None) -> list[Row]:

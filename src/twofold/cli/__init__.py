@@ -562,6 +562,7 @@ def _print_rows(rows: list[Row]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from twofold.metrics import coverage_note
     from twofold.report import JOINT
 
     console = Console(width=None if sys.stdout.isatty() else 120)
@@ -579,6 +580,8 @@ def _print_rows(rows: list[Row]) -> None:
     for what in notes:
         named = ", ".join(h.split()[0] for h, _, w in JOINT.values() if w == what)
         console.print(f"{named}: {what}", style="dim", highlight=False)
+    console.print(f"Registered names: {', '.join(JOINT)}.", style="dim", highlight=False)
+    console.print(f"Areas, {coverage_note(JOINT)}.", style="dim", highlight=False)
 
 
 def _shown(interval: Interval, factor: float, digits: int, gap: str = " ") -> str:

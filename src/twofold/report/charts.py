@@ -17,6 +17,7 @@ from twofold._checks import Array, Mask
 
 WIDTH, HEIGHT = 480, 320
 LETTER = 7.0  # mean width of a letter at the size of labels
+SCALE_WIDTH = 160.0  # of the colours below a heat map
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
@@ -204,12 +205,16 @@ def thinned(count: int, most: int = 240) -> Array:
 
 
 def heat_map(values: Array, rows: Sequence[str], columns: Sequence[str], about: str, groups: Sequence[str] = ()) -> str:
-    """A matrix of shares as squares, dark where large; ``groups`` name the block each row belongs to."""
+    """A matrix of shares as squares, the stronger the colour the larger, with the scale of colours below.
+
+    ``groups`` name the block each row belongs to.
+    """
     cell_w, cell_h = max(14.0, min(34.0, 620.0 / len(columns))), 18.0 if len(rows) <= 60 else 13.0
     side = 12 + LETTER * min(max(map(len, groups)), 22) if any(groups) else 0.0
     left = 16 + LETTER * min(max((len(r) for r in rows), default=1), 24) + side
     top = 16 + 0.72 * LETTER * min(max((len(c) for c in columns), default=1), 18)
-    width, height = left + cell_w * len(columns) + 46, top + cell_h * len(rows) + 8
+    below = top + cell_h * len(rows)
+    width, height = max(left + cell_w * len(columns) + 46, left + SCALE_WIDTH + 60), below + 38
     biggest = float(values.max()) or 1.0
     parts = []
     for j, name in enumerate(columns):
@@ -227,7 +232,21 @@ def heat_map(values: Array, rows: Sequence[str], columns: Sequence[str], about: 
             size = f'width="{cell_w - 1:.1f}" height="{cell_h - 1:.1f}"'
             place = f'x="{left + cell_w * j:.1f}" y="{y:.1f}"'
             parts.append(f'<rect class="h" {place} {size} style="fill-opacity:{share / biggest:.3f}">{tip}</rect>')
+    parts.append(_colour_scale(left, below + 14, biggest))
     return natural(width, height, about, "".join(parts))
+
+
+def _colour_scale(left: float, top: float, biggest: float) -> str:
+    """The colours of a heat map from 0 to its largest value, with the numbers at both ends."""
+    steps = 40
+    step = SCALE_WIDTH / steps
+    parts = [label(left - 5, top + 10, "0", "t e")]
+    for i in range(steps):
+        place = f'x="{left + step * i:.1f}" y="{top:.1f}"'
+        size = f'width="{step + 0.3:.1f}" height="12"'
+        parts.append(f'<rect class="h scale" {place} {size} style="fill-opacity:{i / (steps - 1):.3f}"/>')
+    parts.append(label(left + SCALE_WIDTH + 5, top + 10, f"{biggest:.3f}", "t"))
+    return "".join(parts)
 
 
 def bar_rows(names: Sequence[str], values: Array, x_label: str, about: str, unit: str = "%") -> str:

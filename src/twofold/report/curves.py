@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -46,7 +46,11 @@ def risk_coverage(judge: Judge) -> Section:
         plot.line(x, np.minimum(y, plot.y[1]), cls, name)
     plot.dots([point["coverage"]], [point["risk"]], "k6", "the gate", "dd")
     rows = [(name, *pair_) for name, _, x, y in lines for pair_ in zip(rounded(x), rounded(y), strict=True)]
-    caption = "Lower is better. The oracle rejects every failure before any right answer: no score can do better."
+    area = "aurc_id" if p.inside is not None else "aurc"
+    caption = (
+        "Lower is better. The oracle rejects every failure before any right answer: no score can do better. The area "
+        f"under the line of one score is its {area}."
+    )
     columns = ("curve", "coverage", "risk")
     first = Figure("risk-coverage", "Risk over coverage", caption, plot.svg(), columns, tuple(rows))
     return Section("risk-coverage", "How much risk for how much coverage", (first, *_cloud(judge, risk, covered)))
@@ -81,7 +85,10 @@ def _cloud(judge: Judge, risk: Array, covered: Array) -> tuple[Part, ...]:
     plot.line(*edge, "k0", "the best at each coverage")
     rows = tuple(("pair", a, b) for a, b in zip(rounded(x), rounded(y), strict=True))
     rows += tuple(("best", a, b) for a, b in zip(rounded(edge[0]), rounded(edge[1]), strict=True))
-    caption = f"Each dot is one pair of thresholds on {judge.pair.name}; DS-AURC is the area under the lower edge."
+    caption = (
+        f"Each dot is one pair of thresholds on {judge.pair.name}; DS-AURC (ds_aurc) is the area under the lower edge, "
+        "over the coverage of known inputs."
+    )
     return (Figure("cloud", "All pairs of thresholds", caption, plot.svg(), ("what", "coverage", "risk"), rows),)
 
 
@@ -194,17 +201,21 @@ def improvement(judge: Judge) -> Section:
     figures = []
     for roles in judge.groups:
         p = m.pool(*roles)
-        area = {spec: metrics.aurc(p.correct, p.conf[spec], is_id=p.inside) for spec in p.conf}
+        kept: Literal["all", "id"] = "id" if roles else "all"
+        area = {spec: metrics.aurc(p.correct, p.conf[spec], is_id=p.inside, coverage=kept) for spec in p.conf}
+        metric = "aurc_id" if roles else "aurc"
         if not area[base]:
             continue
         gain = {spec: 100 * (area[base] - value) / area[base] for spec, value in area.items() if spec != base}
         names = sorted(gain, key=lambda spec: -gain[spec])
         kind = KIND[roles[0]] if roles else "known inputs only"
         about = f"Improvement of {len(names)} scores over {base}, {kind}"
-        svg = charts.bar_rows(names, np.array([gain[s] for s in names]), f"AURC below that of {base}, %", about)
-        caption = f"How much lower the area under the risk-coverage curve is than that of {base}."
+        svg = charts.bar_rows(names, np.array([gain[s] for s in names]), f"{metric} below that of {base}, %", about)
+        whose = "known" if roles else "all"
+        area_words = f"the area under the risk ({metric}, over the coverage of {whose} inputs)"
+        caption = f"How much lower {area_words} is than that of {base}."
         rows = tuple((s, area[s], gain[s]) for s in names)
         key = f"improvement-{roles[0] if roles else 'known'}"
-        figures.append(Figure(key, kind, caption, svg, ("score", "AURC", "improvement %"), rows))
+        figures.append(Figure(key, kind, caption, svg, ("score", metric, "improvement %"), rows))
     text = f"Each score alone, on known and unknown inputs together. Left of the line is worse than {base}."
     return Section("improvement", title, (text, *figures))

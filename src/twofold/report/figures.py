@@ -19,7 +19,7 @@ from twofold import _checks
 from twofold._checks import Array, ArrayLike
 from twofold._files import replacing
 from twofold.bench.compare import CliqueMap, Comparison
-from twofold.bench.results import Pivot, scale
+from twofold.bench.results import Pivot, coverage_of, scale
 from twofold.errors import InvalidInput, MissingExtra, RunError
 
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -122,7 +122,10 @@ def clique_map(table: CliqueMap, path: str | Path) -> Path:
 
 
 def heat(pivot: Pivot, path: str | Path, *, digits: int = 2) -> Path:
-    """A pivot as a heat map: dark is good, each column by itself; bold is best, a dagger ties with it."""
+    """A pivot as a heat map with its scale of colours: dark is good, each column by itself; bold is best.
+
+    A dagger ties with the best. The figure is on white, whatever the theme of the page that shows it.
+    """
     target, style = _target(path), _style()
     with style:
         factor, unit = scale(pivot.metric)
@@ -133,7 +136,11 @@ def heat(pivot: Pivot, path: str | Path, *, digits: int = 2) -> Path:
             "twofold", ["#F7FBFF", "#08519C"]
         )
         axes.set_facecolor("#EEEEEE")  # of cells without a value
-        axes.imshow(np.ma.masked_invalid(good), cmap=colours, vmin=0, vmax=1.6, aspect="auto", interpolation="nearest")
+        shown = np.ma.masked_invalid(good)
+        drawn = axes.imshow(shown, cmap=colours, vmin=0, vmax=1.6, aspect="auto", interpolation="nearest")
+        bar = figure.colorbar(drawn, ax=axes, ticks=[0, 1], fraction=0.04, pad=0.02)
+        bar.ax.set_yticklabels(["worst of the column", "best"], fontsize=7)
+        bar.ax.set_ylim(0, 1)  # the darker colours are not used, so that numbers can be read
         best, tied = pivot.best, pivot.tied
         for i in range(rows):
             for j in range(columns):
@@ -151,7 +158,7 @@ def heat(pivot: Pivot, path: str | Path, *, digits: int = 2) -> Path:
         _lines(axes, pivot.index, ["black"] * rows)
         _heads(axes, pivot.columns)
         told = f"{pivot.metric} ({unit})" if unit else pivot.metric
-        _note(axes, f"{told}, {pivot.better} is better")
+        _note(axes, f"{told}, {pivot.better} is better{coverage_of(pivot.metric, pivot.protocol)}")
         return _saved(figure, target)
 
 

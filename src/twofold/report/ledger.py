@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from twofold.bench.compare import CliqueMap, Comparison, clique_map, compare
-from twofold.bench.results import MAIN, Results, Row, better_of, finest, method, missing, scale
+from twofold.bench.results import MAIN, Results, Row, better_of, coverage_of, finest, method, missing, scale
 from twofold.errors import InvalidInput
 from twofold.report import charts
 from twofold.report.commands import place, report_command
@@ -192,7 +192,8 @@ def _table(one: _Found, key: str) -> Table:
         rows.append(tuple(line))
     more = len(one.methods) - METHODS
     notes = [f"{count(more, 'more method')} below these."] if more > 0 else []
-    caption = f"{one.title}, {one.better} is better; bold is best of its column, and means are over runs"
+    of = coverage_of(one.metric, one.protocol)
+    caption = f"{one.title}, {one.better} is better{of}; bold is best of its column, and means are over runs"
     return Table(f"values-{key}", caption, ("method", "mean", *shifts), tuple(rows), 1, tuple(notes))
 
 

@@ -31,14 +31,20 @@ from twofold.report.verdict import tiles, verdict
 
 CASES = 3  # most and least confident cases of each set
 CLASSES = 60  # rows of the class table
+ALL_KNOWN = (
+    "AURC (aurc) and AUGRC (augrc): areas under the risk of the first score alone, over the coverage of all inputs, "
+    "which are all known; wrong answers are failures; lower is better.",
+)
 MEANING = (
-    "AURC and AUGRC: areas under the risk of the first score alone, wrong and unknown inputs as failures; lower is "
-    "better.",
-    "AUROC and FPR@95: the second score alone, known against unknown: the chance that a known input scores above an "
-    "unknown one, and the share of unknown inputs that pass where 95 % of known ones do.",
-    "F1: the first score alone; DS-F1: both. How well right answers, and nothing else, are accepted at the best "
-    "thresholds; higher is better.",
-    "DS-AURC: the area under the least risk that two thresholds reach at each coverage; lower is better.",
+    "AURC-ID (aurc_id): the area under the risk of the first score alone, over the coverage of known inputs. AUGRC "
+    "(augrc): its generalised risk, over the coverage of all inputs. Wrong answers and unknown inputs are failures; "
+    "lower is better.",
+    "AUROC (auroc_ood) and FPR@95 (fpr95_ood): the second score alone, known against unknown: the chance that a known "
+    "input scores above an unknown one, and the share of unknown inputs that pass where 95 % of known ones do.",
+    "F1 (f1): the first score alone; DS-F1 (ds_f1): both. How well right answers, and nothing else, are accepted at "
+    "the best thresholds; higher is better.",
+    "DS-AURC (ds_aurc): the area under the least risk that two thresholds reach, over the coverage of known inputs; "
+    "lower is better.",
 )
 
 
@@ -109,7 +115,7 @@ def joint(judge: Judge) -> Section:
         if drawn_n
         else "no intervals: at this size they are narrower than the digits"
     )
-    notes = list(MEANING if groups[0] else MEANING[:1])
+    notes = list(MEANING if groups[0] else ALL_KNOWN)
     if sum(len(one) for one in m.test) > EXACT:
         notes.append("DS-AURC is that of a grid of 1000 quantile thresholds on each axis.")
     table = Table(
@@ -343,7 +349,10 @@ def softmax(judge: Judge) -> Section:
     heads = [names[k] for k in keep]
     about = "Mean probability of each known class on unknown inputs"
     svg = charts.heat_map(table[:, keep], labels, heads, about, groups)
-    caption = "Mean softmax probability: a row is a kind of unknown input, a column a known class; dark is likely."
+    caption = (
+        "Mean softmax probability: a row is a kind of unknown input, a column a known class; the stronger the colour, "
+        "the likelier. The scale is below."
+    )
     if len(keep) < table.shape[1]:
         caption += f" Columns are the {len(keep)} of {table.shape[1]} classes that draw most."
     text = (

@@ -17,7 +17,7 @@ from twofold.stats import Interval, bootstrap
 # Columns of the joint table: metric, heading, factor for print, what it judges
 JOINT = {
     "accuracy": ("accuracy %", 100, "ID samples"),
-    "aurc_id": ("AURC x1000", 1000, "ID score alone"),
+    "aurc_id": ("AURC-ID x1000", 1000, "ID score alone"),
     "augrc": ("AUGRC x1000", 1000, "ID score alone"),
     "auroc_ood": ("AUROC %", 100, "OOD score, ID against OOD"),
     "fpr95_ood": ("FPR@95 %", 100, "OOD score, ID against OOD"),
