@@ -12,7 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from twofold._files import is_temporary, locked, open_plain, open_regular, remove_leftovers, replacing
+from twofold._files import (
+    is_temporary,
+    json_with_digest,
+    locked,
+    open_plain,
+    open_regular,
+    parse_json_with_digest,
+    remove_leftovers,
+    replacing,
+)
 from twofold.errors import RunError
 
 posix = pytest.mark.skipif(os.name != "posix", reason="links, pipes, locks and signals of POSIX")
@@ -40,7 +49,7 @@ def test_threads_that_write_one_file_do_not_mix(tmp_path):
 WRITE_OFTEN = """
 import sys
 from pathlib import Path
-from twofold._files import replacing
+from twofold._files import json_with_digest, parse_json_with_digest, replacing
 for _ in range(150):
     with replacing(Path(sys.argv[1])) as file:
         for _ in range(16):
@@ -102,7 +111,7 @@ def test_a_temporary_name_that_is_taken_is_left_alone(tmp_path, monkeypatch):
 KILLED = """
 import sys, time
 from pathlib import Path
-from twofold._files import replacing
+from twofold._files import json_with_digest, parse_json_with_digest, replacing
 with replacing(Path(sys.argv[1])) as file:
     file.write(b"half")
     file.flush()
@@ -191,3 +200,32 @@ def test_a_lock_excludes_threads_too(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(enter, range(40)))
     assert most == 1
+
+
+def test_json_with_a_digest_comes_back_and_no_flipped_bit_is_read():
+    content = {"cells": [1, 2.5, None, "ä"], "deep": {"a": {"b": []}}}
+    raw = json_with_digest(content, kind="example", version=3)
+
+    def parse(given):
+        return parse_json_with_digest(given, Path("x.json"), kind="example", version=3, remedy="write it again")
+
+    assert parse(raw) == content
+    for place in range(8 * len(raw)):
+        damaged = bytearray(raw)
+        damaged[place // 8] ^= 1 << place % 8
+        with pytest.raises(RunError, match=r"^x\.json .*; write it again$"):
+            parse(bytes(damaged))
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (b'{"cells": []}', "has no digest, as an older format had none"),
+        (b"[" * 100_000, "no complete JSON"),
+        (json_with_digest(1, kind="other", version=3), "is no example"),
+        (json_with_digest(1, kind="example", version=4), "another format version than 3"),
+    ],
+)
+def test_other_json_is_refused(raw, says):
+    with pytest.raises(RunError, match=says):
+        parse_json_with_digest(raw, Path("x.json"), kind="example", version=3, remedy="write it again")

@@ -39,7 +39,7 @@ from twofold.study import (  # noqa: E402
     table,
     values,
 )
-from twofold.study.folder import marks  # noqa: E402
+from twofold.study.folder import marks, read_json  # noqa: E402
 
 ROWS = {"train": 64, "val": 24, "test": 40, "close": 24, "noise": 24}
 ROLES = {"close": "near", "noise": "far"}
@@ -271,7 +271,7 @@ def test_what_is_kept_has_the_tables_and_nothing_else(whole, study, root, tmp_pa
     small = tmp_path / "small"
     assert keep(study, whole, small) == finished(study, whole) == finished(study, small)
     assert {path.name for path in small.iterdir()} <= {
-        *("study.json", "cells.json", "results.csv", "results.parquet", "replicates.safetensors"),
+        *("study.json", "cells.json", "results.csv", "results.json", "results.parquet", "replicates.safetensors"),
     }
     assert table(study, results(study, small)) == table(study, results(study, whole))
     assert report(study, small) == report(study, whole)
@@ -301,7 +301,7 @@ def test_a_study_goes_on_from_what_was_kept(whole, study, root, tmp_path):
 
 def test_the_estimate_counts_what_is_left(whole, study, root, tmp_path):
     told = estimate(study, whole, root=root)
-    spent = [json.loads((whole / "judged" / c.name / "cell.json").read_text())["minutes"] for c in study.cells()]
+    spent = [read_json(whole / "judged" / c.name / "cell.json")["minutes"] for c in study.cells()]
     assert told.hours == pytest.approx(sum(spent) / 60)
     assert told.hours_left == 0
     fresh = estimate(study, tmp_path, root=root)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import secrets
 import stat
+import struct
 import sys
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +30,12 @@ if sys.platform != "win32":
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 BINARY = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # opening a named pipe must not wait for its other end
+
+# what NumPy and zipfile raise for npz files that are damaged or forged
+NPZ_DAMAGE = (
+    *(BadZipFile, zlib.error, struct.error, EOFError, ValueError, TypeError, LookupError, AttributeError),
+    *(NotImplementedError, RuntimeError, OverflowError, MemoryError),
+)
 
 
 @contextmanager
@@ -330,3 +340,72 @@ def _lock_at_once(handle: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def json_with_digest(content: Any, *, kind: str, version: int) -> bytes:
+    """Write plain values as JSON with a format, a version and, last, the SHA-256 of all that.
+
+    Parameters
+    ----------
+    content : dict, list, str, number or None
+        What JSON can hold.
+    kind : str
+        What kind of file it is.
+    version : int
+        Of the format; it grows when the content changes in a way that older code cannot read.
+
+    Returns
+    -------
+    bytes
+        The file, which :func:`parse_json_with_digest` reads.
+    """
+    whole = {"format": kind, "version": version, "content": content}
+    digest = hashlib.sha256(json.dumps(whole).encode()).hexdigest()
+    return json.dumps({**whole, "sha256": digest}, indent=1).encode() + b"\n"
+
+
+def parse_json_with_digest(raw: bytes, path: Path, *, kind: str, version: int, remedy: str) -> Any:
+    """Read what :func:`json_with_digest` wrote; anything else is an error.
+
+    Parameters
+    ----------
+    raw : bytes
+        The file.
+    path : Path
+        Its name, for errors.
+    kind, version : str, int
+        What it must be.
+    remedy : str
+        What to do where it cannot be read, the end of the message.
+
+    Returns
+    -------
+    object
+        The content.
+
+    Raises
+    ------
+    RunError
+        If the file is damaged, of another format or version, or has no digest.
+
+    Examples
+    --------
+    >>> raw = json_with_digest({"a": [1, 2]}, kind="example", version=1)
+    >>> parse_json_with_digest(raw, Path("a.json"), kind="example", version=1, remedy="write it again")
+    {'a': [1, 2]}
+    """
+    try:
+        whole = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise RunError(f"{path} is damaged: no complete JSON; {remedy}") from error
+    if not isinstance(whole, dict) or "sha256" not in whole:
+        raise RunError(f"{path} has no digest, as an older format had none; {remedy}")
+    if whole.get("format") != kind:
+        raise RunError(f"{path} is no {kind}; {remedy}")
+    if whole.get("version") != version:
+        raise RunError(f"{path} has another format version than {version}, which this twofold reads; {remedy}")
+    if set(whole) != {"format", "version", "content", "sha256"} or raw != json_with_digest(
+        whole["content"], kind=kind, version=version
+    ):
+        raise RunError(f"{path} is damaged or was edited: its SHA-256 does not fit; {remedy}")
+    return whole["content"]

@@ -33,7 +33,7 @@ from twofold._checks import (
     whole,
 )
 from twofold._checks import labels as class_labels
-from twofold._files import replacing
+from twofold._files import NPZ_DAMAGE, replacing
 from twofold._math import Floats, log_softmax
 from twofold.errors import InvalidInput
 
@@ -820,7 +820,7 @@ def load_npz(path: Path) -> dict[str, AnyArray]:
             return dict(archive)
     except BadZipFile as error:
         raise InvalidInput(f"{path} is damaged or no npz file ({error}); write it again") from error
-    except (ValueError, EOFError) as error:
+    except NPZ_DAMAGE as error:
         if isinstance(error, InvalidInput):
             raise
         raise InvalidInput(

@@ -143,8 +143,54 @@ def test_damaged_replicates_are_refused(tmp_path, cut):
 def test_replicates_of_other_rows_are_refused(tmp_path):
     folder = several().save(tmp_path / "r")
     Results.of([row()]).to_csv(folder / "results.csv")
-    with pytest.raises(InvalidInput, match="belongs to other rows"):
+    with pytest.raises(InvalidInput, match=r"results\.csv is damaged or was edited: its SHA-256"):
         Results.open(folder)
+    assert len(Results.open(folder / "results.csv").rows) == 1  # alone, the text is read as it is
+
+
+def test_no_flipped_bit_of_a_folder_changes_a_row_or_replicate(tmp_path):
+    """Every flip in any file is refused, or leaves rows and replicates as they were."""
+    made = several()
+    folder = made.save(tmp_path / "r")
+    rng = np.random.default_rng(0)
+    refused = 0
+    for path in sorted(folder.iterdir()):
+        raw = path.read_bytes()
+        for place in rng.integers(0, 8 * len(raw), 40).tolist():
+            damaged = bytearray(raw)
+            damaged[place // 8] ^= 1 << place % 8
+            path.write_bytes(damaged)
+            try:
+                same(Results.open(folder), made)
+            except InvalidInput:
+                refused += 1
+        path.write_bytes(raw)
+    assert refused == 40 * len(list(folder.iterdir()))
+    same(Results.open(folder), made)
+
+
+def test_a_folder_without_digests_is_written_again(tmp_path):
+    folder = several().save(tmp_path / "r")
+    (folder / "results.json").unlink()
+    with pytest.raises(InvalidInput, match=r"has no results\.json .* write the results again with Results\.save"):
+        Results.open(folder)
+
+
+def test_flipped_bits_of_a_parquet_file(tmp_path):
+    pytest.importorskip("pyarrow")
+    made = Results.of(several().rows)
+    path = made.to_parquet(tmp_path / "r.parquet")
+    raw = path.read_bytes()
+    rng, refused = np.random.default_rng(0), 0
+    for place in rng.integers(0, 8 * len(raw), 60).tolist():
+        damaged = bytearray(raw)
+        damaged[place // 8] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        try:
+            Results.open(path)
+        except InvalidInput:
+            refused += 1
+    assert refused > 10
 
 
 def test_damaged_parquet_and_missing_files(tmp_path):

@@ -13,6 +13,7 @@ import twofold
 from twofold import Outputs, Run, metrics, scorer
 from twofold.bench import runner
 from twofold.bench.benchmark import load, loads
+from twofold.bench.cache import Cache, Entry
 from twofold.bench.protocols import Tuning
 from twofold.bench.runner import run
 from twofold.errors import InvalidInput, RunError
@@ -255,6 +256,25 @@ def test_damaged_entries_are_computed_anew(made, tmp_path):
     after, tasks = judged(path, tmp_path / "out")
     assert tasks > 0
     assert after.to_dicts() == before.to_dicts()
+
+
+def test_no_flipped_bit_of_an_entry_is_read(tmp_path):
+    """An entry that is not as it was written counts as not there; one whose shape alone was changed as well."""
+    cache = Cache(tmp_path)
+    entry = Entry({"a": np.arange(6.0).reshape(2, 3), "b": np.ones(4, np.int64)}, {"a": "k", "b": "k"}, {"n": 3})
+    cache.write("one", entry)
+    raw = (tmp_path / "one.safetensors").read_bytes()
+    damages = [raw.replace(b"[2,3]", b"[3,2]")]
+    for place in np.random.default_rng(0).choice(8 * len(raw), 400, replace=False).tolist():
+        damaged = bytearray(raw)
+        damaged[place // 8] ^= 1 << place % 8
+        damages.append(bytes(damaged))
+    for damaged in damages:
+        assert damaged != raw
+        (tmp_path / "one.safetensors").write_bytes(damaged)
+        assert cache.read("one") == Entry()
+    (tmp_path / "one.safetensors").write_bytes(raw)
+    assert cache.read("one").arrays["a"].tolist() == entry.arrays["a"].tolist()
 
 
 def test_what_is_missing_is_in_the_table_with_its_reason(tmp_path):

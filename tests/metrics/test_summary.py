@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twofold import metrics
+from twofold._files import arrays_digest
 from twofold.errors import InvalidInput, RejectedNaN, UndefinedMetric
 from twofold.metrics.summary import Bounded, PairSummary, ScoreSummary, _cuts
 
@@ -551,6 +552,62 @@ def test_files_and_pickles_give_the_summary_back(tmp_path):
             PairSummary.from_npz(tmp_path / name)
     with pytest.raises(FileNotFoundError):
         PairSummary.from_npz(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("cells", [8, 4096])
+def test_no_flipped_bit_of_a_file_changes_a_summary(tmp_path, cells):
+    right, first, second, inside = samples(np.random.default_rng(14), 100)
+    made = PairSummary(cells).update(right, first, second, inside)
+    made.to_npz(tmp_path / "summary")
+    raw = (tmp_path / "summary").read_bytes()
+    for place in np.random.default_rng(0).integers(0, 8 * len(raw), 300).tolist():
+        damaged = bytearray(raw)
+        damaged[place // 8] ^= 1 << place % 8
+        (tmp_path / "damaged").write_bytes(damaged)
+        try:
+            back = PairSummary.from_npz(tmp_path / "damaged")
+        except InvalidInput:
+            continue
+        assert same(made, back)
+
+
+def forge(path, target, **changes):
+    """A summary's file with changed arrays and a digest that fits."""
+    with np.load(path) as file:
+        arrays = {name: value for name, value in file.items() if name != "sha256"}
+    arrays |= {name: np.asarray(value) for name, value in changes.items()}
+    np.savez(target, **arrays, sha256=arrays_digest(arrays, {}))
+    return f"{target}.npz"
+
+
+def test_forged_and_older_summaries_are_refused(tmp_path):
+    right, first, _, inside = samples(np.random.default_rng(14), 100)
+    made = ScoreSummary(8).update(right, first, inside)
+    path = tmp_path / "summary"
+    made.to_npz(path)
+    assert same(ScoreSummary.from_npz(forge(path, tmp_path / "f")), made)
+    with np.load(path) as file:
+        counts, low, edges = file["counts"], file["low0"], file["edges0"]
+    holed = low.copy()
+    holed[0] = np.nan
+    changes = [
+        {"counts": -counts},
+        {"counts": counts.astype(float)},
+        {"counts": counts[1:]},
+        {"low0": holed},
+        {"low0": low[1:]},
+        {"low0": low[::-1]},
+        {"edges0": edges[::-1]},
+        {"edges0": edges[1:]},
+        {"cells0": 0},
+    ]
+    for change in changes:
+        with pytest.raises(InvalidInput, match="does not hold a ScoreSummary"):
+            pytest.fail(f"{change}: {ScoreSummary.from_npz(forge(path, tmp_path / 'f', **change))}")
+    with np.load(path) as file:
+        np.savez(tmp_path / "old", **{name: value for name, value in file.items() if name != "sha256"})
+    with pytest.raises(InvalidInput, match=r"older format without a digest; write it again with ScoreSummary\.to_npz"):
+        ScoreSummary.from_npz(tmp_path / "old.npz")
 
 
 # Size, width and time

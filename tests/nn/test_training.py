@@ -12,13 +12,14 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from PIL import Image  # noqa: E402
+from safetensors.torch import save_file  # noqa: E402
 
 from twofold import Run  # noqa: E402
 from twofold.errors import InvalidInput, RunError, UnknownName  # noqa: E402
 from twofold.nn import build  # noqa: E402
 from twofold.nn.data import Images  # noqa: E402
 from twofold.nn.extraction import Prepare, extract  # noqa: E402
-from twofold.nn.models.checkpoint import load_parameters  # noqa: E402
+from twofold.nn.models.checkpoint import load_parameters, read_parameters  # noqa: E402
 from twofold.nn.parts.fractals import Mixers  # noqa: E402
 from twofold.nn.recipes import (  # noqa: E402
     CRL,
@@ -42,6 +43,7 @@ from twofold.nn.training import (  # noqa: E402
     _nested,
     _read_tensors,
     _wrapped,
+    _write_tensors,
     tensorboard,
     train,
     validate,
@@ -188,6 +190,34 @@ def test_validation_keeps_the_best(tmp_path):
     best = max(values["accuracy"] for values in found.history)
     assert validate(found.model, pictures(32, 7), PREPARE)["accuracy"] == pytest.approx(best)
     assert (tmp_path / "run" / "metrics.csv").read_text().splitlines()[0].startswith("epoch,lr,loss")
+
+
+@pytest.mark.parametrize("name", ["state.safetensors", "weights.safetensors"])
+def test_no_flipped_bit_of_what_training_wrote_is_read(tmp_path, name):
+    run("basic", tmp_path / "run")
+    path = tmp_path / "run" / name
+    raw = path.read_bytes()
+    tensors, told = _read_tensors(path)
+    refused = 0
+    for place in np.random.default_rng(0).choice(8 * len(raw), 100, replace=False).tolist():
+        damaged = bytearray(raw)
+        damaged[place // 8] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        with pytest.raises(RunError, match="delete it to start again"):
+            _read_tensors(path)
+        try:  # as a checkpoint, too
+            read_parameters(path)
+        except InvalidInput:
+            refused += 1
+    assert refused == 100
+    del told["state" if name.startswith("state") else "recipe"]
+    _write_tensors(path, tensors, told)  # a digest that fits, but not what it must hold
+    if name.startswith("state"):
+        with pytest.raises(RunError, match="does not hold the state of this training; delete it"):
+            run("basic", tmp_path / "run")
+    save_file(tensors, path, metadata={"twofold": "{}"})
+    with pytest.raises(RunError, match="has no digest, as an older format had none; delete it to start again"):
+        _read_tensors(path)
 
 
 def test_errors_are_clear_and_lose_nothing(tmp_path):

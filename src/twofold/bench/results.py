@@ -22,7 +22,7 @@ import numpy as np
 from twofold import metrics
 from twofold._checks import Array, Mask
 from twofold._csv import escape_row, unescape_cell
-from twofold._files import replacing
+from twofold._files import json_with_digest, parse_json_with_digest, replacing
 from twofold.bench.protocols import UNKNOWN, Choice
 from twofold.bench.protocols import select as choose
 from twofold.errors import InvalidInput, MissingExtra, RunError, UndefinedMetric, UnknownName
@@ -54,7 +54,8 @@ MAIN = {
 """What the overview of a protocol goes by, the first that was measured; AURC for protocols that are not named."""
 OVERVIEW = 15  # methods that the overview lists
 
-CSV, PARQUET, REPLICATES = "results.csv", "results.parquet", "replicates.safetensors"
+CSV, PARQUET, REPLICATES, DIGESTS = "results.csv", "results.parquet", "replicates.safetensors", "results.json"
+FOLDER_FORMAT, FOLDER_VERSION = "twofold-results", 1  # of a folder
 FORMAT = "twofold replicates 1"
 
 
@@ -310,6 +311,7 @@ class Results:
     def save(self, folder: str | Path) -> Path:
         """Write ``results.csv``, ``results.parquet`` where pyarrow is installed, and replicates where there are some.
 
+        ``results.json`` holds the SHA-256 of each, by which :meth:`open` notices damage.
         Files are replaced when all of them are written; rows that are there already are not written to Parquet again.
         :meth:`open` reads the folder back.
         """
@@ -327,6 +329,10 @@ class Results:
                 (place / PARQUET).unlink(missing_ok=True)  # of other rows
         if self.replicates:
             content[place / REPLICATES] = self._packed(content[place / CSV])
+        digests = {path.name: hashlib.sha256(data).hexdigest() for path, data in content.items()}
+        if PARQUET not in digests and (place / PARQUET).is_file():  # the one that is kept
+            digests[PARQUET] = hashlib.sha256(_bytes(place / PARQUET)).hexdigest()
+        content[place / DIGESTS] = json_with_digest(digests, kind=FOLDER_FORMAT, version=FOLDER_VERSION)
         _write(content)
         if not self.replicates:
             (place / REPLICATES).unlink(missing_ok=True)
@@ -334,14 +340,33 @@ class Results:
 
     @classmethod
     def open(cls, path: str | Path) -> Results:
-        """Read a CSV or Parquet file that was written here, or a folder of :meth:`save`."""
+        """Read a CSV or Parquet file that was written here, or a folder of :meth:`save`.
+
+        Parameters
+        ----------
+        path : path-like
+            A folder, whose files must be as they were written, or one file. A CSV file alone is read as it is, so that
+            one may edit it.
+
+        Returns
+        -------
+        Results
+            The rows, and from a folder the replicates.
+
+        Raises
+        ------
+        InvalidInput
+            If there is nothing to read, a file is damaged or of another format, or a folder has no digests.
+        """
         place = Path(path)
         if place.is_dir():
             if not (place / CSV).is_file():
                 raise InvalidInput(f"{place} holds no results: there is no {CSV} in it")
             content = _bytes(place / CSV)
+            listed = _check_digests(place)
             rows = _from_csv(content, place / CSV)
-            return _opened(rows, _unpacked(place / REPLICATES, content), place)
+            replicates = _unpacked(place / REPLICATES, content) if REPLICATES in listed else None
+            return _opened(rows, replicates, place)
         if not place.is_file():
             raise InvalidInput(f"there is no file or folder {place}")
         if place.suffix == ".parquet":
@@ -363,7 +388,9 @@ class Results:
         schema = arrow.schema([(column, kinds.get(column, arrow.string())) for column in COLUMNS])
         columns = {column: [row[column] for row in self.rows] for column in COLUMNS}
         file = io.BytesIO()
-        import_module("pyarrow.parquet").write_table(arrow.table(columns, schema=schema), file)
+        import_module("pyarrow.parquet").write_table(
+            arrow.table(columns, schema=schema), file, write_page_checksum=True
+        )
         return file.getvalue()
 
     def _packed(self, content: bytes) -> bytes:
@@ -936,6 +963,26 @@ def _opened(rows: list[dict[str, Any]], replicates: Mapping[Key, Any] | None, pa
         raise InvalidInput(f"{path} is damaged: {error}") from error
 
 
+def _check_digests(folder: Path) -> set[str]:
+    """The names of the files in a folder of results; raise unless each is the one that was written."""
+    remedy = f"write the results again with Results.save, or open {CSV} itself"
+    path = folder / DIGESTS
+    if not path.is_file():
+        raise InvalidInput(f"{folder} has no {DIGESTS} with the digests of its files, as an older format; {remedy}")
+    try:
+        wanted = parse_json_with_digest(_bytes(path), path, kind=FOLDER_FORMAT, version=FOLDER_VERSION, remedy=remedy)
+    except RunError as error:
+        raise InvalidInput(str(error)) from error
+    if not isinstance(wanted, dict) or not {CSV} <= set(wanted) <= {CSV, PARQUET, REPLICATES}:
+        raise InvalidInput(f"{path} does not list the files of results; {remedy}")
+    for name, digest in wanted.items():
+        if hashlib.sha256(_bytes(folder / name)).hexdigest() != digest:
+            raise InvalidInput(
+                f"{folder / name} is damaged or was edited: its SHA-256 is not that in {DIGESTS}; {remedy}"
+            )
+    return set(wanted)
+
+
 def _from_csv(content: bytes, path: Path) -> list[dict[str, Any]]:
     try:
         text = content.decode()
@@ -965,7 +1012,11 @@ def _parsed(line: Sequence[str], number: int, path: Path) -> dict[str, Any]:
 def _from_parquet(path: Path) -> list[dict[str, Any]]:
     arrow = _package("pyarrow", "Parquet files need pyarrow")
     try:
-        table = import_module("pyarrow.parquet").ParquetFile(io.BytesIO(_bytes(path))).read()
+        table = (
+            import_module("pyarrow.parquet")
+            .ParquetFile(io.BytesIO(_bytes(path)), page_checksum_verification=True)
+            .read()
+        )
     except (arrow.ArrowException, OSError) as error:
         raise InvalidInput(f"{path} is no Parquet file, or damaged: {error}") from error
     if tuple(table.column_names) != COLUMNS:

@@ -21,20 +21,20 @@ mixed.
 
 from __future__ import annotations
 
+import io
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
-from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
 
 from twofold import _checks, _math
 from twofold._checks import Array, ArrayLike, Mask, NaNPolicy
-from twofold._files import replacing
+from twofold._files import NPZ_DAMAGE, arrays_digest, replacing
 from twofold.errors import InvalidInput, UndefinedMetric
 from twofold.metrics._samples import operating_point
 from twofold.metrics._sweep import check_share, ood_weight
@@ -43,7 +43,7 @@ from twofold.metrics.selective import Coverage
 
 Integers = npt.NDArray[np.int64]
 
-_FORMAT = 1  # of the npz file
+_FORMAT = 2  # of the npz file
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,21 @@ class _Axis:
     def fixed(cls, edges: Array, cells: int) -> _Axis:
         count = len(edges) + 1
         return cls(cells, edges, np.full(count, np.inf), np.full(count, -np.inf))
+
+    def check(self) -> None:
+        """Raise unless the arrays, which come from a file, are those of ascending cells."""
+        cuts = [] if self.edges is None else [self.edges]
+        for array in (*cuts, self.low, self.high):
+            if array.ndim != 1 or array.dtype != np.float64 or np.isnan(array).any():
+                raise ValueError("edges and ends of cells must be float64 without NaN")
+        if len(self.low) != len(self.high) or self.cells < 2:
+            raise ValueError("every cell needs both ends")
+        if self.edges is not None and (len(self.low) != len(self.edges) + 1 or (np.diff(self.edges) <= 0).any()):
+            raise ValueError("edges must ascend and lie between the cells")
+        filled = self.low <= self.high
+        ends = np.stack([self.low[filled], self.high[filled]], axis=1).ravel()
+        if (ends[1:] < ends[:-1]).any():
+            raise ValueError("cells must ascend")
 
     def empty(self) -> _Axis:
         if self.edges is None:
@@ -310,27 +325,57 @@ class _Summary(ABC):
             arrays |= {f"cells{d}": axis.cells, f"low{d}": axis.low, f"high{d}": axis.high}
             if axis.edges is not None:
                 arrays[f"edges{d}"] = axis.edges
+        arrays = {name: np.asarray(value) for name, value in arrays.items()}
+        arrays["sha256"] = np.asarray(arrays_digest(arrays, {}))
         with replacing(Path(path)) as file:
             np.savez_compressed(file, **arrays)
 
     @classmethod
     def from_npz(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what :meth:`to_npz` wrote."""
-        problem = f"{os.fspath(path)} does not hold a {cls.__name__}; write it with {cls.__name__}.to_npz"
+        """Read what :meth:`to_npz` wrote; the counts are equal to the last bit.
+
+        Parameters
+        ----------
+        path : path-like
+            The file.
+
+        Returns
+        -------
+        ScoreSummary or PairSummary
+            A summary that can be updated and merged.
+
+        Raises
+        ------
+        InvalidInput
+            If the file holds something else, is damaged (its digest does not fit), or is of an older format.
+        """
+        where, writer = os.fspath(path), f"{cls.__name__}.to_npz"
+        problem = f"{where} does not hold a {cls.__name__}; write it with {writer}"
+        raw = Path(path).read_bytes()
         try:
-            with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
+            with np.load(io.BytesIO(raw), allow_pickle=False) as file:
                 held = dict(file)
-            if str(held["twofold"]) != cls.__name__ or int(held["format"]) != _FORMAT:
+            if str(held["twofold"]) != cls.__name__:
                 raise InvalidInput(problem)
+            digest = held.pop("sha256", None)
+            if digest is None or int(held["format"]) != _FORMAT:
+                raise InvalidInput(f"{where} is of an older format without a digest; write it again with {writer}")
+            if str(digest) != arrays_digest(held, {}):
+                raise InvalidInput(f"{where} is damaged: its SHA-256 does not fit; write it again with {writer}")
             axes = [
                 _Axis(int(held[f"cells{d}"]), held.get(f"edges{d}"), held[f"low{d}"], held[f"high{d}"])
                 for d in range(len(cls._names))
             ]
             counts = held["counts"]
-        except (KeyError, TypeError, ValueError, EOFError, BadZipFile) as error:
+            for axis in axes:
+                axis.check()
+            fits = counts.dtype.kind == "i" and counts.shape == (*(len(axis.low) for axis in axes), 3)
+            if not fits or (counts < 0).any():
+                raise InvalidInput(f"{problem}, not by hand: its counts do not fit")
+        except InvalidInput:
+            raise
+        except (*NPZ_DAMAGE, OSError) as error:
             raise InvalidInput(problem) from error
-        if counts.shape != (*(len(axis.low) for axis in axes), 3):
-            raise InvalidInput(problem)
         made = object.__new__(cls)
         made._store(tuple(axes), counts)
         return made

@@ -6,13 +6,12 @@ what the tables show. Both tell what is finished, and a study goes on from eithe
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from twofold._files import replacing
+from twofold._files import json_with_digest, parse_json_with_digest, replacing
 from twofold.bench.cache import digest
 from twofold.bench.results import VALIDATION, Results, key_of, method
 from twofold.errors import InvalidInput, RunError
@@ -22,6 +21,7 @@ from twofold.study.spec import Cell, Study, command, loads
 Told = Mapping[str, Any]  # a row of results, or what is known of a cell
 
 STATE, CELL, CELLS = "study.json", "cell.json", "cells.json"
+FORMAT, VERSION = "twofold-study", 2
 
 
 def results(study: Study, out: str | Path) -> Results:
@@ -152,16 +152,18 @@ def told_of(study: Study, cell: Cell, out: Path) -> dict[str, Any] | None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a file whole or not at all."""
+    """Write a file with its digest, whole or not at all."""
     with replacing(path) as file:
-        file.write((json.dumps(value, indent=1) + "\n").encode())
+        file.write(json_with_digest(value, kind=FORMAT, version=VERSION))
 
 
 def read_json(path: Path) -> Any:
     """What a file holds; None where there is none."""
+    remedy = "delete it, and the same command makes it again"
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        raw = path.read_bytes()
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path} cannot be read ({error}); delete it, and the same command makes it again") from error
+    except OSError as error:
+        raise RunError(f"{path} cannot be read ({error.strerror}); {remedy}") from error
+    return parse_json_with_digest(raw, path, kind=FORMAT, version=VERSION, remedy=remedy)

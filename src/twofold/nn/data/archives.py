@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from twofold._files import NPZ_DAMAGE
 from twofold.errors import InvalidInput, UnknownName
 from twofold.nn.data.pickles import plain_pickle
 from twofold.nn.data.source import Pixels
@@ -63,7 +64,7 @@ def npz(path: Path) -> dict[str, Callable[[], AnyArray]]:
             try:
                 with np.load(path, allow_pickle=False) as file:
                     return np.asarray(file[name])
-            except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            except (*NPZ_DAMAGE, OSError) as error:
                 raise InvalidInput(f"{path}: array {name!r} cannot be read: {error}") from error
 
         return read

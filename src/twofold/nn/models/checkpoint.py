@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from twofold._files import NPZ_DAMAGE, arrays_digest
 from twofold.errors import InvalidInput
 from twofold.nn.models.parts import ConfidenceBranch, Options
 from twofold.nn.models.zoo import ZOO
@@ -49,20 +49,50 @@ def read_parameters(path: Path | str) -> dict[str, Tensor]:
 
 
 def _safetensors(path: Path) -> Mapping[str, Tensor]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    from safetensors import SafetensorError, safe_open
 
     try:
-        return load_file(path)
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
     except SafetensorError as error:
         raise InvalidInput(f"checkpoint {path} is damaged or no safetensors file: {error}") from error
+    if "twofold" in header:  # written by our training, with a digest
+        digest = header.pop("sha256", None)
+        if digest is None:
+            raise InvalidInput(f"checkpoint {path} has no digest, as an older format had none; train it again")
+        if digest != tensors_digest(tensors, header):
+            raise InvalidInput(f"checkpoint {path} is damaged: its SHA-256 is not the one in its header; restore it")
+    return tensors
+
+
+def tensors_digest(tensors: Mapping[str, Tensor], texts: Mapping[str, str]) -> str:
+    """Compute the SHA-256 of named tensors and texts, by their bytes, so that every dtype will do.
+
+    Parameters
+    ----------
+    tensors : mapping from str to Tensor
+        Contiguous tensors on the CPU.
+    texts : mapping from str to str
+        Further fields of the file.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits.
+    """
+    kinds = {f"{name} dtype": f"{tensor.dtype} {tuple(tensor.shape)}" for name, tensor in tensors.items()}
+    arrays = {}
+    for name, tensor in tensors.items():
+        arrays[name] = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+    return arrays_digest(arrays, {**texts, **kinds})
 
 
 def _npz(path: Path) -> Mapping[str, Tensor]:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return {key: torch.from_numpy(np.array(arrays[key])) for key in arrays.files}
-    except (BadZipFile, ValueError, EOFError, OSError, TypeError, AttributeError) as error:
+    except (*NPZ_DAMAGE, OSError) as error:
         raise InvalidInput(f"checkpoint {path} is damaged or no npz of numeric arrays: {error}") from error
 
 
