@@ -272,7 +272,7 @@ def test_no_flipped_bit_of_an_entry_is_read(tmp_path):
     for damaged in damages:
         assert damaged != raw
         (tmp_path / "one.safetensors").write_bytes(damaged)
-        assert cache.read("one") == Entry()
+        assert cache.read("one").arrays == {}
     (tmp_path / "one.safetensors").write_bytes(raw)
     assert cache.read("one").arrays["a"].tolist() == entry.arrays["a"].tolist()
 

@@ -30,7 +30,7 @@ from twofold import _checks, metrics
 from twofold._files import replacing
 from twofold.errors import InvalidInput, MissingExtra, RunError, UndefinedMetric, UnknownName
 from twofold.nn.extraction import Prepare, extract
-from twofold.nn.models.checkpoint import load_parameters, read_parameters, tensors_digest
+from twofold.nn.models.checkpoint import load_parameters, opened_header, read_parameters, sealed_header
 from twofold.nn.models.load import load
 from twofold.nn.models.parts import Network
 from twofold.nn.models.zoo import ZOO, build
@@ -52,7 +52,6 @@ AUGMENTATIONS: Mapping[str, Callable[..., Any]] = {
 }
 RESNET18_NORM = 112.6  # norm of the parameters of resnet18_32 with 100 classes, as initialised (SURE+'s network)
 STATE, WEIGHTS, HISTORY = "state.safetensors", "weights.safetensors", "metrics.csv"
-FORMAT = "twofold-training-2"
 
 
 @dataclass(frozen=True)
@@ -945,10 +944,8 @@ def _write_tensors(path: Path, tensors: Mapping[str, Tensor], told: Mapping[str,
     from safetensors.torch import save
 
     plain = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-    header = {"format": FORMAT, "twofold": json.dumps(told)}
-    header["sha256"] = tensors_digest(plain, header)
     with replacing(path) as file:
-        file.write(save(plain, metadata=header))
+        file.write(save(plain, metadata=sealed_header(plain, json.dumps(told))))
 
 
 def _read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -958,15 +955,11 @@ def _read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-        told = json.loads(header["twofold"])
+        return tensors, json.loads(opened_header(tensors, header))
+    except InvalidInput as error:
+        raise RunError(f"{path} {error}; delete it to start again") from error
     except (SafetensorError, KeyError, ValueError, RecursionError) as error:
         raise RunError(f"{path} is damaged or no state of training; delete it to start again") from error
-    digest = header.pop("sha256", None)
-    if digest is None:
-        raise RunError(f"{path} has no digest, as an older format had none; delete it to start again")
-    if header.get("format") != FORMAT or digest != tensors_digest(tensors, header):
-        raise RunError(f"{path} is damaged: its SHA-256 is not the one in its header; delete it to start again")
-    return tensors, told
 
 
 def _load_weights(model: nn.Module, path: Path) -> None:

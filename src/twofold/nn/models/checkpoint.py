@@ -6,6 +6,7 @@ no file can run code.
 
 from __future__ import annotations
 
+import json
 import pickle
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -22,6 +23,7 @@ from twofold.errors import InvalidInput
 from twofold.nn.models.parts import ConfidenceBranch, Options
 from twofold.nn.models.zoo import ZOO
 
+FORMAT = "twofold-training-2"  # of files that training writes
 NESTS = ("state_dict", "model_state_dict", "model", "net")  # keys under which training code keeps the parameters
 PREFIXES = ("module.", "_orig_mod.")  # of DataParallel and of torch.compile
 COUNTER = "num_batches_tracked"  # of batch norm; plays no part in evaluation and may be missing
@@ -58,29 +60,68 @@ def _safetensors(path: Path) -> Mapping[str, Tensor]:
     except SafetensorError as error:
         raise InvalidInput(f"checkpoint {path} is damaged or no safetensors file: {error}") from error
     if "twofold" in header:  # written by our training, with a digest
-        digest = header.pop("sha256", None)
-        if digest is None:
-            raise InvalidInput(f"checkpoint {path} has no digest, as an older format had none; train it again")
-        if digest != tensors_digest(tensors, header):
-            raise InvalidInput(f"checkpoint {path} is damaged: its SHA-256 is not the one in its header; restore it")
+        try:
+            opened_header(tensors, header)
+        except InvalidInput as error:
+            raise InvalidInput(f"checkpoint {path} {error}; restore it or train again") from error
     return tensors
 
 
-def tensors_digest(tensors: Mapping[str, Tensor], texts: Mapping[str, str]) -> str:
-    """Compute the SHA-256 of named tensors and texts, by their bytes, so that every dtype will do.
+def sealed_header(tensors: Mapping[str, Tensor], text: str) -> dict[str, str]:
+    """The header of a safetensors file that training writes: a text, and the digest of it and of the tensors.
 
     Parameters
     ----------
     tensors : mapping from str to Tensor
-        Contiguous tensors on the CPU.
-    texts : mapping from str to str
-        Further fields of the file.
+        Tensors on the CPU.
+    text : str
+        What else the file tells, as JSON.
+
+    Returns
+    -------
+    dict
+        One key, since safetensors writes several in any order, and equal training must give equal bytes.
+    """
+    sealed = {"format": FORMAT, "text": text, "sha256": _tensors_digest(tensors, {"format": FORMAT, "text": text})}
+    return {"twofold": json.dumps(sealed)}
+
+
+def opened_header(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
+    """The text in a header that :func:`sealed_header` made.
+
+    Parameters
+    ----------
+    tensors : mapping from str to Tensor
+        The tensors of the file.
+    header : mapping from str to str
+        The metadata of the file.
 
     Returns
     -------
     str
-        64 hexadecimal digits.
+        The text.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no digest, or it does not fit; the message is the end of a sentence.
     """
+    try:
+        sealed = json.loads(header["twofold"])
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput("is damaged: its header is no JSON") from error
+    if not isinstance(sealed, dict) or "sha256" not in sealed:
+        raise InvalidInput("has no digest, as an older format had none")
+    digest = sealed.pop("sha256")
+    if set(sealed) != {"format", "text"} or sealed["format"] != FORMAT or not isinstance(sealed["text"], str):
+        raise InvalidInput("is damaged, or of another format")
+    if digest != _tensors_digest(tensors, sealed):
+        raise InvalidInput("is damaged: its SHA-256 is not the one in its header")
+    return sealed["text"]
+
+
+def _tensors_digest(tensors: Mapping[str, Tensor], texts: Mapping[str, str]) -> str:
+    """The SHA-256 of named tensors and texts, by their bytes, so that every dtype will do."""
     kinds = {f"{name} dtype": f"{tensor.dtype} {tuple(tensor.shape)}" for name, tensor in tensors.items()}
     arrays = {}
     for name, tensor in tensors.items():
