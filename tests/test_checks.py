@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import twofold
 from twofold import _checks as checks
 from twofold import errors
 from twofold.errors import InvalidInput, RejectedNaN
@@ -60,6 +61,14 @@ def test_the_input_is_not_written_to_when_nan_is_rejected():
 class FakeTensor:
     """As much of a torch tensor as the door may use."""
 
+    layout, is_sparse, is_meta, is_quantized = "torch.strided", False, False, False
+
+    def resolve_conj(self):
+        return self
+
+    def resolve_neg(self):
+        return self
+
     def __init__(self, array, dtype="float32", steps=()):
         self.array, self.dtype, self.steps = array, dtype, steps
 
@@ -89,6 +98,59 @@ def test_torch_tensors_enter_and_torch_is_not_imported(monkeypatch, dtype):
     monkeypatch.setitem(sys.modules, "torch", torch)
     tensor = FakeTensor(np.array([0.5, 0.25], np.float32), dtype)
     assert checks.confidence(tensor).tolist() == [0.5, 0.25]
+
+
+def odd_tensors():
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    ones = torch.ones(3)
+    return {
+        "sparse": (ones.to_sparse(), r"conf is a sparse tensor \(torch.sparse_coo\); pass conf.to_dense\(\)"),
+        "compressed": (torch.ones(2, 2).to_sparse_csr(), r"conf is a sparse tensor \(torch.sparse_csr\)"),
+        "meta": (torch.ones(3, device="meta"), "conf is a tensor on the device meta, which holds no values"),
+        "quantised": (
+            torch.quantize_per_tensor(ones, 0.1, 0, torch.quint8),
+            r"conf is a quantised tensor \(torch.quint8\); pass conf.dequantize\(\)",
+        ),
+        "complex": (torch.ones(3, dtype=torch.complex64), "conf must hold numbers, got dtype complex64"),
+    }
+
+
+@pytest.mark.parametrize("name", ["sparse", "compressed", "meta", "quantised", "complex"])
+@pytest.mark.filterwarnings("ignore")  # torch announces the end of quantised tensors and the beta of sparse ones
+def test_tensors_without_plain_values_are_one_error(name):
+    tensor, message = odd_tensors()[name]
+    with pytest.raises(InvalidInput, match=message):
+        checks.confidence(tensor)
+
+
+def test_small_floats_of_torch_and_ml_dtypes_are_read():
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    for kind in ("float8_e4m3fn", "float8_e5m2"):
+        assert checks.confidence(torch.tensor([0.5, 2.0]).to(getattr(torch, kind))).tolist() == [0.5, 2.0]
+        assert checks.confidence(np.array([0.5, 2.0], getattr(ml_dtypes, kind))).tolist() == [0.5, 2.0]
+
+
+@pytest.mark.parametrize("value", [[10**400, 1], [10**400, 0.5], [2**64, 1], [2**70], np.array([10**400, 1], object)])
+def test_integers_beyond_floats_are_one_error(value):
+    with pytest.raises(InvalidInput, match=r"conf holds integers .* rank"):
+        checks.confidence(value)
+    with pytest.raises(InvalidInput, match="tpr must be a number that float64 can hold"):
+        checks.number(10**400, "tpr", 0, 1)
+
+
+@pytest.mark.parametrize("value", [np.array([0, 2**64 - 1], np.uint64), np.array([0, 2**63], np.uint64), [0.0, 1e300]])
+@pytest.mark.parametrize("classes", [3, None])
+def test_labels_beyond_int64_do_not_wrap_round(value, classes):
+    """2^64 - 1 would become -1, a label that means OOD."""
+    with pytest.raises(InvalidInput, match=r"labels must be .* in row 1"):
+        checks.labels(value, classes=classes)
+    assert checks.labels(np.array([0, 2], np.uint64), classes=3).tolist() == [0, 2]
+
+
+def test_ids_beyond_int64_do_not_wrap_round():
+    with pytest.raises(InvalidInput, match=r"ids must be integers below 2\^63"):
+        twofold.Outputs(np.eye(2), ids=np.array([1, 2**64 - 1], np.uint64))
 
 
 def test_without_torch_nothing_looks_for_it(monkeypatch):

@@ -605,6 +605,14 @@ def test_outputs_travel_between_processes():
 
 def test_tensors_enter_without_importing_torch(monkeypatch):
     class Tensor:
+        layout, is_sparse, is_meta, is_quantized = "torch.strided", False, False, False
+
+        def resolve_conj(self):
+            return self
+
+        def resolve_neg(self):
+            return self
+
         dtype = "torch.float32"
 
         def __init__(self, data):

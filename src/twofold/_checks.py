@@ -29,23 +29,43 @@ def plain(value: ArrayLike, name: str) -> npt.NDArray[Any]:
     """Turn any array-like into a NumPy array without copying where possible; torch is never imported."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
-        value = value.detach().cpu()
-        if value.dtype == torch.bfloat16:
-            value = value.float()
-        value = value.numpy()
+        value = _from_torch(value, name)
     if isinstance(value, np.ma.MaskedArray) and np.ma.getmaskarray(value).any():
         row = int(np.argwhere(np.ma.getmaskarray(value))[0][0])
         raise InvalidInput(f"{name} has a masked value in row {row}; fill or drop masked rows first")
     try:
         array = np.asarray(value)
+    except OverflowError as error:
+        raise InvalidInput(_BEYOND.format(name=name)) from error
     except ValueError as error:
         raise InvalidInput(f"{name} must be a rectangular array, got rows of different lengths") from error
     if array.dtype == object:
         array = _from_objects(array, name)
-    if array.dtype.name == "bfloat16":  # ml_dtypes, as jax and safetensors give it
+    if array.dtype.name == "bfloat16" or array.dtype.name.startswith("float8_"):  # ml_dtypes, as jax gives them
         array = array.astype(np.float32)
     if array.dtype.kind not in "biuf":
         raise InvalidInput(f"{name} must hold numbers, got dtype {array.dtype}")
+    return array
+
+
+_BEYOND = "{name} holds integers beyond the range of float64 (or of 2^53 and more); rank or scale them first"
+
+
+def _from_torch(tensor: Any, name: str) -> npt.NDArray[Any]:
+    """A tensor as a NumPy array; what has no values of its own, or is stored in another form, is an error."""
+    if tensor.is_sparse or str(tensor.layout) != "torch.strided":
+        raise InvalidInput(f"{name} is a sparse tensor ({tensor.layout}); pass {name}.to_dense()")
+    if tensor.is_meta:
+        raise InvalidInput(f"{name} is a tensor on the device meta, which holds no values; compute it on a real device")
+    if tensor.is_quantized:
+        raise InvalidInput(f"{name} is a quantised tensor ({tensor.dtype}); pass {name}.dequantize()")
+    plain_tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
+    if str(tensor.dtype).removeprefix("torch.").startswith(("bfloat16", "float8_")):  # NumPy has neither
+        plain_tensor = plain_tensor.float()
+    try:
+        array: npt.NDArray[Any] = plain_tensor.numpy()
+    except (TypeError, RuntimeError) as error:
+        raise InvalidInput(f"{name} must hold numbers that NumPy has too, got a tensor of {tensor.dtype}") from error
     return array
 
 
@@ -58,7 +78,12 @@ def _from_objects(array: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
     odd = [x for x, gone in zip(values, missing, strict=True) if not gone and not isinstance(x, Real | np.bool_)]
     if odd:
         raise InvalidInput(f"{name} must hold numbers, got {type(odd[0]).__name__} objects")
-    floats = [np.nan if gone else float(x) for x, gone in zip(values, missing, strict=True)]
+    try:
+        floats = [np.nan if gone else float(x) for x, gone in zip(values, missing, strict=True)]
+    except OverflowError as error:
+        raise InvalidInput(_BEYOND.format(name=name)) from error
+    if any(isinstance(x, int) and abs(x) >= 2**53 for x in values):
+        raise InvalidInput(_BEYOND.format(name=name))
     return np.array(floats, dtype=np.float64).reshape(array.shape)
 
 
@@ -138,18 +163,21 @@ def labels(value: ArrayLike, name: str = "labels", *, classes: int | None = None
     if odd.any():
         row = int(odd.argmax())
         raise InvalidInput(f"{name} must be integer class labels, got {array[row]} in row {row}")
-    result = array.astype(np.int64)
     low = -1 if ood else 0
-    bad = result < low
-    if classes is not None:
-        bad |= result >= classes
+    bad = array < low  # before the cast, which would wrap large numbers round to negative ones
+    bad |= array >= (2**63 if classes is None else classes)
     if bad.any():
         row = int(bad.argmax())
         top = "" if classes is None else f", {classes})"
         span = f"[{low}{top}" if classes is not None else f">= {low}"
         note = " (-1 means no class of this model)" if ood else ""
-        raise InvalidInput(f"{name} must be in {span}{note}, got {result[row]} in row {row}")
-    return result
+        raise InvalidInput(f"{name} must be in {span}{note}, got {_shown(array[row])} in row {row}")
+    return array.astype(np.int64)
+
+
+def _shown(number: Any) -> str:
+    """A label as text; floats that are whole numbers without their point."""
+    return str(int(number)) if abs(number) < 2**63 else str(number)
 
 
 def losses(value: ArrayLike, name: str = "loss") -> Array:
@@ -191,6 +219,8 @@ def number(value: Any, name: str, low: float, high: float, *, open_low: bool = F
         raise InvalidInput(f"{name} must be a number, got {value!r}")
     try:
         result = float(value)
+    except OverflowError as error:
+        raise InvalidInput(f"{name} must be a number that float64 can hold, got an integer beyond") from error
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{name} must be a number, got {value!r}") from error
     below = result <= low if open_low else result < low

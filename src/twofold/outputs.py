@@ -657,6 +657,8 @@ def _identifiers(value: ArrayLike, name: str) -> AnyArray:
         odd = next((x for x in array if not isinstance(x, str)), None)
         raise InvalidInput(f"{name} must be integers or strings, all of one kind, got {odd!r} (dtype {array.dtype})")
     if array.dtype.kind != "U":
+        if (array >= 2**63).any():
+            raise InvalidInput(f"{name} must be integers below 2^63, or strings, got {array.max()}")
         return array.astype(np.int64)
     try:
         return np.char.encode(array, "utf-8")

@@ -35,6 +35,7 @@ from twofold.errors import BrokenPlugin, InvalidInput, LostScale, NameTaken, Not
 from twofold.outputs import FIELDS, Outputs
 
 T = TypeVar("T", bound=Callable[..., Any])
+R = TypeVar("R")
 Kind = Literal["score", "transform"]
 Judged = Literal["logits", "passes"]
 Tuning = Literal["nothing to fit", "fitted on train", "fitted on val", "fitted on ood_val"]
@@ -503,7 +504,7 @@ class Step:
             if value is not None:
                 arrays[name] = value
                 saw.add(which)
-        learnt = _in_order(fit(blank, **arrays))
+        learnt = _in_order(_guarded(self.info.name, arrays, lambda: fit(blank, **arrays)))
         done = dataclasses.replace(self, learnt=learnt)
         if done.inner:
             saw = {which for chain in done.inner for which in chain.saw}
@@ -522,10 +523,9 @@ class Step:
             raise NotFitted(f"{self.info.name} is not fitted; call .fit(train) on the chain first")
         arrays, call = self.arrays(outputs), _call(self.info.maker)
         if isinstance(self.info.maker, FunctionType):
-            return self.info.maker(**arrays, **self.settings)
-        if "wanted" in inspect.signature(call).parameters:
-            arrays["wanted"] = frozenset(wanted)
-        return call(self.bound, **arrays)
+            return _guarded(self.info.name, arrays, lambda: call(**arrays, **self.settings))
+        extra = {"wanted": frozenset(wanted)} if "wanted" in inspect.signature(call).parameters else {}
+        return _guarded(self.info.name, arrays, lambda: call(self.bound, **arrays, **extra))
 
     def tensors(self) -> dict[str, Array]:
         """The learnt arrays by name, those of the chains inside included."""
@@ -610,6 +610,39 @@ def _matches(shape: tuple[int, ...], wanted: list[str], sizes: dict[str, int]) -
 def _refuse_unknown(name: str, left: set[str]) -> None:
     if left:
         raise InvalidInput(f"{name} has no array {min(left)!r}")
+
+
+HUGE = 1e16  # beyond this, squares and products of features may leave float32, and further on float64
+
+
+def _guarded(name: str, arrays: Mapping[str, Any], compute: Callable[[], R]) -> R:
+    """Compute, and turn an overflow into one error where the numbers that came in are huge."""
+    try:
+        with np.errstate(over="raise", invalid="raise"):
+            return compute()
+    except (FloatingPointError, np.linalg.LinAlgError, ValueError) as error:
+        if isinstance(error, TwofoldError):
+            raise
+        _refuse_huge(name, arrays.values())
+        if not isinstance(error, FloatingPointError):
+            raise
+    return compute()  # the numbers are ordinary: warnings are the step's own
+
+
+def _refuse_huge(name: str, values: Iterable[Any]) -> None:
+    """Raise if arrays hold numbers whose squares cannot be computed."""
+    for value in values:
+        if isinstance(value, Outputs):
+            _refuse_huge(name, [value.logits, value.features, value.layers])
+        elif isinstance(value, Mapping):
+            _refuse_huge(name, value.values())
+        elif isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size:
+            most = max(float(value.max()), -float(value.min()))
+            if most > HUGE:
+                raise InvalidInput(
+                    f"{name} cannot be computed: it was given values up to {most:.3g}, whose squares overflow; "
+                    "scale the features down, the same for all data sets"
+                )
 
 
 def _in_order(learnt: Any) -> Any:
@@ -868,18 +901,27 @@ def score_all(chains: Iterable[Chain], outputs: Outputs) -> list[Array]:
             last = several[members[0]].steps[-1]
             if len(members) > 1:
                 bound = [several[i].steps[-1].bound for i in members]
-                found = last.info.maker.together(bound, **last.arrays(block))  # type: ignore[attr-defined]
+                found = _together_scores(last, bound, last.arrays(block))
             else:
                 found = [several[members[0]].run(block)]
             for i, conf in zip(members, found, strict=True):
                 if np.isnan(conf).any():
                     row = first + int(np.isnan(conf).argmax())
+                    _refuse_huge(several[i].spec, [block])
                     raise InvalidInput(
                         f"{several[i].spec} has no value in row {row}; look at what its formula needs there"
                     )
+                if np.isinf(conf).any():
+                    _refuse_huge(several[i].spec, [block])
                 results[i][first : first + len(block)] = conf
         first += len(block)
     return results
+
+
+def _together_scores(step: Step, bound: list[Any], arrays: Mapping[str, Any]) -> list[Array]:
+    """Scores of several settings of one step by one call."""
+    together: Callable[..., list[Array]] = step.info.maker.together  # type: ignore[attr-defined]
+    return _guarded(step.info.name, arrays, lambda: together(bound, **arrays))
 
 
 def _together(chains: list[Chain]) -> list[list[int]]:

@@ -1,9 +1,11 @@
 """Worlds in which formulas break: every score gives finite numbers or one clear error, never NaN in silence."""
 
+import re
 import warnings
 
 import numpy as np
 import pytest
+import test_every_score as every
 from test_every_score import LEARNED, SCORES, SETTINGS
 
 from twofold import steps
@@ -166,3 +168,28 @@ def test_numbers_or_one_clear_error(spec, world):
     if world in NORMAL:
         assert EXPLAINED.get((spec, world), "") in error
         assert bool(error) == ((spec, world) in EXPLAINED), error
+
+
+@pytest.mark.parametrize("spec", [spec for spec in every.SCORES if {"features", "layers"} & set(scorer(spec).needs)])
+@pytest.mark.parametrize("scale", [1e19, 1e100, 1e154, 1e308 / 64])
+def test_huge_features_give_scores_or_one_error(spec, scale):
+    """Squares of such features leave float64, or float32 in the search for neighbours; no warning, no NaN, no inf."""
+
+    def huge(outputs):
+        layers = {key: np.asarray(table) * scale for key, table in outputs.layers.items()}
+        return outputs.replace(features=np.asarray(outputs.features) * scale, head=None, layers=layers)
+
+    train, val, ood = every.outputs(), every.outputs(seed=1), every.outputs(seed=7).replace(labels=np.full(60, -1))
+    test, chain = huge(every.outputs(seed=2)), scorer(spec)
+    worlds = [(train, val, ood)]
+    if "head" not in chain.steps[-1].info.fit_needs:
+        worlds.append((huge(train), huge(val), huge(ood)))
+    for one, two, three in worlds:
+        problem = ""
+        try:
+            conf = chain.fit(one, val=two, ood_val=three).score(test)
+            assert np.isfinite(conf).all()
+        except InvalidInput as error:
+            problem = str(error)
+        known = "whose squares overflow; scale the features down|needs|range of float32|no layer varies|^$"
+        assert re.search(known, problem), problem

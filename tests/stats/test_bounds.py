@@ -299,3 +299,16 @@ def test_which_method_accepts_more():
     assert sequence > binary
     binary, sequence = coverage(floor_error, 1500)  # now and then an error at the very top: the walk stops there
     assert binary > 1.5 * sequence
+
+
+def test_unequal_lengths_are_one_error():
+    for bound, names in (
+        (lambda a, b: clopper_pearson(a, b, delta=0.1), "errors"),
+        (lambda a, b: hoeffding_bentkus(a, b, delta=0.1), "mean_loss"),
+        (lambda a, b: hoeffding_bentkus_p(a, b, risk=0.1), "mean_loss"),
+    ):
+        with pytest.raises(InvalidInput, match=rf"{names} of shape \(2,\) and n of shape \(3,\) do not fit together"):
+            bound([0, 1], [5, 6, 7])
+        assert np.shape(bound([0, 1], 7)) == (2,)
+        with pytest.raises(InvalidInput, match="n must be whole numbers"):
+            bound(0, np.inf)

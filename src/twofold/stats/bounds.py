@@ -56,7 +56,7 @@ def clopper_pearson(errors: ArrayLike, n: ArrayLike, *, delta: float, side: str 
     """
     choice(side, "side", ("upper", "lower", "two"))
     delta = number(delta, "delta", 0, 1, open_low=True, open_high=True)
-    e, m = np.broadcast_arrays(_counts(errors, "errors"), _counts(n, "n"))
+    e, m = _broadcast(errors=_counts(errors, "errors"), n=_counts(n, "n"))
     if (e > m).any():
         raise InvalidInput(f"errors must be at most n, got {e[e > m][0]:g} errors among {m[e > m][0]:g}")
     if side == "two":
@@ -232,7 +232,7 @@ def _ceil(x: Array) -> Array:
 
 def _counts(value: ArrayLike, name: str) -> Array:
     array = np.asarray(plain(value, name), dtype=np.float64)
-    bad = ~((array >= 0) & (array == np.floor(array)))
+    bad = ~((array >= 0) & (array == np.floor(array)) & np.isfinite(array))
     if bad.any():
         raise InvalidInput(f"{name} must be whole numbers of at least 0, got {array[bad][0]:g}")
     return array
@@ -246,8 +246,17 @@ def _mean_losses(mean_loss: ArrayLike, n: ArrayLike) -> tuple[Array, Array]:
         raise InvalidInput(f"mean_loss must be in [0, 1], got {loss[bad][0]:g}; scale the losses first")
     if (count < 1).any():
         raise InvalidInput("n must be at least 1, got 0")
-    loss, count = np.broadcast_arrays(loss, count)
+    loss, count = _broadcast(mean_loss=loss, n=count)
     return loss, count
+
+
+def _broadcast(**arrays: Array) -> tuple[Array, ...]:
+    """The arrays in their common shape; shapes that have none are an error."""
+    try:
+        return tuple(np.broadcast_arrays(*arrays.values()))
+    except ValueError as error:
+        shapes = " and ".join(f"{name} of shape {array.shape}" for name, array in arrays.items())
+        raise InvalidInput(f"{shapes} do not fit together; give equal lengths, or a single number for one") from error
 
 
 def _scalar(array: Array) -> Any:
