@@ -640,3 +640,18 @@ def test_commands(whole, root, tmp_path):
     bad = said("table", tmp_path)
     assert bad.exit_code == 3
     assert "holds no study" in bad.output
+
+
+def test_show_prints_the_plan_without_the_data(tmp_path, monkeypatch):
+    """A plan needs no data; only the estimate of its time does."""
+    monkeypatch.setenv("TWOFOLD_DATA", str(tmp_path / "nowhere"))
+    words = ["show", "sure_plus", "--preset", "full", "--out", tmp_path / "out"]
+    shown = CliRunner().invoke(study_group, list(map(str, words)), catch_exceptions=False)
+    assert shown.exit_code == 0
+    assert "sure_plus-s2" in shown.output
+    assert "No estimate of the time: " in shown.output.splitlines()[-1]
+    assert "nowhere" in shown.output.splitlines()[-1]
+    told = json.loads(CliRunner().invoke(study_group, [*map(str, words), "--json"]).stdout)
+    assert len(told["cells"]) == 39
+    assert "nowhere" in told["no_estimate"]
+    assert "hours" not in told

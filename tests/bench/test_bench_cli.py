@@ -92,3 +92,10 @@ def test_build_says_why_a_class_is_left_out(tmp_path):
     lines = [line.split("\t") for line in run(*given, "--near-count", 1).stdout.splitlines()]
     assert ["near", ids["plunger"]] in lines
     assert ["removed", ids["opener"], "is an ID class"] in lines
+
+
+def test_missing_embeddings_are_a_usage_error(place):
+    failed = CliRunner().invoke(main, ["bench", "strata", str(place / "toy"), "--embeddings", "nowhere.npz"])
+    assert failed.exit_code == 2
+    assert "nowhere.npz" in failed.output
+    assert "Traceback" not in failed.output

@@ -287,3 +287,27 @@ def test_what_cannot_be_written_is_refused_with_what_can(whole, tmp_path):
     with pytest.raises(InvalidInput, match="gives no such value"):
         to_onnx(Gate.fit(branch, "devries", None), model, path, shape=(3, 2, 2))
     assert not path.exists()
+
+
+class Unwritable(torch.nn.Module):
+    """A network with an operation that ONNX does not have."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 3)
+
+    def forward(self, x):
+        h = x.flatten(1)
+        return self.linear(torch.linalg.svd(h[:, :16].reshape(-1, 4, 4))[1])
+
+
+def test_a_network_that_onnx_cannot_hold_is_one_short_line(tmp_path, capfd):
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(40, 3))
+    gate = Gate.fit(Outputs(logits, labels=logits.argmax(axis=1)), id="msp")
+    with pytest.raises(InvalidInput, match="this network cannot be written to ONNX") as caught:
+        to_onnx(gate, Unwritable(), tmp_path / "gate.onnx")
+    assert len(str(caught.value)) < 400
+    assert "\n" not in str(caught.value)
+    assert capfd.readouterr() == ("", "")
+    assert not (tmp_path / "gate.onnx").exists()

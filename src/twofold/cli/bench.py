@@ -393,7 +393,11 @@ def embed_command(
 
 @bench_group.command("strata")
 @click.argument("run", type=FOLDER)
-@click.option("--embeddings", type=click.Path(path_type=Path), help="npz with an array for each data set of the run.")
+@click.option(
+    "--embeddings",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="npz with an array for each data set of the run.",
+)
 @JSON
 def strata_command(run: Path, embeddings: Path | None, as_json: bool) -> None:
     """Group the unknown sets of a run into near, mid and far by their distance from the training set.

@@ -63,12 +63,14 @@ def show_command(
 ) -> None:
     """Show the cells of a study, what is done, and how long it takes.
 
-    FILE is one of `twofold study list`, or a TOML file of one's own.
+    FILE is one of `twofold study list`, or a TOML file of one's own. Without the data the plan is shown, and why there
+    is no estimate of the time.
 
     \b
       twofold study show sure_plus --out sure_plus
       twofold study show sure_plus --preset full --no-time
     """
+    from twofold.errors import TwofoldError
     from twofold.study import estimate as estimated
     from twofold.study import finished, load
 
@@ -77,11 +79,15 @@ def show_command(
     done = set(finished(study, out))
     minutes: dict[str, float] = {}
     estimate = None
+    problem = ""
     if timed:
-        with progress() as bar:
-            bar.add_task("measuring a few steps of every row", total=None)
-            estimate = estimated(study, out, root=root, device=device)
-        minutes = dict(estimate.minutes)
+        try:
+            with progress() as bar:
+                bar.add_task("measuring a few steps of every row", total=None)
+                estimate = estimated(study, out, root=root, device=device)
+            minutes = dict(estimate.minutes)
+        except TwofoldError as error:  # the plan is there without data or device
+            problem = str(error)
     rows = [
         {"cell": c.name, "recipe": c.row.text, "seed": c.seed, "starts_from": c.start, "benchmark": c.benchmark.name}
         | {"finished": c.name in done, "minutes": minutes.get(c.name)}
@@ -91,6 +97,8 @@ def show_command(
         told: dict[str, Any] = {"name": study.name, "title": study.title, "model": study.model, "cells": rows}
         if estimate is not None:
             told |= {"hours": estimate.hours, "hours_left": estimate.hours_left}
+        if problem:
+            told["no_estimate"] = problem
         click.echo(json.dumps(told, indent=2))
         return
     click.echo(f"{study.title}\n{study.source}\n")
@@ -102,6 +110,8 @@ def show_command(
     click.echo(f"\n{len(done)} of {len(cells)} cells are finished.")
     if estimate is not None:
         click.echo(f"About {estimate.hours:.1f} hours in all, {estimate.hours_left:.1f} left.")
+    if problem:
+        click.echo(f"No estimate of the time: {problem}")
 
 
 @study_group.command("run")

@@ -26,6 +26,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSam
 from twofold import _checks
 from twofold.errors import InvalidInput, LowPrecision, RunError, UnknownName
 from twofold.nn.data.views import normalise
+from twofold.nn.device import check_device
 from twofold.nn.models import Captured, Classifier, load
 from twofold.nn.perturb import Mahalanobis, Odin, Perturbation, RankFeat
 from twofold.outputs import PASS_ARRAYS, Passes
@@ -97,6 +98,7 @@ def extract(
     shards.
     """
     size = _checks.whole(batch, "batch", 1)
+    device = check_device(device)
     members = [model] if isinstance(model, nn.Module | Classifier) else list(model)
     if not members:
         raise InvalidInput("model must be a module or a list of modules, got an empty list")
@@ -110,7 +112,7 @@ def extract(
     count = _checks.whole(passes, "passes", 0)
     recorder = _Recorder(
         classifiers,
-        torch.device(device),
+        device,
         np.dtype(features),
         layers,
         count,
@@ -122,7 +124,7 @@ def extract(
     few = source.read(range(min(2, source.rows)))
     with torch.no_grad():
         for one in classifiers:
-            one(_moved(few[0], torch.device(device)))  # finds head and layers
+            one(_moved(few[0], device))  # finds head and layers
     probe = recorder.record(few, 0)  # tells the shapes
     rank, world = _process()
     names = source.class_names if role not in OUTSIDE else None

@@ -15,7 +15,8 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FunctionType, SimpleNamespace
@@ -27,7 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from twofold._files import replacing
-from twofold.errors import InvalidInput, MissingExtra
+from twofold.errors import InvalidInput, MissingExtra, TwofoldError
 from twofold.gate.decision import Gate
 from twofold.gate.entry import head_print
 from twofold.gate.monitor import VERDICTS
@@ -116,7 +117,16 @@ def to_onnx(
             gated = _Gated(gate, classifier, prepare)
             gated(example)  # finds the head, and shows what does not fit before the tracer meets it
             _check_fit(gate, classifier)
-            raw = _traced(gated, example)
+            with _without_graphs():
+                raw = _traced(gated, example)
+    except TwofoldError:
+        raise
+    except Exception as error:  # the tracer raises many kinds, with the whole graph in the message
+        reason = (str(error).splitlines() or [""])[0][:200]
+        raise InvalidInput(
+            f"this network cannot be written to ONNX: {type(error).__name__}: {reason}; "
+            "replace that operation, or decide with Gate.decide"
+        ) from error
     finally:
         for module, mode in modes:
             module.training = mode
@@ -176,6 +186,20 @@ def _settled(step: Step) -> Any:
     if isinstance(step.info.maker, FunctionType):
         return SimpleNamespace(**{**step.info.settings, **step.settings})
     return step.bound
+
+
+@contextmanager
+def _without_graphs() -> Iterator[None]:
+    """Keep the tracer from printing the whole graph when it fails, which it does in every mode."""
+    log = getattr(torch._C, "_jit_onnx_log", None)
+    if log is None:
+        yield
+        return
+    torch._C._jit_onnx_log = lambda *_: None
+    try:
+        yield
+    finally:
+        torch._C._jit_onnx_log = log
 
 
 def _traced(gated: _Gated, example: Tensor) -> bytes:

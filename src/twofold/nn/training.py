@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from twofold import _checks, metrics
 from twofold._files import replacing
 from twofold.errors import InvalidInput, MissingExtra, RunError, UndefinedMetric, UnknownName
+from twofold.nn.device import check_device
 from twofold.nn.extraction import Prepare, extract
 from twofold.nn.models.checkpoint import load_parameters, opened_header, read_parameters, sealed_header
 from twofold.nn.models.load import load
@@ -282,9 +283,10 @@ class Training:
         compiled: bool = False,
     ) -> None:
         self.recipe, self.data, self.settings = recipe, data, settings
+        device = check_device(device)
         self.fleet = _fleet(str(device), precision)
         self.prepare = prepare or Prepare()
-        self.device = torch.device(device) if self.fleet is None else self.fleet.device
+        self.device = device if self.fleet is None else self.fleet.device
         if settings.batch % self.processes:
             raise InvalidInput(f"batch={settings.batch} cannot be shared equally by {self.processes} processes")
         self.model = model.to(self.device)
