@@ -9,10 +9,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from twofold import adapters as adapters
+    from twofold import bench as bench
     from twofold import errors as errors
+    from twofold import gate as gate
     from twofold import metrics as metrics
+    from twofold import nn as nn
+    from twofold import report as report
     from twofold import scores as scores
     from twofold import stats as stats
+    from twofold import study as study
     from twofold.gate import Gate as Gate
     from twofold.metrics import register_metric as register_metric
     from twofold.metrics.evaluate import evaluate as evaluate
@@ -48,7 +54,7 @@ _HOME = {
     "scorer": "steps",
     "tune": "tuning",
 }
-_MODULES = ("errors", "metrics", "scores", "stats")
+_MODULES = ("adapters", "bench", "errors", "gate", "metrics", "nn", "report", "scores", "stats", "study")
 
 __all__ = [*_HOME, *_MODULES]
 

@@ -116,7 +116,7 @@ def test_identities_without_ties(n):
     assert value["expected"] == pytest.approx(mean, abs=1e-12)
     assert value["trapezoid"] == pytest.approx(mean + (first - last) / (2 * n), abs=1e-12)
     # on [1/n, 1] only, as others integrate it
-    inner = np.trapezoid(risks, np.arange(1, n + 1) / n)
+    inner = integrate.trapezoid(risks, np.arange(1, n + 1) / n)
     assert inner == pytest.approx(mean - (first + last) / (2 * n), abs=1e-12)
     assert value["trapezoid"] == pytest.approx(inner + first / n, abs=1e-12)
     assert value["self_excluded"] == pytest.approx(mean - loss.mean() / n, abs=1e-12)

@@ -20,14 +20,17 @@ _HOME = {
     "to_onnx": "onnx",
     "train": "training",
 }
+_MODULES = ("clip", "corruptions", "data", "extraction", "models", "onnx", "parts", "perturb", "recipes", "training")
 
-__all__ = list(_HOME)
+__all__ = [*_HOME, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _HOME and name not in _MODULES:
         raise AttributeError(f"module 'twofold.nn' has no attribute {name!r}")
     try:
+        if name in _MODULES:
+            return import_module(f"twofold.nn.{name}")
         value = getattr(import_module(f"twofold.nn.{_HOME[name]}"), name)
     except ModuleNotFoundError as error:
         if error.name != "torch":
