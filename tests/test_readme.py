@@ -18,13 +18,15 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, flags=re.DOTALL)
 
 
-def test_python_blocks_run(tmp_path):
+def test_the_blocks_run_in_order(tmp_path, monkeypatch):
+    """As a new user would: the Python blocks, then the commands, which read the files that these write."""
     code = "\n".join(text for language, text in BLOCKS if language == "python")
     assert code
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "ds_aurc" in done.stdout
     assert "p = " in done.stdout
+    run_commands(tmp_path, monkeypatch)
 
 
 def test_the_two_commands_are_one_line_each():
@@ -33,10 +35,8 @@ def test_the_two_commands_are_one_line_each():
     assert shell[1] == 'pip install ".[test]" && pytest'
 
 
-def test_twofold_commands_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
-    np.savez("scores.npz", correct=rng.random(200) < 0.8, conf=rng.normal(size=200))
+def run_commands(folder, monkeypatch):
+    monkeypatch.chdir(folder)
     assert CliRunner().invoke(main, ["demo", "--resamples", "10"]).exit_code == 0  # what the first command runs
     shell = "\n".join(text for language, text in BLOCKS if language == "sh").replace("\\\n", " ")
     commands = [line for line in shell.splitlines() if line.startswith("twofold ")]

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
+LISTED = 40  # names that a message lists where none is near
+
 
 class TwofoldError(Exception):
     """Base of all twofold errors."""
@@ -45,7 +47,9 @@ class UnknownName(TwofoldError, KeyError):
         known = sorted(known)
         near = get_close_matches(name, known, n=3, cutoff=0.5)
         listed = " or ".join(repr(n) for n in near) if near else ""
-        hint = f"did you mean {listed}?" if near else f"known: {', '.join(known)}"
+        hint = f"did you mean {listed}?" if near else f"known: {', '.join(known[:LISTED])}"
+        if not near and len(known) > LISTED:
+            hint += f" and {len(known) - LISTED} more"
         return cls(f"no {kind} {name!r}; {hint}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -21,13 +22,24 @@ from twofold.cli.options import (
     PLUGIN,
     PRESET,
     RECIPE,
+    ROLE,
     SCORE,
     SHARE,
     AliasedOption,
 )
 from twofold.cli.report import report_command
 from twofold.cli.score import score_command
-from twofold.cli.shared import JSON, REPLACE, Verbs, from_torch, progress, refuse_to_overwrite, resumable
+from twofold.cli.shared import (
+    JSON,
+    REPLACE,
+    Verbs,
+    check_same_model,
+    check_target,
+    from_torch,
+    progress,
+    read_outputs,
+    resumable,
+)
 from twofold.cli.study import study_group
 
 if TYPE_CHECKING:
@@ -246,7 +258,7 @@ def verify_command(run: Path, as_json: bool) -> None:
 @main.command("extract")
 @click.argument("model", type=MODEL)
 @click.option("--data", "specs", multiple=True, required=True, help="Data set, as sheet:test.webp; may be repeated.")
-@click.option("--role", "roles", multiple=True, required=True, help="Role of each: train, val, test, near, far, ...")
+@click.option("--role", "roles", multiple=True, required=True, type=ROLE, help="Role of each data set.")
 @click.option("--name", "names", multiple=True, help="Name of each in the run; by default its role.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the run, new or existing.")
 @click.option("--checkpoint", "checkpoints", multiple=True, help="Weights; several are a deep ensemble.")
@@ -406,7 +418,7 @@ def data_check_command(spec: str, against: str | None, sheet: Path | None, repla
     from twofold.nn import data
 
     if sheet is not None:
-        refuse_to_overwrite(sheet, replace=replace)
+        check_target(sheet, replace=replace)
     images = data.open(spec)
     report = data.check(images, None if against is None else data.open(against))
     if sheet is not None:
@@ -431,7 +443,7 @@ def data_resize_command(
     """
     from twofold.nn import data
 
-    refuse_to_overwrite(out, replace=replace)
+    check_target(out, replace=replace)
     images = data.open(spec)
     data.resize(images, out, size=size, rule=rule)
     if as_json:
@@ -480,6 +492,17 @@ def list_command(what: str, needs: str | None, as_json: bool) -> None:
         click.echo(f"{row['name']:<{width}} {facts} {row['summary']}")
 
 
+def _without_markup(text: str) -> str:
+    """Write the first line of a docstring for a terminal: no roles, no double backquotes, no commands of TeX.
+
+    >>> _without_markup(r"Excess: :math:`\\mathrm{AURC} - e^2`, with ``cost`` 1.")
+    'Excess: AURC - e^2, with cost 1.'
+    """
+    plain = re.sub(r":\w+:`~?([^`]*)`", r"\1", text).replace("``", "")
+    plain = re.sub(r"\\mathrm\{([^}]*)\}", r"\1", plain)
+    return re.sub(r"\\(\w+)", r"\1", plain)
+
+
 def _metric_row(record: MetricInfo) -> dict[str, Any]:
     return {
         "name": record.name,
@@ -487,7 +510,7 @@ def _metric_row(record: MetricInfo) -> dict[str, Any]:
         "better": record.better,
         "bounds": [b if math.isfinite(b) else None for b in record.bounds],
         "arrays": record.arrays,
-        "summary": record.summary,
+        "summary": _without_markup(record.summary),
         "formula": record.formula,
         "reference": record.reference,
     }
@@ -503,7 +526,7 @@ def _step_row(record: StepInfo) -> dict[str, Any]:
         "settings": record.settings,
         "judges": record.judges,
         "cost": record.cost,
-        "summary": record.summary,
+        "summary": _without_markup(record.summary),
         "reference": record.paper,
     }
 
@@ -522,13 +545,16 @@ def _arrays(
     """The arguments of ``evaluate`` from npz files."""
     from twofold.cli.score import joined
     from twofold.errors import InvalidInput
-    from twofold.outputs import Outputs, load_npz
+    from twofold.outputs import load_npz
     from twofold.steps import scorer
 
     arrays = load_npz(file)
     if "logits" in arrays or "probs" in arrays:
         outputs = joined(file, unknown)
-        learn = None if train is None else Outputs.from_npz(train)
+        learn = None
+        if train is not None:
+            learn = read_outputs(train)
+            check_same_model(file, outputs, train, learn)
         chains = [scorer(id_score or "msp")]
         if ood_score is not None:
             chains.append(scorer(ood_score))

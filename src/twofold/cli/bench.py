@@ -18,7 +18,7 @@ from twofold.cli.options import (
     SCORE,
     AliasedOption,
 )
-from twofold.cli.shared import JSON, REPLACE, Verbs, from_torch, progress, refuse_to_overwrite, resumable
+from twofold.cli.shared import JSON, REPLACE, Verbs, check_target, from_torch, progress, resumable
 
 ROOT = click.option("--root", type=click.Path(path_type=Path), help="Folder of data; by default $TWOFOLD_DATA.")
 FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -371,7 +371,7 @@ def embed_command(
     from twofold.bench.benchmark import load
     from twofold.nn import data
 
-    refuse_to_overwrite(out, replace=replace)
+    check_target(out, replace=replace)
     found = load(name)
     wanted = chosen or [s.name for s in found.sets if s.role in ("train", "near", "mid", "far")]
     opened = {word: data.open(found[word].spec(root)) for word in wanted}
@@ -501,7 +501,7 @@ def compare_command(
 
     for target in (figure, clique_map):
         if target is not None:
-            refuse_to_overwrite(target, replace=replace)
+            check_target(target, replace=replace)
     opened = Results.open(results)
     found = comparing.compare(opened, metric=metric, protocol=protocol, test=test, alpha=alpha, blocks=blocks or None)
     table = None

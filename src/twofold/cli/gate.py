@@ -15,7 +15,18 @@ import click
 
 from twofold._csv import escape_row
 from twofold.cli.options import COST, MODEL, OPEN_SHARE, PLUGIN, POSITIVE_SHARE, SCORE, SCORE_OR_NONE, SHARE
-from twofold.cli.shared import JSON, NO, REPLACE, Failed, Verbs, from_torch, progress, read_outputs, refuse_to_overwrite
+from twofold.cli.shared import (
+    JSON,
+    NO,
+    REPLACE,
+    Failed,
+    Verbs,
+    check_same_model,
+    from_torch,
+    progress,
+    read_outputs,
+    refuse_to_overwrite,
+)
 
 if TYPE_CHECKING:
     from twofold.gate import Gate
@@ -110,11 +121,15 @@ def fit_command(
         asked["objective"], limits | taus | {f"--cost-{name}": value for name, value in costs.items()}, ood_score
     )
     thresholds = tuple(tau for tau in (tau_id, tau_ood) if tau is not None)
+    validation = Run.open(source) if source.is_dir() else read_outputs(source)
+    learn = None if train is None else read_outputs(train)
+    if train is not None and learn is not None and not isinstance(validation, Run):
+        check_same_model(source, validation, train, learn)
     gate = Gate.fit(
-        Run.open(source) if source.is_dir() else read_outputs(source),
+        validation,
         id_score,
         None if ood_score == "none" else ood_score,
-        train=None if train is None else read_outputs(train),
+        train=learn,
         costs=given or None,
         thresholds=thresholds or None,
         **asked,

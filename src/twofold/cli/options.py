@@ -172,6 +172,12 @@ def _protocol_names() -> list[str]:
     return list(PROTOCOLS)
 
 
+def _role_names() -> tuple[str, ...]:
+    from twofold.store import ROLES
+
+    return ROLES
+
+
 def _study_names() -> list[str]:
     from twofold.study import titles
 
@@ -225,6 +231,7 @@ METRIC = NameType("metric", _metric_names, check=_check_nothing)  # results may 
 METRICS = NameType("metric", _metrics_or_all, many=True)
 BENCHMARK = NameType("benchmark", _benchmark_names, check=_check_benchmark)
 PROTOCOL = NameType("protocol", _protocol_names)
+ROLE = NameType("role", _role_names)
 STUDY = NameType("study", _study_names, check=_check_study)
 RECIPE = NameType("recipe", _recipe_names, check=_check_recipe)
 PRESET = NameType("preset", _preset_names)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from twofold.cli.options import PLUGIN, SCORE, SCORE_OR_NONE
-from twofold.cli.shared import JSON, REPLACE, progress, refuse_to_overwrite
+from twofold.cli.shared import JSON, REPLACE, check_target, progress
 
 SUFFIXES = {"html": ".html", "md": ".md", "latex": ".tex", "json": ".json"}
 
@@ -83,9 +83,9 @@ def report_command(
     from twofold.report import commands
     from twofold.report.page import report
 
-    kind: Any = form or next((f for f, s in SUFFIXES.items() if out is not None and out.suffix == s), "html")
+    kind: Any = form or _format_of(out)
     target = Path("report" + SUFFIXES[kind]) if out is None else out
-    refuse_to_overwrite(target, replace=replace)
+    check_target(target, replace=replace)
     command = commands.report_command(
         source,
         id=id_score,
@@ -118,6 +118,17 @@ def report_command(
         click.echo(json.dumps({"report": str(target), "format": kind, "bytes": size}, indent=2))
     else:
         click.echo(f"{target}  {size / 1e6:.1f} MB")
+
+
+def _format_of(out: Path | None) -> str:
+    """The format that the suffix of a file names; html without a suffix or a file."""
+    if out is None or not out.suffix:
+        return "html"
+    for form, suffix in SUFFIXES.items():
+        if out.suffix.lower() == suffix:
+            return form
+    known = ", ".join(SUFFIXES.values())
+    raise click.UsageError(f"a report is written to a file that ends in {known}, got {out}; or give --format")
 
 
 def _study(source: Path) -> Any:

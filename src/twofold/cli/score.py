@@ -14,7 +14,7 @@ import numpy as np
 
 from twofold._csv import escape_row
 from twofold.cli.options import PLUGIN, SCORE
-from twofold.cli.shared import JSON, REPLACE, read_outputs, refuse_to_overwrite
+from twofold.cli.shared import JSON, REPLACE, check_same_model, check_target, read_outputs
 
 if TYPE_CHECKING:
     from twofold.outputs import Outputs
@@ -56,7 +56,7 @@ def score_command(
     from twofold.steps import scorer
 
     if out is not None:
-        refuse_to_overwrite(out, replace=replace)
+        check_target(out, replace=replace)
     sets, learn, val, ood_val = _sets(source, names, train)
     chains = [scorer(spec) for spec in specs]
     if learn is not None:
@@ -88,22 +88,25 @@ def _sets(
     source: Path, names: Sequence[str], train: Path | None
 ) -> tuple[dict[str, Outputs], Outputs | None, Outputs | None, Outputs | None]:
     """What is scored, and what scores learn from: train, val and ood_val."""
-    from twofold.errors import InvalidInput
     from twofold.outputs import Outputs
     from twofold.store import Run
 
     if source.is_dir():
         run = Run.open(source)
         if train is not None:
-            raise InvalidInput("a run has its own training set; --train is for npz files")
+            raise click.UsageError("a run has its own training set; --train is for npz files")
         roles = {role: [run[name] for name in run.names(role)] for role in ("train", "val", "ood_val")}
         parts = {role: Outputs.concat(found) if found else None for role, found in roles.items()}
         chosen = names or [name for name, role in run.roles.items() if role != "train"]
         return {name: run[name] for name in chosen}, parts["train"], parts["val"], parts["ood_val"]
     if names:
-        raise InvalidInput("--name is for runs; an npz file is one data set")
-    learn = None if train is None else read_outputs(train)
-    return {source.stem: read_outputs(source)}, learn, None, None
+        raise click.UsageError("--name is for runs; an npz file is one data set")
+    outputs = read_outputs(source)
+    if train is None:
+        return {source.stem: outputs}, None, None, None
+    learn = read_outputs(train)
+    check_same_model(source, outputs, train, learn)
+    return {source.stem: outputs}, learn, None, None
 
 
 def joined(file: Path, unknown: Sequence[Path]) -> Outputs:
@@ -116,5 +119,7 @@ def joined(file: Path, unknown: Sequence[Path]) -> Outputs:
     if known.labels is None:
         raise InvalidInput(f"{file} has logits but no labels; add an array labels (-1: unknown)")
     others = [read_outputs(path) for path in unknown]
+    for path, one in zip(unknown, others, strict=True):
+        check_same_model(file, known, path, one)
     parts = [known, *(one.replace(labels=np.full(len(one), -1)) for one in others)]
     return Outputs.concat(alike(parts)) if others else known

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from twofold.errors import Damaged, Infeasible, TooFewBlocks, TwofoldError, TwofoldWarning, UnknownName
+from twofold.errors import Damaged, Infeasible, InvalidInput, TooFewBlocks, TwofoldError, TwofoldWarning, UnknownName
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -226,6 +226,13 @@ FOR_THE_COMMAND_LINE = {
     "; pass head=None if there is none": "; leave head.weight out if there is none",
     "add one, or pass labelled Outputs": "add one, or give an npz file with logits and labels",
     "; call .fit(train) on the chain first": "; pass the outputs of a training set with --train",
+    "ood_share re-weighs OOD against ID samples; pass is_id with at least one of each": (
+        "--ood-share weighs OOD against ID samples, and one of the two is missing; give unknown inputs with --unknown, "
+        "by the label -1 or by is_id"
+    ),
+    ", which evaluate was not given": (
+        "; with logits, give --ood and unknown inputs (--unknown, or the label -1); with confidences, add the arrays"
+    ),
     "add one with run.add(..., role='test')": "add one with `twofold extract`",
 }
 """What the library says to a Python programmer, and what the command line says instead."""
@@ -279,6 +286,11 @@ def read_outputs(path: Path) -> Outputs:
     from twofold.outputs import Outputs
 
     outputs = Outputs.from_npz(path)
+    if outputs.classes == 1:
+        raise InvalidInput(
+            f"{path}: logits has one column, and a classifier has at least two classes; for a model with one output z "
+            "write np.column_stack([np.zeros_like(z), z])"
+        )
     if outputs.is_scale_lost:
         click.echo(
             f"{path} holds probabilities: scores of the softmax (msp, entropy, gen, ...) are unchanged, those that "
@@ -286,6 +298,52 @@ def read_outputs(path: Path) -> Outputs:
             err=True,
         )
     return outputs
+
+
+def check_same_model(first: Path, outputs: Outputs, second: Path, others: Outputs) -> None:
+    """Raise unless two files have the same classes, and the same features where both have some.
+
+    Parameters
+    ----------
+    first, second : Path
+        The files, for the message.
+    outputs, others : Outputs
+        What they hold.
+
+    Raises
+    ------
+    InvalidInput
+        If they cannot come from one model.
+    """
+    if outputs.classes != others.classes:
+        raise InvalidInput(
+            f"{second} has {others.classes} classes but {first} has {outputs.classes}; both must come from one model"
+        )
+    if outputs.features is None or others.features is None:
+        return
+    here, there = outputs.features.shape[1], others.features.shape[1]
+    if here != there:
+        raise InvalidInput(f"{second} has {there} features but {first} has {here}; both must come from one model")
+
+
+def check_target(path: Path, *, replace: bool) -> None:
+    """Stop before any work is done where a file cannot be written: it exists, or its folder does not.
+
+    Parameters
+    ----------
+    path : Path
+        The file that would be written.
+    replace : bool
+        Whether ``--replace`` was given.
+
+    Raises
+    ------
+    Failed
+        If the file exists and ``replace`` is False, or there is no folder to put it into; a usage error.
+    """
+    refuse_to_overwrite(path, replace=replace)
+    if not path.parent.is_dir():
+        raise Failed(f"{path} cannot be written: there is no folder {path.parent}", USAGE)
 
 
 def from_torch(module: str) -> Any:

@@ -137,7 +137,7 @@ class Classifier:
             return {name: known[name] for name in self._maps}
         for name in names:
             if name not in known:
-                raise UnknownName.of("module", name, known)
+                raise UnknownName.of("module", name, [own for own in known if own])  # the whole model has no name
         return {name: known[name] for name in names}
 
     def dropouts(self) -> list[_DropoutNd]:
