@@ -433,7 +433,7 @@ def test_the_command(tmp_path):
     assert b"<svg" in paths[0].read_bytes()
     assert paths[1].read_bytes().startswith(b"\x89PNG")
     assert "left out of the map: group net0 / iid: 4 methods cannot be compared over 2 blocks" in drawn.output
-    told = runner.invoke(main, [*command, "--json"])
+    told = runner.invoke(main, [*command, "--replace", "--json"])
     assert any(one["name"] == "net0 / iid" for one in json.loads(told.output)["map"]["dropped"])
 
 
