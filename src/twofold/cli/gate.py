@@ -106,8 +106,8 @@ def fit_command(
 
     \b
       twofold gate fit twofold-demo --id msp --ood energy --objective risk --risk 0.1 --delta 0.1 --out gate
-      twofold gate fit twofold-demo --objective cost --cost-wrong 1 --cost-ood 5 --cost-reject 0.2 --out gate
-      twofold gate fit twofold-demo --objective given --tau-id 2.2 --tau-ood 5 --out gate
+      twofold gate fit twofold-demo --objective cost --cost-wrong 1 --cost-ood 5 --cost-reject 0.2 --out gate-cost
+      twofold gate fit twofold-demo --objective given --tau-id 2.2 --tau-ood 5 --out gate-given
     """
     from twofold.gate import Gate
     from twofold.store import Run
