@@ -119,6 +119,7 @@ MISTAKES = [
     ("report no_labels.npz -o NEW.html", 3, "no labels"),
     ("verify ok.npz", 3, "is no run"),
     ("bench run digits --run folder --out NEW", 3, "is no run"),
+    ("bench embed digits --clip ViT-B-32 --weights ok.npz --out NEW.npz", 3, "come with its classifier"),
     ("bench check folder", 3, "holds no results"),
     ("compare missing --metric aurc", 3, "no file or folder"),
     ("study table folder", 3, "holds no study"),

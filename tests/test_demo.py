@@ -82,3 +82,13 @@ def test_another_run_is_not_overwritten(tmp_path):
     assert result.exit_code == 3
     assert "another run" in result.stderr
     assert Run.open(tmp_path / "mine").provenance["model"] == "precious"
+
+
+def test_a_file_beside_the_run_of_a_demo_is_not_lost(tmp_path):
+    from twofold import demo as module
+
+    Run.create(tmp_path / "demo", model=module.MODEL)
+    (tmp_path / "demo" / "notes.txt").write_text("mine")
+    result = CliRunner().invoke(main, ["demo", "--out", str(tmp_path / "demo"), "--resamples", "10"])
+    assert (result.exit_code, "notes.txt" in result.stderr) == (3, True)
+    assert (tmp_path / "demo" / "notes.txt").read_text() == "mine"

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from twofold._checks import Array
+from twofold._files import is_temporary
 from twofold.errors import RunError
 from twofold.outputs import Head, Outputs
 from twofold.report import JOINT, joint_table
@@ -84,10 +85,17 @@ def demo(
 
 
 def _fresh(path: Path) -> Path:
-    if (path / "run.json").exists():
-        if Run.open(path).provenance.get("model") != MODEL:
-            raise RunError(f"{path} holds another run; choose another folder with --out")
-        shutil.rmtree(path)
+    """Remove the run of an earlier demo; a folder with anything else in it is left alone."""
+    if not (path / "run.json").exists():
+        return path
+    earlier = Run.open(path)
+    if earlier.provenance.get("model") != MODEL:
+        raise RunError(f"{path} holds another run; choose another folder with --out")
+    own = {"run.json", "run.lock", "head.safetensors", *(f"{name}.safetensors" for name in earlier.names())}
+    for entry in sorted(path.iterdir()):
+        if entry.name not in own and not is_temporary(entry.name):
+            raise RunError(f"{path} also holds {entry.name}, which no demo wrote; choose another folder with --out")
+    shutil.rmtree(path)
     return path
 
 

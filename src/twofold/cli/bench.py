@@ -369,11 +369,14 @@ def embed_command(
 
     from twofold._files import replacing
     from twofold.bench.benchmark import load
+    from twofold.errors import InvalidInput
     from twofold.nn import data
 
     check_target(out, replace=replace)
     found = load(name)
     wanted = chosen or [s.name for s in found.sets if s.role in ("train", "near", "mid", "far")]
+    if any(found[word].embedded for word in wanted):
+        raise InvalidInput(f"the data of {name} come with its classifier and are not images; choose another benchmark")
     opened = {word: data.open(found[word].spec(root)) for word in wanted}
     names = next((one.class_names for word, one in opened.items() if found.roles[word] == "train"), None)
     with progress(rate=True) as bar:
