@@ -329,7 +329,7 @@ class Tree:
         listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
         for name in listed.decode().split("\0"):
             source = ROOT / name
-            if name.startswith(("src/", "tests/", "pyproject.toml", "README.md", "CHANGELOG.md")) and source.is_file():
+            if name.startswith(("src/", "tests/", "docs/", "pyproject.toml", "README.md")) and source.is_file():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(source, folder / name)  # with its time: compiled kernels of an earlier run stay valid
 

@@ -77,6 +77,7 @@ def test_gmm_uses_no_more_components_than_distinct_rows():
     h = np.array([[0.0, 0.0], [4.0, 0.0], [1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [7.0, 7.0]])
     fitted = scorer("gmm(components=5, reg=0.5)").fit(of_features(h, [0, 0, 1, 1, 1, 2]))
     # class 0: two rows of half the weight each; class 1: one point thrice; class 2: one row
+    assert len(fitted.steps[0].bound.means) == 2 + 1 + 1
     shares = [(1 / 6, h[0]), (1 / 6, h[1]), (3 / 6, h[2]), (1 / 6, h[5])]
     x = np.array([[0.5, 0.2], [6.0, 7.0]])
     want = [np.log(sum(w * multivariate_normal(m, 0.5 * np.eye(2)).pdf(row) for w, m in shares)) for row in x]
