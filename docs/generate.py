@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import typing
 from pathlib import Path
 
 from twofold import metrics, steps
@@ -134,6 +135,37 @@ def recipes_page() -> str:
     return "\n".join(parts)
 
 
+def data_page() -> str:
+    """Every kind of data set with its options."""
+    from twofold.nn.data import READERS
+
+    parts = [(HERE / "data_intro.md").read_text(encoding="utf-8").strip() + "\n", "## Kinds\n"]
+    for kind in sorted(READERS):
+        parts.append(f"### `{kind}:PATH`\n\n{prose(READERS[kind].read)}\n")
+        options = inspect.signature(READERS[kind].read, eval_str=True).parameters.values()
+        own = [option for option in options if option.kind is option.KEYWORD_ONLY]
+        if own:
+            rows = [f"| `{option.name}` | {_values(option)} | {_default(option)} |" for option in own]
+            parts.append("\n".join(["| key | value | by default |", "|---|---|---|", *rows]) + "\n")
+    return "\n".join(parts)
+
+
+def _values(option: inspect.Parameter) -> str:
+    """What an option may be."""
+    kinds = [kind for kind in (typing.get_args(option.annotation) or (option.annotation,)) if kind is not type(None)]
+    if typing.get_origin(kinds[0]) is typing.Literal:
+        kinds = list(typing.get_args(kinds[0]))
+    words = {str: "text", int: "whole number", float: "number", bool: "true or false"}
+    return ", ".join(f"`{kind}`" if isinstance(kind, str) else words[kind] for kind in kinds)
+
+
+def _default(option: inspect.Parameter) -> str:
+    """What an option is when it is not given."""
+    if option.default is option.empty:
+        return "must be given"
+    return "none" if option.default is None else f"`{option.default}`"
+
+
 def commands_page() -> str:
     """The help of every command."""
     import click
@@ -155,7 +187,7 @@ def commands_page() -> str:
 
 
 PAGES = {"metrics.md": metrics_page, "scores.md": scores_page, "benchmarks.md": benchmarks_page}
-PAGES |= {"recipes.md": recipes_page, "commands.md": commands_page}
+PAGES |= {"recipes.md": recipes_page, "commands.md": commands_page, "data.md": data_page}
 
 if __name__ == "__main__":
     for file, page in PAGES.items():

@@ -18,9 +18,9 @@ from twofold.cli import main
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
-@pytest.mark.parametrize("page", ["metrics.md", "scores.md", "benchmarks.md", "recipes.md", "commands.md"])
+@pytest.mark.parametrize("page", ["metrics.md", "scores.md", "benchmarks.md", "recipes.md", "commands.md", "data.md"])
 def test_the_page_is_current(page):
-    if page == "recipes.md":
+    if page in ("recipes.md", "data.md"):
         pytest.importorskip("torch", reason="torch is not installed")
     spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
     module = importlib.util.module_from_spec(spec)
@@ -36,18 +36,20 @@ def demo(tmp_path_factory):
     return out
 
 
-PAGES = [
-    "index.md",
-    "gate.md",
-    "howto.md",
-    "benchmarks.md",
-    *(f"tutorials/{p.name}" for p in DOCS.glob("tutorials/*.md")),
-]
+def pages_with_code():
+    """Every page that shows code, as its path below docs; what pages are generated from is on those pages."""
+    pages = [path for path in sorted(DOCS.rglob("*.md")) if not path.name.endswith("_intro.md")]
+    with_code = [
+        path for path in pages if re.search(r"^```(python|sh)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    return [path.relative_to(DOCS).as_posix() for path in with_code]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", pages_with_code())
 def test_what_a_page_shows_works(page, demo, tmp_path, monkeypatch):
+    if page in ("recipes.md", "data.md"):
+        pytest.importorskip("torch", reason="torch is not installed")
     monkeypatch.chdir(tmp_path)
     shutil.copytree(demo, "twofold-demo")
     languages = ["python"] if page == "benchmarks.md" else ["python", "sh"]  # its shell lines need a network
@@ -55,6 +57,35 @@ def test_what_a_page_shows_works(page, demo, tmp_path, monkeypatch):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert any(json.loads(done.stdout))
+
+
+def test_parts_of_recipes_that_the_page_names_exist():
+    recipes = pytest.importorskip("twofold.nn.recipes", reason="torch is not installed")
+    text = (DOCS / "recipes.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"\b([A-Z]\w+)\(", text))
+    assert {"Clean", "MixUp", "Sharpness"} <= named
+    assert [name for name in sorted(named) if not hasattr(recipes, name)] == []
+
+
+def test_every_kind_of_data_and_every_option_is_on_the_page():
+    pytest.importorskip("torch", reason="torch is not installed")
+    from twofold.nn.data.readers import COMMON, READERS
+
+    text = (DOCS / "data.md").read_text(encoding="utf-8")
+    for key in COMMON:
+        assert f"| `{key}` |" in text.partition("## Kinds")[0], key
+    for kind, reader in READERS.items():
+        section = text.partition(f"### `{kind}:PATH`")[2].partition("\n### ")[0]
+        assert section, kind
+        for key in reader.keys:
+            assert f"| `{key}` |" in section, (kind, key)
+
+
+def test_the_site_asks_nothing_of_the_network_to_search_from_disk():
+    """Material's offline plugin fetches the script that search needs from elsewhere, unless the site brings its own."""
+    settings = (DOCS.parent / "mkdocs.yml").read_text(encoding="utf-8")
+    assert "polyfills: [static/iframe-worker.js]" in settings
+    assert "window.Worker=" in (DOCS / "static" / "iframe-worker.js").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("page", [p.relative_to(DOCS).as_posix() for p in sorted(DOCS.rglob("*.md"))])

@@ -299,8 +299,11 @@ def test_images_are_looked_up_by_id(run, tmp_path):
 
     found = opened({"test": Folder()}, {"test": 300}, {"test": run["test"].ids})["test"]
     assert [int(found[row][0, 0, 0]) for row in (0, 299, 100)] == [299 % 256, 0, 199]
-    with pytest.raises(InvalidInput, match="no image with the id 'other'"):
+    lost = "no image with the id 'other', nor with 0 more of the 1 ids of its outputs; the ids of these images are like"
+    with pytest.raises(InvalidInput, match=lost):
         opened({"test": Folder()}, {"test": 1}, {"test": np.array(["other"])})
+    with pytest.raises(InvalidInput, match=r"its outputs have no ids\. Extract them again"):
+        opened({"test": Folder()}, {"test": 300}, {"test": None})
 
 
 def test_what_a_screen_reader_needs(parsed):

@@ -29,7 +29,11 @@ SUFFIXES = {"html": ".html", "md": ".md", "latex": ".tex", "json": ".json"}
 @click.option(
     "--score", "scores", multiple=True, type=SCORE, help="Score to compare, instead of the usual ones; may be repeated."
 )
-@click.option("--images", multiple=True, help="NAME=DATA of a data set, as test=sheet:test.webp, or an npz of arrays.")
+@click.option(
+    "--images",
+    multiple=True,
+    help="NAME=DATA of a data set, as test=sheet:test.webp, found by the ids of its rows; or an npz of arrays by row.",
+)
 @click.option(
     "--ood-classes",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),

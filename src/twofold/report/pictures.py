@@ -34,7 +34,13 @@ def opened(
     for name, array in found.items():
         if name not in rows:
             raise InvalidInput(f"images: there is no data set {name!r} in this report; it has {', '.join(rows)}")
-        if hasattr(array, "read") and ids.get(name) is not None:
+        if hasattr(array, "read"):
+            if ids.get(name) is None:
+                raise InvalidInput(
+                    f"images of {name} cannot be found by row: its outputs have no ids. Extract them again (`twofold "
+                    "extract` keeps ids), add them with ids= in Outputs(...), or give the images as an array of "
+                    f"{rows[name]} in the order of the rows, such as an npz file with an array {name}"
+                )
             found[name] = Lookup.of(name, array, ids[name])
             continue
         shape = tuple(np.shape(array))
@@ -56,10 +62,13 @@ class Lookup:
     def of(cls, name: str, images: Any, ids: Any) -> Lookup:
         """Find each row's image by its id."""
         place = {key: i for i, key in enumerate(np.asarray(images.ids).tolist())}
-        lost = next((key for key in ids.tolist() if key not in place), None)
-        if lost is not None:
+        lost = [key for key in ids.tolist() if key not in place]
+        if lost:
+            example = next(iter(place), None)
             raise InvalidInput(
-                f"images of {name} have no image with the id {lost!r}; open the data it was extracted from"
+                f"images of {name} have no image with the id {lost[0]!r}, nor with {len(lost) - 1} more of the "
+                f"{len(ids)} ids of its outputs; the ids of these images are like {example!r}. Open the data it was "
+                "extracted from, with the same kind and options"
             )
         return cls(images, np.array([place[key] for key in ids.tolist()]))
 
