@@ -20,6 +20,7 @@ from typing import Any
 
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 ELSEWHERE = ("twofold demo", "twofold extract", "twofold train", "twofold bench extract")  # long, or need other data
+ELSEWHERE += ("twofold study run sure_plus --preset full",)  # at the papers' scale
 LINES = 40  # of what a block prints
 
 
