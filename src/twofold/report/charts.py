@@ -238,12 +238,12 @@ def heat_map(values: Array, rows: Sequence[str], columns: Sequence[str], about: 
 
 def _colour_scale(left: float, top: float, biggest: float) -> str:
     """The colours of a heat map from 0 to its largest value, with the numbers at both ends."""
-    steps = 40
+    steps = 20
     step = SCALE_WIDTH / steps
     parts = [label(left - 5, top + 10, "0", "t e")]
     for i in range(steps):
         place = f'x="{left + step * i:.1f}" y="{top:.1f}"'
-        size = f'width="{step + 0.3:.1f}" height="12"'
+        size = f'width="{step:.1f}" height="12" shape-rendering="crispEdges"'
         parts.append(f'<rect class="h scale" {place} {size} style="fill-opacity:{i / (steps - 1):.3f}"/>')
     parts.append(label(left + SCALE_WIDTH + 5, top + 10, f"{biggest:.3f}", "t"))
     return "".join(parts)

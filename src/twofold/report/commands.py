@@ -172,7 +172,7 @@ def gate_commands(
     ]
     if material.has_test:
         each = f"twofold gate card {folder} {place(material.source)}{plugin_options([pair.id, pair.ood])}"
-        found.append((each, f"the same of {pair.name} on each set"))
+        found.append((each, f"the same of {pair.name} with each set by itself"))
     return found
 
 
