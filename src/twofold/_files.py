@@ -21,7 +21,7 @@ from zipfile import BadZipFile
 import numpy as np
 import numpy.typing as npt
 
-from twofold.errors import RunError, TwofoldError
+from twofold.errors import InvalidInput, RunError, TwofoldError
 
 if sys.platform != "win32":
     import fcntl
@@ -72,7 +72,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     b'<p>whole'
     >>> folder.cleanup()
     """
-    with _naming(path):
+    with naming(path):
         remove_leftovers(path)
         temporary, handle = _create_temporary(path)
         try:
@@ -92,7 +92,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _naming(path: Path) -> Iterator[None]:
+def naming(path: Path) -> Iterator[None]:
     """Let errors of the system name the file that was to be written: no file, or a temporary one, tells nobody much."""
     try:
         yield
@@ -236,6 +236,49 @@ def read_regular(path: Path) -> bytes:
     """
     with open_regular(path) as file:
         return file.read()
+
+
+def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """Read the arrays of an npz file by key, and raise at anything else; nothing is unpickled.
+
+    Parameters
+    ----------
+    path : Path
+        The file, or a link to one.
+
+    Returns
+    -------
+    dict from str to ndarray
+        Every array of the file.
+
+    Raises
+    ------
+    InvalidInput
+        If the file is damaged, no npz file, or holds Python objects.
+    OSError
+        If it is missing or cannot be opened.
+    """
+    with open_regular(path) as file:
+        try:
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise InvalidInput(f"{path} holds a single array, not an npz archive; write it with np.savez")
+            arrays = dict(archive)
+        except (BadZipFile, zlib.error, NotImplementedError, OSError) as error:
+            raise InvalidInput(f"{path} is damaged or no npz file ({error}); write it again") from error
+        except MemoryError as error:
+            raise InvalidInput(f"{path} holds an array that does not fit into memory, or is damaged") from error
+        except (*NPZ_DAMAGE, SyntaxError) as error:
+            if isinstance(error, InvalidInput):
+                raise
+            raise InvalidInput(
+                f"{path} must be an npz file of plain arrays, and it is none or holds Python objects; "
+                "write it with np.savez from numbers and strings"
+            ) from error
+    for key, array in arrays.items():
+        if not isinstance(array, np.ndarray):
+            raise InvalidInput(f"{path} holds {key!r:.80}, which is no array; write it with np.savez")
+    return arrays
 
 
 def sync_folder(path: Path) -> None:

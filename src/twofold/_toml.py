@@ -14,8 +14,10 @@ def parsed(text: str, where: str) -> dict[str, Any]:
     """The content of a file; ``where`` names it in errors."""
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # also numbers of more digits than Python reads
         raise InvalidInput(f"{where} is no TOML: {error}") from error
+    except RecursionError as error:
+        raise InvalidInput(f"{where} is no TOML that can be read: it is nested too deeply") from error
 
 
 def known(content: Mapping[str, Any], keys: Sequence[str], where: str) -> None:

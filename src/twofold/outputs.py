@@ -14,7 +14,6 @@ from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
-from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +32,7 @@ from twofold._checks import (
     whole,
 )
 from twofold._checks import labels as class_labels
-from twofold._files import NPZ_DAMAGE, replacing
+from twofold._files import read_npz, replacing
 from twofold._math import Floats, log_softmax
 from twofold.errors import InvalidInput
 
@@ -814,21 +813,7 @@ def _check_alike(parts: Sequence[Outputs]) -> None:
 
 def load_npz(path: Path) -> dict[str, AnyArray]:
     """The arrays of an npz file by key; what is damaged, no npz file or holds Python objects is an error."""
-    try:
-        with open(path, "rb") as file:
-            archive = np.load(file, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise InvalidInput(f"{path} holds a single array, not an npz archive; write it with np.savez")
-            return dict(archive)
-    except BadZipFile as error:
-        raise InvalidInput(f"{path} is damaged or no npz file ({error}); write it again") from error
-    except NPZ_DAMAGE as error:
-        if isinstance(error, InvalidInput):
-            raise
-        raise InvalidInput(
-            f"{path} must be an npz file of plain arrays, and it is none or holds Python objects; "
-            "write it with np.savez from numbers and strings"
-        ) from error
+    return read_npz(path)
 
 
 def _fields_of_npz(arrays: dict[str, AnyArray], path: Path) -> dict[str, Any]:

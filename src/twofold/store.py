@@ -40,7 +40,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twofold._checks import ArrayLike, choice, whole
-from twofold._files import is_temporary, locked, open_plain, open_regular, replacing, sync_folder
+from twofold._files import is_temporary, locked, naming, open_plain, open_regular, replacing, sync_folder
 from twofold._json import decode_json, encode_json
 from twofold.errors import Damaged, InvalidInput, RunError, UnknownName
 from twofold.outputs import (
@@ -522,7 +522,7 @@ class Writer:
         # close() takes the lock alone, so no block lands in a closed file
         with self.run._locked(shared=True):
             self._check_open()
-            with open(open_plain(self._part, os.O_RDWR), "r+b") as file:
+            with naming(self._part), open(open_plain(self._part, os.O_RDWR), "r+b") as file:
                 for name, array in block.items():
                     file.seek(len(header) + offsets[name] + start * (array.nbytes // count))
                     file.write(np.ascontiguousarray(array).data)
@@ -625,7 +625,8 @@ class Writer:
         self._log.unlink(missing_ok=True)
         self._part.unlink(missing_ok=True)  # whatever it is: a link is not followed
         sync_folder(self.run.path)
-        with open(open_plain(self._part, os.O_RDWR | os.O_CREAT | os.O_EXCL), "wb") as file:
+        created = open_plain(self._part, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        with naming(self._part), open(created, "wb") as file:
             file.write(header)
             file.truncate(size)
             file.flush()
@@ -698,9 +699,10 @@ class Writer:
         handle = open_plain(self._log, os.O_WRONLY | os.O_APPEND)
         try:
             data = _journal_line(line)
-            if os.write(handle, data) != len(data):  # one call: lines of several processes do not mix
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._log))
-            os.fsync(handle)
+            with naming(self._log):
+                if os.write(handle, data) != len(data):  # one call: lines of several processes do not mix
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(handle)
         finally:
             os.close(handle)
 

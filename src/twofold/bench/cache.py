@@ -94,9 +94,10 @@ class Cache:
             if told.get("format") != FORMAT or digest != arrays_digest(arrays, told):
                 return Entry()
             about = json.loads(told["about"])
-            return Entry(arrays, dict(about["keys"]), dict(about["facts"]))
+            keys, facts = dict(about["keys"]), dict(about["facts"])
         except (SafetensorError, OSError, LookupError, ValueError, TypeError, AttributeError, RecursionError):
             return Entry()
+        return Entry(arrays, keys, facts) if keys.keys() <= arrays.keys() else Entry()
 
     def write(self, name: str, entry: Entry) -> None:
         """Put an entry in place of another, whole or not at all."""

@@ -1041,7 +1041,7 @@ def _unpacked(path: Path, content: bytes) -> dict[Key, Array] | None:
             raise InvalidInput(f"{path} belongs to other rows than {CSV} beside it; delete it to open the rows alone")
         keys = json.loads(told["keys"])
         return {tuple(key): row for n, several in keys.items() for key, row in zip(several, tensors[n], strict=True)}
-    except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, InvalidInput):
             raise
         raise InvalidInput(f"{path} is damaged ({error}); delete it to open the rows alone") from error

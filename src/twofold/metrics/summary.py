@@ -34,7 +34,7 @@ import numpy.typing as npt
 
 from twofold import _checks, _math
 from twofold._checks import Array, ArrayLike, Mask, NaNPolicy
-from twofold._files import NPZ_DAMAGE, arrays_digest, replacing
+from twofold._files import NPZ_DAMAGE, arrays_digest, read_regular, replacing
 from twofold.errors import InvalidInput, UndefinedMetric
 from twofold.metrics._samples import operating_point
 from twofold.metrics._sweep import check_share, ood_weight
@@ -351,7 +351,7 @@ class _Summary(ABC):
         """
         where, writer = os.fspath(path), f"{cls.__name__}.to_npz"
         problem = f"{where} does not hold a {cls.__name__}; write it with {writer}"
-        raw = Path(path).read_bytes()
+        raw = read_regular(Path(path))
         try:
             with np.load(io.BytesIO(raw), allow_pickle=False) as file:
                 held = dict(file)

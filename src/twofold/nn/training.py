@@ -981,7 +981,7 @@ def _resumed(folder: Path, training: Training, told: Mapping[str, Any]) -> tuple
                 raise RunError(f"{folder} holds another training ({key} differs); choose another folder, or delete it")
         epoch, history, best = int(saved["epoch"]), list(saved["history"]), float(saved["best"])
         training.restore(_nested(saved["state"], tensors))
-    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise RunError(f"{path} does not hold the state of this training; delete it to start again") from error
     return epoch, history, best
 

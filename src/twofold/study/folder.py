@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from twofold._files import json_with_digest, parse_json_with_digest, replacing
+from twofold._files import json_with_digest, parse_json_with_digest, read_regular, replacing
 from twofold.bench.cache import digest
 from twofold.bench.results import VALIDATION, Results, key_of, method
 from twofold.errors import InvalidInput, RunError
@@ -100,15 +100,28 @@ def finished(study: Study, out: str | Path) -> tuple[str, ...]:
 
 def opened(out: str | Path) -> Study:
     """The study whose cells are in a folder."""
-    told = read_json(Path(out) / STATE)
+    told = _state(Path(out))
     if told is None:
         raise InvalidInput(f"{out} holds no study: there is no {STATE} in it")
     return loads(told["file"], where=f"{out}/{STATE}", preset=told["preset"])
 
 
+def _state(folder: Path) -> dict[str, Any] | None:
+    """Which study a folder is of: its name, preset and file; None where it is of none."""
+    told = read_json(folder / STATE)
+    if told is None:
+        return None
+    if not isinstance(told, dict):
+        told = {}
+    texts = [told.get("name"), told.get("file"), "" if told.get("preset") is None else told["preset"]]
+    if not all(isinstance(text, str) for text in texts) or "preset" not in told:
+        raise RunError(f"{folder / STATE} was not written by a study; delete it, and the same command makes it again")
+    return told
+
+
 def claim(study: Study, folder: Path) -> None:
     """Write which study a folder is of; a folder of another study is an error."""
-    told = read_json(folder / STATE)
+    told = _state(folder)
     if told is not None and (told["name"], told["preset"]) != (study.name, study.preset):
         was = told["name"] + ("" if told["preset"] is None else f" with preset {told['preset']}")
         raise RunError(f"{folder} holds the study {was}; choose another folder")
@@ -142,6 +155,8 @@ def told_of(study: Study, cell: Cell, out: Path) -> dict[str, Any] | None:
     told = read_json(out / "judged" / cell.name / CELL) or _kept(out).get(cell.name)
     if told is None:
         return None
+    if not isinstance(told, dict) or not {"trained", "judged"} <= told.keys():
+        raise RunError(f"what {out} tells of {cell.name} was not written by a study; delete its file {CELL} or {CELLS}")
     now = marks(study, cell)
     if told["trained"] != now["trained"]:
         raise RunError(
@@ -161,7 +176,7 @@ def read_json(path: Path) -> Any:
     """What a file holds; None where there is none."""
     remedy = "delete it, and the same command makes it again"
     try:
-        raw = path.read_bytes()
+        raw = read_regular(path)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -73,7 +73,7 @@ def read_map(path: Path, task: str) -> dict[Domain, Groups]:
     """A sub-class map from JSON: {"source": {super-class: [wnid, ...]}, "target": {...}}, or such maps by task."""
     try:
         content = json.loads(existing(path, "sub-class map", folder=False).read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInput(f"{path} is no JSON: {error}") from error
     found = content.get(task, content) if isinstance(content, dict) else content
     if not isinstance(found, dict) or set(found) != {"source", "target"}:
@@ -105,7 +105,7 @@ def _hierarchy(folder: Path) -> tuple[set[str], list[tuple[str, str]], dict[str,
         leaves = {str(row[1]) for row in json.loads(texts[0])}
         edges = [(p, c) for p, c in (line.split() for line in texts[1].splitlines() if line.strip())]
         names = {row[0]: row[1] for row in (line.split("\t") for line in texts[2].splitlines() if line.strip())}
-    except (ValueError, TypeError, IndexError, KeyError) as error:
+    except (ValueError, TypeError, IndexError, KeyError, RecursionError) as error:
         raise InvalidInput(f"{folder}: these hierarchy files cannot be read: {error}") from error
     return leaves, edges, names
 
