@@ -224,6 +224,30 @@ def test_a_file_that_may_not_be_written(place, monkeypatch):
     assert len(result.stderr.strip().splitlines()) == 1
 
 
+TAKE_NPZ = [
+    "score test.npz --score msp",
+    "evaluate test.npz",
+    "gate fit test.npz --id msp --ood none --out npz-gate",
+    "gate apply gate test.npz",
+    "gate card gate test.npz",
+    "report test.npz --out npz.html",
+]
+NEED_A_RUN = ["verify test.npz", "bench run digits --run test.npz --out r", "bench strata test.npz"]
+
+
+@pytest.mark.parametrize("words", TAKE_NPZ)
+def test_commands_that_take_an_npz_file_in_place_of_a_run(place, words):
+    result = run(*words.split())
+    assert result.exit_code == 0, (result.output, result.exception)
+
+
+@pytest.mark.parametrize("words", NEED_A_RUN)
+def test_commands_that_need_a_run_say_how_to_make_one_of_an_npz_file(place, words):
+    result = run(*words.split())
+    assert result.exit_code == 3
+    assert "test.npz is no run: it is an npz file; put it into one" in result.stderr
+
+
 # deep and damaged files
 
 

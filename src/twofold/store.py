@@ -362,8 +362,7 @@ class Run:
                 found = os.fstat(file.fileno())
                 raw = file.read(MANIFEST_BYTES + 1)
         except (FileNotFoundError, NotADirectoryError) as error:
-            what = "has no run.json" if self.path.is_dir() else "is no folder" if self.path.exists() else "is missing"
-            raise RunError(f"{self.path} is no run: it {what}; make one with Run.create(path, model=...)") from error
+            raise RunError(f"{self.path} is no run: it {self._what_is_missing()}") from error
         if len(raw) > MANIFEST_BYTES:
             raise RunError(
                 f"{path} has more than {MANIFEST_BYTES} bytes, so Run did not write it; restore it from a copy"
@@ -372,6 +371,18 @@ class Run:
         is_fresh = time.time_ns() - found.st_mtime_ns < FRESH
         self._seen = None if is_fresh else (_stamp(found), manifest)
         return manifest
+
+    def _what_is_missing(self) -> str:
+        """Why there is no manifest, and what to do."""
+        if self.path.suffix == ".npz" and self.path.is_file():
+            return (
+                "is an npz file; put it into one: "
+                "Run.create(path, model=...).add(name, Outputs.from_npz(file), role=role)"
+            )
+        make = "make one with Run.create(path, model=...)"
+        if self.path.is_dir():
+            return f"has no run.json; {make}"
+        return f"is no folder; {make}" if self.path.exists() else f"is missing; {make}"
 
     def _read_settled(self, name: str, read: Callable[[_Manifest, _DataSet], Found]) -> Found:
         """Read a data set, and again while another process replaces it, for at most PATIENCE seconds."""

@@ -22,6 +22,7 @@ from twofold.cli.shared import JSON, REPLACE, Verbs, check_target, from_torch, p
 
 ROOT = click.option("--root", type=click.Path(path_type=Path), help="Folder of data; by default $TWOFOLD_DATA.")
 FOLDER = click.Path(path_type=Path, file_okay=False)
+RUN = click.Path(path_type=Path)  # Run.open says what to do where it is none
 
 
 @click.group("bench", cls=Verbs)
@@ -177,7 +178,7 @@ def extract_command(
 
 @bench_group.command("run")
 @click.argument("name", type=BENCHMARK)
-@click.option("--run", "runs", multiple=True, required=True, type=FOLDER, help="A run; may be repeated.")
+@click.option("--run", "runs", multiple=True, required=True, type=RUN, help="A run; may be repeated.")
 @click.option("--score", "scores", multiple=True, type=SCORE, help="A score; by default all that the runs allow.")
 @click.option(
     "--pair", "pairs", multiple=True, help="ID score and OOD score, as 'msp + energy'; by default msp + each."
@@ -395,7 +396,7 @@ def embed_command(
 
 
 @bench_group.command("strata")
-@click.argument("run", type=FOLDER)
+@click.argument("run", type=RUN)
 @click.option(
     "--embeddings",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
