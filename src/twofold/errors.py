@@ -101,6 +101,10 @@ class DoubtfulTable(TwofoldWarning):
     """A table of results whose shape makes a rank test unreliable."""
 
 
+class DependentRows(TwofoldWarning):
+    """Rows that a guarantee takes for independent are copies of each other."""
+
+
 class LowPrecision(TwofoldWarning):
     """A model computes in half precision, which leaves few digits to rank by."""
 

@@ -58,7 +58,7 @@ KNOWN_KEYS = (
 NPZ_KEYS = (*KNOWN_KEYS, "probs", "head.weight", "head.bias", "class_names")
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class Head:
     """The last linear layer of a classifier: ``logits = features @ weight.T + bias``.
 
@@ -94,6 +94,10 @@ class Head:
             release(features)
         result += bias
         return result
+
+    def __repr__(self) -> str:
+        classes, columns = self.weight.shape
+        return f"Head({classes} classes, {columns} features)"
 
     def same_as(self, other: Head) -> bool:
         """Whether both heads hold the same numbers."""

@@ -686,7 +686,7 @@ def _taken(record: StepInfo, which: str, name: str, outputs: Outputs | None, *, 
     return value
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Chain:
     """Transforms and a score, run from left to right; made by :func:`scorer`."""
 
@@ -701,6 +701,9 @@ class Chain:
 
     def __str__(self) -> str:
         return self.spec
+
+    def __repr__(self) -> str:
+        return f"Chain({self.spec!r}, {self.tuned if self.ready else 'not fitted'})"
 
     @cached_property
     def needs(self) -> tuple[str, ...]:

@@ -179,7 +179,7 @@ class Pair:
     top: bool  # in the clique of the best: not told apart from it
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Recommendation:
     """Pairs of scores by a joint metric on validation outputs, best first."""
 
@@ -199,6 +199,12 @@ class Recommendation:
     def clique(self) -> tuple[Pair, ...]:
         """The best pair and those that the data do not tell apart from it."""
         return tuple(pair for pair in self.pairs if pair.top)
+
+    def __repr__(self) -> str:
+        best, tied = self.best, len(self.clique) - 1
+        return (
+            f"Recommendation({best.id_score} + {best.ood_score} by {self.metric}, {tied} tied, of {self.tried} pairs)"
+        )
 
     def __str__(self) -> str:
         wide = max(len(f"{p.id_score} + {p.ood_score}") for p in self.pairs)

@@ -236,7 +236,7 @@ def test_saved_and_loaded_gates_decide_alike_to_the_last_bit(tmp_path, ood):
     assert ood is None or (one.conf_ood == two.conf_ood).all()
     Gate.fit(val, objective="cost", costs=(1e9, 1e9, 0.0)).save(tmp_path / "g")  # replaced, accepts nothing
     assert Gate.load(tmp_path / "g").taus() == (np.inf, np.inf)
-    assert len(list((tmp_path / "g").iterdir())) == 2
+    assert len(list((tmp_path / "g").iterdir())) == 3  # gate.json, the scores, the lock
 
 
 def test_damaged_and_foreign_folders_are_one_clear_error(tmp_path):

@@ -201,3 +201,20 @@ def test_apply_needs_no_labels(made, digits, tmp_path):
     assert done.exit_code == 0, done.output
     assert len(done.stdout.splitlines()) == len(data) + 1
     assert "labels" in run("card", made[0], tmp_path / "live.npz").output
+
+
+def test_fit_takes_groups_from_a_file(digits, tmp_path):
+    opened = Run.open(digits)
+    data = Outputs.concat([opened["val"], opened["ood_val"]])
+    groups = [f"writer {i // 3}" for i in range(len(data))]
+    (tmp_path / "groups.txt").write_text("\n".join(groups) + "\n")
+    asked = ("--objective", "risk", "--risk", 0.5, "--delta", 0.2)
+    done = run("fit", digits, *asked, "--groups", tmp_path / "groups.txt", "--out", tmp_path / "g")
+    assert done.exit_code == 0, done.output
+    want = Gate.fit(opened, groups=groups, objective="risk", risk=0.5, delta=0.2)
+    assert Gate.load(tmp_path / "g").taus() == want.taus()
+    assert f"{len(set(groups))} independent groups" in run("show", tmp_path / "g").stdout
+    (tmp_path / "groups.txt").write_text("one\ntwo\n")
+    lost = run("fit", digits, *asked, "--groups", tmp_path / "groups.txt", "--out", tmp_path / "h")
+    assert lost.exit_code != 0
+    assert "groups has 2" in lost.output

@@ -9,7 +9,8 @@ import pytest
 
 from twofold.errors import InvalidInput
 from twofold.gate import Gate, Monitor
-from twofold.gate.monitor import VERDICTS, _log_best, _log_mixture
+from twofold.gate.monitor import _log_best, _log_mixture
+from twofold.gate.schema import VERDICTS
 from twofold.outputs import Outputs
 
 
@@ -152,9 +153,9 @@ def test_the_log_stays_small_and_the_file_keeps_everything(tmp_path):
     assert vars(again) == vars(monitor)
     whole = (tmp_path / "m.json").read_text()
     other = json.dumps({**json.loads(whole), "counts": [1.5, 2, 3]})
-    for raw in ("", whole[:50], "{}", "[]", "3", other, whole.replace("monitor-1", "monitor-9")):
+    for raw in ("", whole[:50], "{}", "[]", "3", other, whole.replace("twofold-monitor", "twofold-minotor")):
         (tmp_path / "m.json").write_text(raw)
-        with pytest.raises(InvalidInput, match="damaged or no saved monitor"):
+        with pytest.raises(InvalidInput, match="save the monitor again"):
             Monitor.load(tmp_path / "m.json")
     with pytest.raises(InvalidInput, match="does not exist"):
         Monitor.load(tmp_path / "none.json")

@@ -79,6 +79,11 @@ def gate_group() -> None:
 @click.option(
     "--train", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="npz file of the training set."
 )
+@click.option(
+    "--groups",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Text file, one line per validation row: its scene, patient or user. By default the `groups` of SOURCE.",
+)
 @click.option("--out", required=True, type=FOLDER, help="Folder of the gate.")
 @REPLACE
 @PLUGIN
@@ -103,6 +108,9 @@ def fit_command(
     SOURCE is a run with the roles val and ood_val (and train, for scores that learn), or an npz file with `logits` (or
     `probs`) and `labels` (-1: OOD). Infeasible requests are rejected, with what is feasible. A gate that is in the
     folder already stays, unless --replace is given.
+
+    --delta guarantees the risk for independent rows. Rows of one scene, patient or user are not independent: name their
+    groups with --groups (rows of val first, then of ood_val), and the risk is guaranteed for the rows of new groups.
 
     \b
       twofold gate fit twofold-demo --id msp --ood energy --objective risk --risk 0.1 --delta 0.1 --out gate
@@ -132,11 +140,20 @@ def fit_command(
         train=learn,
         costs=given or None,
         thresholds=thresholds or None,
+        groups=None if groups is None else _read_groups(groups),
         **asked,
     )
     gate.save(out)
     click.echo(_as_json(gate) if as_json else str(gate))
     click.echo(f"The gate is in {out}.", err=True)
+
+
+def _read_groups(path: Path) -> list[str]:
+    """Read the group of each row, one per line."""
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"--groups {path} must be a text file in UTF-8, one group per line") from error
 
 
 OBJECTIVES: dict[str, tuple[str, ...]] = {

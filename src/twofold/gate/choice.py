@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from twofold import metrics
 from twofold._checks import Array, Mask
@@ -38,16 +39,23 @@ class Costs(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """Labelled samples with both confidences; a gate of one score has the same ``conf_ood`` everywhere."""
+    """Labelled samples with both confidences; a gate of one score has the same ``conf_ood`` everywhere.
+
+    ``groups`` numbers the groups of dependent rows 0, 1, ...; None where all rows are independent.
+    """
 
     correct: Mask
     is_id: Mask
     conf_id: Array
     conf_ood: Array
     share: float | None = None
+    groups: npt.NDArray[np.int64] | None = None
 
     def __getitem__(self, rows: np.ndarray) -> Scored:
-        return Scored(self.correct[rows], self.is_id[rows], self.conf_id[rows], self.conf_ood[rows], self.share)
+        """Some of the rows; their groups are numbered anew."""
+        groups = None if self.groups is None else np.unique(self.groups[rows], return_inverse=True)[1]
+        kept = (self.correct[rows], self.is_id[rows], self.conf_id[rows], self.conf_ood[rows])
+        return Scored(*kept, self.share, groups)
 
     @property
     def known(self) -> Mask | None:

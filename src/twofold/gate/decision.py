@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import math
 import os
 import platform
 import re
+import time
+import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,14 +20,27 @@ import numpy as np
 import numpy.typing as npt
 
 from twofold import _checks
-from twofold._checks import Array, Labels, Mask
-from twofold._files import replacing
+from twofold._checks import Array, ArrayLike, Labels, Mask
+from twofold._files import locked, read_regular, replacing
+from twofold._json import decode_json, encode_json
 from twofold._math import sigmoid
-from twofold.errors import InvalidInput, RunError, UnfitData
+from twofold.errors import DependentRows, InvalidInput, RunError, TwofoldError, UnfitData
 from twofold.gate import choice, guarantee
 from twofold.gate.choice import Costs, Pair, Scored
-from twofold.gate.entry import confidences, fingerprint, fitted, head_print, judged, validation_and_train, widths
-from twofold.gate.monitor import VERDICTS, Monitor
+from twofold.gate.entry import (
+    confidences,
+    count_copies,
+    fingerprint,
+    fitted,
+    group_rows,
+    head_print,
+    judged,
+    validation_and_train,
+    widths,
+)
+from twofold.gate.grouped import group_codes, group_sums, ratio_interval
+from twofold.gate.monitor import Monitor
+from twofold.gate.schema import VERDICTS, check_gate
 from twofold.metrics._samples import operating_point
 from twofold.metrics._sweep import check_share, ood_weight
 from twofold.outputs import Outputs
@@ -34,7 +49,9 @@ from twofold.store import Run
 
 Objective = Literal["f1", "risk", "coverage", "cost", "given"]
 Kept = Literal["yes", "no", "cannot tell", "no promise"]
-FORMAT, VERSION = "twofold-gate", 1
+FORMAT, VERSION = "twofold-gate", 2
+LOCK = "gate.lock"
+PATIENCE = 5.0  # seconds for which a gate that is being replaced is read again
 LEVEL = 0.95  # of the intervals of a report card
 
 
@@ -44,7 +61,8 @@ class Promise:
 
     ``guaranteed``: the risk is at most ``risk`` with confidence 1 - ``delta``; otherwise the numbers are point
     estimates of the data that chose the thresholds. ``ood_share`` is None for the share of the validation data.
-    ``known`` and ``outside`` count accept, unsure and unknown among ID and OOD validation samples.
+    ``known`` and ``outside`` count accept, unsure and unknown among ID and OOD validation samples. ``groups`` is how
+    many groups of dependent samples there were, None where samples were taken for independent.
     """
 
     objective: Objective
@@ -60,6 +78,7 @@ class Promise:
     known: tuple[int, int, int]
     outside: tuple[int, int, int]
     cautions: tuple[str, ...]
+    groups: int | None = None
 
     @property
     def guaranteed(self) -> bool:
@@ -67,10 +86,13 @@ class Promise:
         return self.delta is not None
 
     def __str__(self) -> str:
+        sure = " (estimated)"
+        if self.delta is not None:
+            units = "samples" if self.groups is None else f"groups of samples ({self.groups} independent groups)"
+            sure = f", guaranteed with confidence {1.0 - self.delta:g} for independent {units}"
         asked = {
             "f1": "best DS-F1",
-            "risk": f"most coverage at a risk of at most {self.risk}"
-            + (f", guaranteed with confidence {1.0 - self.delta:g}" if self.delta is not None else " (estimated)"),
+            "risk": f"most coverage at a risk of at most {self.risk}{sure}",
             "coverage": f"least risk at an ID coverage of at least {self.coverage}",
             "cost": f"least cost with {self.costs}",
             "given": "the thresholds that were given",
@@ -107,7 +129,9 @@ class ReportCard:
     and OOD samples here, risk and DS-F1 are those at that share, and the interval of the risk joins three such
     intervals (Bonferroni). ``true_accept`` to ``false_reject`` count samples; a false reject is a right label rejected.
     ``kept`` is "yes" or "no" where the interval lies on one side of what was promised, "cannot tell" where it holds the
-    promised value, and "no promise" for a gate that promises nothing (the objectives f1, cost and given).
+    promised value, and "no promise" for a gate that promises nothing (the objectives f1, cost and given). All this is
+    for independent samples. Where the outputs have ``groups`` of several samples, ``groups`` tells how many, and the
+    intervals are for independent groups of the sizes seen (:func:`twofold.gate.grouped.ratio_interval`).
     """
 
     samples: int
@@ -121,6 +145,7 @@ class ReportCard:
     false_reject: int
     f1: float
     kept: Kept
+    groups: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values by name."""
@@ -128,6 +153,7 @@ class ReportCard:
 
     def __str__(self) -> str:
         (a, b), (c, d) = self.coverage_interval, self.risk_interval
+        units = "samples" if self.groups is None else f"groups ({self.groups} independent groups of samples)"
         return "\n".join(
             [
                 f"samples                  {self.samples}",
@@ -139,11 +165,12 @@ class ReportCard:
                 f"false rejects            {self.false_reject}",
                 f"DS-F1                    {self.f1:.4f}",
                 f"promise kept             {self.kept}",
+                f"[...]: 95 % intervals for independent {units}",
             ]
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Gate:
     """Two scores and two thresholds: accept where ``conf_id >= tau_id`` and ``conf_ood >= tau_ood``.
 
@@ -177,35 +204,80 @@ class Gate:
         costs: Mapping[str, float] | tuple[float, float, float] | None = None,
         thresholds: Sequence[float] | float | None = None,
         ood_share: float | None = None,
+        groups: ArrayLike | None = None,
     ) -> Gate:
-        """Choose both thresholds on labelled validation data (label -1: OOD), or on a run's roles val and ood_val.
+        """Choose both thresholds on labelled validation data.
 
-        ``objective``: ``f1``, the best DS-F1; ``risk``, the largest ID coverage with a selective risk of at most
-        ``risk``, estimated, or guaranteed with confidence 1 - ``delta``; ``coverage``, the least risk at an ID coverage
-        of at least ``coverage``; ``cost``, the least expected cost, with ``costs`` = (wrong accept, OOD accept,
-        reject) or a mapping with the keys wrong, ood, reject; ``given``, just these ``thresholds``, of both scores or
-        of the one, which are measured and promise nothing. Every other one looks at all pairs of thresholds, except
-        with ``delta``, where a path of pairs is tested (:mod:`twofold.gate.guarantee` says what is proven).
-        ``ood_share`` is the OOD prevalence expected in use, by default that of the validation data.
+        Parameters
+        ----------
+        validation : Outputs or Run
+            Labelled outputs (label -1: OOD), or a run, whose roles val and ood_val are taken.
+        id, ood : str or Chain, default="msp", "energy"
+            The scores of correct against wrong labels, and of ID against OOD inputs. ``ood=None``: one score alone.
+        train : Outputs, optional
+            What scores that learn are fitted on, by default a run's role train. What they take from validation data
+            comes, with ``delta``, from the part that learns, so that the promise holds.
+        objective : {"f1", "risk", "coverage", "cost", "given"}, default="f1"
+            ``f1``: the best DS-F1. ``risk``: the largest ID coverage with a selective risk of at most ``risk``.
+            ``coverage``: the least risk at an ID coverage of at least ``coverage``. ``cost``: the least expected cost.
+            ``given``: just these ``thresholds``, which are measured and promise nothing. Every other one looks at all
+            pairs of thresholds, except with ``delta``, where a path of pairs is tested.
+        risk, coverage : float, optional
+            For the objectives of these names.
+        delta : float, optional
+            Guarantee the risk with confidence 1 - ``delta`` for independent validation samples, or groups of samples;
+            :mod:`twofold.gate.guarantee` says what is proven. Without it the risk is estimated.
+        costs : mapping or tuple of three numbers, optional
+            Of a wrong label accepted, an OOD input accepted, any input rejected (keys wrong, ood, reject).
+        thresholds : float or pair of floats, optional
+            Of the one score or of both, for the objective given.
+        ood_share : float, optional
+            The OOD prevalence expected in use, by default that of the validation data.
+        groups : array-like of shape (n_samples,), optional
+            Integers or strings, the same for samples that depend on each other (scene, patient, user); by default the
+            ``groups`` of the outputs. With ``delta`` whole groups learn or test, and the risk is guaranteed for the
+            samples of new groups (:mod:`twofold.gate.grouped` says what is proven).
 
-        Scores that learn are fitted on ``train`` (a run's role train); what they take from validation data comes,
-        with ``delta``, from the part that learns, so that the promise holds. ``ood=None``: one score alone. What
-        cannot be kept raises Infeasible.
+        Returns
+        -------
+        Gate
+            Two fitted scores, two thresholds and a promise.
+
+        Raises
+        ------
+        Infeasible
+            If what was asked cannot be kept; its ``best`` says what can be.
+        InvalidInput
+            If arguments or data do not fit.
+
+        Warns
+        -----
+        DependentRows
+            If the risk is guaranteed and validation rows are exact copies of others.
         """
         asked = _asked(objective, risk, delta, coverage, costs, thresholds)
         own = _thresholds(asked.pop("thresholds"), ood is not None)
         rows, train = validation_and_train(validation, train)
+        codes = group_rows(rows, groups)
+        asked["groups"] = None if codes is None else int(codes.max()) + 1
         share = check_share(ood_share, rows.is_id)
+        copies = count_copies(rows, codes)
+        if asked["groups"] == len(rows):
+            codes = None  # a group of one row is a row
         learn = test = None
         if asked["delta"] is not None:
-            learn, test = guarantee.split(rows.is_id, share)
+            if asked["groups"] == 1:
+                raise InvalidInput("a guarantee needs at least 2 groups that are independent of each other, got 1")
+            learn, test = guarantee.split(rows.is_id, share, codes)
         part = rows if learn is None else rows[learn]
         first = fitted(scorer(id), train, part)
         second = None if ood is None else fitted(scorer(ood), train, part)
         chains = [first, second]
         seen = judged(first, rows)
         conf_id, conf_ood = confidences(first, second, seen)
-        data = Scored(seen.correct, seen.is_id, conf_id, np.zeros(len(seen)) if second is None else conf_ood, share)
+        if second is None:
+            conf_ood = np.zeros(len(seen))
+        data = Scored(seen.correct, seen.is_id, conf_id, conf_ood, share, codes)
         if learn is not None and test is not None:
             pair = guarantee.guaranteed(data[learn], data[test], risk=asked["risk"], delta=asked["delta"])
         elif own is not None:
@@ -222,7 +294,13 @@ class Gate:
             pair = choice.clear_of_samples(pair, data)
         if second is None:
             pair = Pair(pair.tau_id, -math.inf)
-        promise = _promise(asked, data, pair, _cautions(data, asked, (id, ood), chains))
+        cautions = _cautions(data, asked, (id, ood), chains)
+        if copies:
+            told = _copies_text(copies, len(rows), asked["groups"] is not None)
+            cautions = (*cautions, told)
+            if asked["delta"] is not None:
+                warnings.warn(told, DependentRows, stacklevel=2)
+        promise = _promise(asked, data, pair, cautions)
         return cls(
             first,
             second,
@@ -261,8 +339,17 @@ class Gate:
         true, ids, oods = int((taken & right).sum()), int(is_id.sum()), int((~is_id).sum())
         share = self.promise.ood_share if oods else None
         point = operating_point(true, known, ood_weight(share, ids, oods) * outside, ids)
-        covered = _interval(known, ids, 1.0 - LEVEL)
-        risky = _risk_interval(known - true, known, outside, ids, oods, share)
+        codes = None if outputs.groups is None else group_codes(outputs.groups)
+        groups = None if codes is None else int(codes.max()) + 1
+        if codes is None or groups == len(seen):
+            covered = _interval(known, ids, 1.0 - LEVEL)
+            risky = _risk_interval(known - true, known, outside, ids, oods, share)
+        else:
+            weight = np.where(is_id, 1.0, ood_weight(share, ids, oods))
+            inside = group_sums(codes, is_id)
+            covered = ratio_interval(group_sums(codes, taken & is_id), inside, inside, 1.0 - LEVEL)
+            failed, accepted = group_sums(codes, weight * (taken & ~right)), group_sums(codes, weight * taken)
+            risky = ratio_interval(failed, accepted, group_sums(codes, weight), 1.0 - LEVEL)
         return ReportCard(
             samples=len(seen),
             coverage=point["coverage"],
@@ -275,6 +362,7 @@ class Gate:
             false_reject=int((right & ~taken).sum()),
             f1=point["value"],
             kept=self._kept(covered, risky, known + outside),
+            groups=groups,
         )
 
     def _kept(self, covered: tuple[float, float], risky: tuple[float, float], accepted: int) -> Kept:
@@ -317,53 +405,83 @@ class Gate:
         return Monitor(tuple(low.tolist()), tuple(high.tolist()), 2.0 * level)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the gate into one folder, gate.json and a safetensors file; a gate already there is replaced whole."""
+        """Write the gate into one folder: gate.json, a safetensors file, and an empty lock file.
+
+        A gate already there is replaced whole. Several processes may save to one folder; the last one stays. What
+        killed writers left is removed.
+
+        Parameters
+        ----------
+        folder : path-like
+            A new or empty folder, or one that holds a gate.
+
+        Raises
+        ------
+        RunError
+            If ``folder`` is a file, or holds something else and no gate.
+        InvalidInput
+            If a score holds an object of yours, which is not saved.
+        """
         from safetensors.numpy import save
 
         target = Path(folder)
-        for chain in (self.id, self.ood):
-            if chain is not None:
-                _check_text(chain)
-        if target.exists() and not target.is_dir():
-            raise RunError(f"{target} is a file; choose a folder for the gate")
-        if target.is_dir() and not (target / "gate.json").exists() and any(target.iterdir()):
-            raise RunError(f"{target} is not empty and holds no gate; choose an empty or new folder")
+        for _, chain in self._sides():
+            _check_text(chain)
         tensors = {f"{side}.{name}": array for side, chain in self._sides() for name, array in chain.tensors().items()}
         raw = save(tensors)
         digest = hashlib.sha256(raw).hexdigest()
         name = f"scores-{digest[:16]}.safetensors"
+        content = {**self.to_dict(), "tensors": {"file": name, "sha256": digest}}
+        _check_folder(target)
         target.mkdir(parents=True, exist_ok=True)
-        with replacing(target / name) as file:
-            file.write(raw)
-        with replacing(target / "gate.json") as file:  # from here on the folder holds this gate
-            file.write(_encode({**self.to_dict(), "tensors": {"file": name, "sha256": digest}}))
-        for old in target.glob("scores-*.safetensors"):
-            if old.name != name:
-                old.unlink(missing_ok=True)
+        with locked(target / LOCK):
+            _check_folder(target)
+            with replacing(target / name) as file:
+                file.write(raw)
+            with replacing(target / "gate.json") as file:  # from here on the folder holds this gate
+                file.write(encode_json(content))
+            for other in list(target.iterdir()):  # of this gate's predecessor, or of a writer that was killed
+                if _is_own(other.name) and other.name not in (name, "gate.json", LOCK):
+                    with suppress(OSError):
+                        other.unlink()
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Gate:
-        """Read a gate that :meth:`save` wrote; its decisions are equal to the last bit."""
-        from safetensors import SafetensorError
-        from safetensors.numpy import load
+        """Read a gate that :meth:`save` wrote; its decisions are equal to the last bit.
 
+        While another process replaces the gate, it is read again, for at most 5 s, until it is whole.
+
+        Parameters
+        ----------
+        folder : path-like
+            The folder.
+
+        Returns
+        -------
+        Gate
+            The gate that was saved.
+
+        Raises
+        ------
+        RunError
+            If the gate is missing, damaged, of another version, or holds anything that Gate.save does not write.
+        """
         path = Path(folder) / "gate.json"
-        try:
-            content = _parse(path.read_bytes(), path)
-            raw = (path.parent / content["tensors"]["file"]).read_bytes()
-            if hashlib.sha256(raw).hexdigest() != content["tensors"]["sha256"]:
-                raise RunError(f"{path.parent / content['tensors']['file']} is damaged; restore it or save again")
-            tensors = load(raw)
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise RunError(f"{error.filename} does not exist; {folder} is no saved gate, or a part was lost") from error
-        except SafetensorError as error:
-            raise RunError(f"{path.parent} holds a damaged safetensors file ({error}); save the gate again") from error
-        try:
-            return cls._of(content, tensors)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise RunError(
-                f"{path} has an unexpected structure ({error!r}); it was not written by Gate.save"
-            ) from error
+        give_up = time.monotonic() + PATIENCE
+        while True:
+            raw = _read(path)
+            try:
+                return cls._of(raw, path)
+            except RunError:
+                if _read(path) == raw or time.monotonic() > give_up:
+                    raise
+
+    def __repr__(self) -> str:
+        sides = [
+            f"{side}={chain.spec!r} >= {tau:.6g}"
+            for (side, chain), tau in zip(self._sides(), self.taus(), strict=False)
+        ]
+        return f"Gate({', '.join(sides)}; objective {self.promise.objective})"
 
     def __str__(self) -> str:
         pairs = zip(self._sides(), self.taus(), strict=False)  # a gate of one score shows one threshold
@@ -416,34 +534,37 @@ class Gate:
         }
 
     @classmethod
-    def _of(cls, content: dict[str, Any], tensors: Mapping[str, Array]) -> Gate:
-        def side(name: str) -> Chain | None:
-            if content[name] is None:
-                return None
-            start, said = f"{name}.", content[name]
-            own = {key.removeprefix(start): a for key, a in tensors.items() if key.startswith(start)}
-            chain = scorer(said["spec"]).restored(own)
-            return dataclasses.replace(chain, tuned=said["tuned"], searched=said["searched"])
+    def _of(cls, raw: bytes, path: Path) -> Gate:
+        """The gate in the bytes of gate.json and in the file beside it."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import load
 
-        first = side("id")
-        if first is None:
-            raise KeyError("id")
+        again = "fit the gate again and save it with Gate.save"
+        content = decode_json(raw, path, kind="a saved gate", form=FORMAT, version=VERSION, again=again)
+        try:
+            check_gate(content)
+            stored = path.parent / content["tensors"]["file"]
+            tensors = _read(stored)
+            if hashlib.sha256(tensors).hexdigest() != content["tensors"]["sha256"]:
+                raise RunError(f"{stored} is damaged; restore it, or {again}")
+            sides = _chains(content, load(tensors))
+        except RunError:
+            raise
+        except (SafetensorError, TwofoldError, ValueError, TypeError, LookupError, AttributeError) as error:
+            raise RunError(f"{path} was not written by Gate.save ({error!s:.200}); {again}") from error
+        except (RecursionError, MemoryError, ArithmeticError) as error:
+            raise RunError(f"{path} was not written by Gate.save; {again}") from error
         said = content["promise"]
-        promise = Promise(
-            **{
-                **said,
-                "costs": None if said["costs"] is None else Costs(*said["costs"]),
-                **{name: tuple(said[name]) for name in ("known", "outside", "cautions")},
-            }
-        )
+        costs = None if said["costs"] is None else Costs(*said["costs"])
+        lists = {name: tuple(said[name]) for name in ("known", "outside", "cautions")}
         names = content["class_names"]
         tau_id, tau_ood = (float(t) for t in content["thresholds"])
         return cls(
-            first,
-            side("ood"),
+            sides["id"],
+            sides.get("ood"),
             tau_id,
             tau_ood,
-            promise,
+            Promise(**{**said, "costs": costs, **lists}),
             content["classes"],
             None if names is None else tuple(names),
             content["widths"],
@@ -558,6 +679,16 @@ def _cautions(
     data: Scored, asked: dict[str, Any], given: tuple[Any, ...], chains: list[Chain | None]
 ) -> tuple[str, ...]:
     found = []
+    if asked["delta"] is not None and asked["groups"] is None:
+        found.append(
+            "holds if the validation samples are independent draws of what the gate will meet; samples of one scene, "
+            "patient or user are not: pass groups= for those"
+        )
+    elif asked["delta"] is not None:
+        found.append(
+            f"holds for the samples of new groups like the {asked['groups']} of validation: independent of each other, "
+            "and of the same sizes"
+        )
     oods = int((~data.is_id).sum())
     if not oods:
         found.append(
@@ -581,6 +712,15 @@ def _cautions(
                 "if those are these validation data, the promise does not hold"
             )
     return tuple(found)
+
+
+def _copies_text(copies: int, rows: int, grouped: bool) -> str:
+    of = "rows of another group" if grouped else "other rows"
+    unit = "groups" if grouped else "rows, or groups"
+    return (
+        f"{copies} of {rows} validation rows are exact copies of {of}, and a guarantee needs independent {unit}: "
+        "remove copies of the same input, or pass groups= (different inputs with equal outputs are no harm)"
+    )
 
 
 def _interval(count: int, n: int, level: float) -> tuple[float, float]:
@@ -635,27 +775,42 @@ def _versions() -> dict[str, str]:
     return {"twofold": __version__, "python": platform.python_version(), "numpy": np.__version__}
 
 
-def _encode(content: dict[str, Any]) -> bytes:
-    """The bytes of gate.json: the content and, last, its own SHA-256."""
-    checksum = hashlib.sha256(json.dumps(content, allow_nan=False).encode()).hexdigest()
-    return json.dumps({**content, "checksum": checksum}, allow_nan=False, indent=1).encode() + b"\n"
+def _chains(content: dict[str, Any], tensors: Mapping[str, Array]) -> dict[str, Chain]:
+    """The chains of a gate by side, with their learnt arrays; an error unless all arrays are theirs and fit."""
+    sides = [name for name in ("id", "ood") if content[name] is not None]
+    for key in tensors:
+        if key.partition(".")[0] not in sides:
+            raise ValueError(f"an array {key!r:.80} belongs to no score")
+    found = {}
+    for name in sides:
+        start, said = f"{name}.", content[name]
+        own = {key.removeprefix(start): array for key, array in tensors.items() if key.startswith(start)}
+        chain = scorer(said["spec"]).restored(own)
+        found[name] = dataclasses.replace(chain, tuned=said["tuned"], searched=said["searched"])
+    return found
 
 
-def _parse(raw: bytes, path: Path) -> dict[str, Any]:
+def _is_own(name: str) -> bool:
+    """Whether a file of a folder is one that Gate.save writes, or leaves when it is killed."""
+    own = r"gate\.json|scores-[0-9a-f]{16}\.safetensors"
+    return name == LOCK or re.fullmatch(rf"(?:{own})|\.(?:{own})\.[0-9]+(?:\.[0-9a-f]{{16}})?\.tmp", name) is not None
+
+
+def _check_folder(target: Path) -> None:
+    if target.exists() and not target.is_dir():
+        raise RunError(f"{target} is a file; choose a folder for the gate")
+    if not target.is_dir() or (target / "gate.json").exists():
+        return
+    if not all(_is_own(entry.name) for entry in target.iterdir()):
+        raise RunError(f"{target} is not empty and holds no gate; choose an empty or new folder")
+
+
+def _read(path: Path) -> bytes:
     try:
-        content = json.loads(raw)
-    except ValueError as error:
-        raise RunError(f"{path} is damaged: no complete JSON ({error}); save the gate again") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise RunError(f"{path} is no saved gate; write one with Gate.save")
-    if content.get("version") != VERSION:
-        raise RunError(
-            f"{path} has format version {content.get('version')!r}, this twofold reads {VERSION}; "
-            "a newer twofold may have written it, update with: pip install -U twofold"
-        )
-    content.pop("checksum", None)
-    if raw != _encode(content):
-        raise RunError(f"{path} is damaged or was edited: its checksum does not fit; restore it or save the gate again")
-    if not re.fullmatch(r"scores-[0-9a-f]{16}\.safetensors", str(content["tensors"].get("file"))):
-        raise RunError(f"{path} names an unsafe file; it was not written by Gate.save")
-    return content
+        return read_regular(path)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise RunError(f"{path} does not exist; {path.parent} is no saved gate, or a part was lost") from error
+    except RunError:
+        raise
+    except OSError as error:
+        raise RunError(f"{path} cannot be read ({error.strerror})") from error

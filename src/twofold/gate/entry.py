@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from twofold._checks import Array
+from twofold._checks import Array, ArrayLike
 from twofold._math import log_odds
 from twofold.errors import InvalidInput, UnfitData
-from twofold.outputs import Head, Outputs
+from twofold.gate.grouped import group_codes
+from twofold.outputs import NAMES, Head, Outputs
 from twofold.steps import Chain, score_all, warn_of_lost_scale
 from twofold.store import Run
 
@@ -30,7 +31,13 @@ def validation_and_train(validation: Outputs | Run, train: Outputs | None) -> tu
             raise InvalidInput("the run has no data set with the role val; add one, or pass labelled Outputs")
         if train is None and run.names("train"):
             train = joined(run, run.names("train"))
-        validation = joined(run, [*inside, *run.names("ood_val")])
+        names = [*inside, *run.names("ood_val")]
+        lacking = [name for name in names if run[name].groups is None]
+        if lacking and len(lacking) < len(names):
+            raise InvalidInput(
+                f"{lacking[0]} has no groups, and other validation sets have; give them to all or to none"
+            )
+        validation = joined(run, names)
     if not isinstance(validation, Outputs):
         raise InvalidInput(f"validation must be labelled Outputs or a Run, got {type(validation).__name__}")
     if validation.labels is None:
@@ -40,6 +47,42 @@ def validation_and_train(validation: Outputs | Run, train: Outputs | None) -> tu
     if not validation.is_id.any():
         raise UnfitData("validation has the label -1 everywhere; a gate needs at least one ID sample")
     return validation, train
+
+
+def group_rows(rows: Outputs, groups: ArrayLike | None) -> npt.NDArray[np.int64] | None:
+    """Number the groups of validation rows: those given, else those of the outputs, else None."""
+    if groups is not None:
+        rows = rows.replace(groups=groups)
+    return None if rows.groups is None else group_codes(rows.groups)
+
+
+def count_copies(rows: Outputs, groups: npt.NDArray[np.int64] | None) -> int:
+    """Count the rows that are exact copies of an earlier row, of another group if there are groups.
+
+    Copies have all arrays and the label in common; ids and predictions do not count.
+    """
+    arrays = {name: a for name, a in rows.flat().items() if name not in (*NAMES, "predictions")}
+    alike = _equal_rows(arrays.pop("logits"))
+    for array in arrays.values():
+        counts = np.bincount(alike)
+        several = np.flatnonzero(counts[alike] > 1)
+        if not len(several):
+            return 0
+        finer = _equal_rows(array[several])
+        pairs = np.column_stack([alike[several], finer])
+        alike = np.arange(len(alike)) + len(alike)  # rows that are like no other
+        alike[several] = np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
+        alike = np.unique(alike, return_inverse=True)[1]
+    if groups is not None:
+        alike = np.unique(np.column_stack([alike, groups]), axis=0)[:, 0]
+    return len(alike) - len(np.unique(alike))
+
+
+def _equal_rows(array: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Number the distinct rows of an array, by their bytes."""
+    flat = np.ascontiguousarray(array).reshape(len(array), -1)
+    whole = flat.view(np.dtype((np.void, flat.shape[1] * flat.itemsize)))[:, 0]
+    return np.unique(whole, return_inverse=True)[1].astype(np.int64)
 
 
 def joined(run: Run, names: Sequence[str]) -> Outputs:

@@ -20,6 +20,9 @@ probability of at most delta, because each test is exact:
   off at -``CUT``, and summed with weights fixed on the first part; the least sum over all q (cells of a grid, each at
   its worst corner) gives the p-value, and the cut is paid for.
 
+* With groups of dependent rows, whole groups learn or test, and the p-value is that of :mod:`twofold.gate.grouped`.
+  Everything above asks for independent rows.
+
 Thresholds lie between neighbouring confidences of the first part: in the middle of the gap below the confidence at
 the wanted quantile. They are functions of the first part alone, so the proof above holds for them as it stands, and
 no row of the second part lies on one but by chance. Moving them once more, after the tests, between neighbours in
@@ -46,6 +49,7 @@ import numpy.typing as npt
 from twofold._checks import Array
 from twofold.errors import Infeasible
 from twofold.gate.choice import SLACK, Pair, Scored, gap_middles
+from twofold.gate.grouped import GroupTest, first_accepting
 from twofold.metrics.joint import DoubleCurve
 
 LEARN = 0.3  # part of the sample that chooses the path; 0.2 to 0.5 cover alike
@@ -75,9 +79,7 @@ class Counts:
     @classmethod
     def of(cls, data: Scored, pairs: Array) -> Counts:
         """Count at each pair of a path from strict to loose: what one pair accepts, every later one accepts."""
-        first = np.maximum(
-            np.searchsorted(-pairs[:, 0], -data.conf_id), np.searchsorted(-pairs[:, 1], -data.conf_ood)
-        )  # the strictest pair that accepts a sample
+        first = first_accepting(data, pairs)
 
         def counted(kind: npt.NDArray[np.bool_]) -> Array:
             return np.cumsum(np.bincount(first[kind], minlength=len(pairs) + 1)[: len(pairs)]).astype(np.float64)
@@ -95,18 +97,42 @@ class Counts:
         return Counts(self.ids, self.oods, self.known[places], self.wrong[places], self.outside[places])
 
 
-def split(is_id: npt.NDArray[np.bool_], share: float | None) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Rows that learn and rows that test, by their places alone; with ``share``, ID and OOD rows apart.
+def split(
+    is_id: npt.NDArray[np.bool_], share: float | None, groups: npt.NDArray[np.int64] | None = None
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Split rows into those that learn and those that test, by their places alone, and never within a group.
 
-    Multiples of the golden ratio spread the learning rows evenly, so that data put together from several sets are cut
-    in the same proportion in each. (One fixed shuffle would err on the same side for everybody.)
+    Multiples of the golden ratio spread what learns evenly, so that data put together from several sets are cut in the
+    same proportion in each. (One fixed shuffle would err on the same side for everybody.)
+
+    Parameters
+    ----------
+    is_id : ndarray of shape (n_samples,)
+        True for ID rows. With ``share``, ID and OOD rows are split apart; of groups, those with ID rows alone, with OOD
+        rows alone, and with both.
+    share : float or None
+        The OOD share that is expected in use.
+    groups : ndarray of shape (n_samples,), optional
+        The group of each row, numbered from 0 in the order in which they appear; by default each row is one.
+
+    Returns
+    -------
+    tuple of ndarray
+        The rows that learn and the rows that test.
     """
-    kinds = [np.arange(len(is_id))] if share is None else [np.flatnonzero(is_id), np.flatnonzero(~is_id)]
-    learns = np.zeros(len(is_id), bool)
-    for rows in kinds:
-        learns[rows] = (0.5 + np.arange(len(rows)) * GOLDEN) % 1.0 < LEARN
-        learns[rows[:1]] = True
-    return np.flatnonzero(learns), np.flatnonzero(~learns)
+    if groups is None:
+        groups = np.arange(len(is_id))
+    count = int(groups.max()) + 1
+    kinds = [np.arange(count)]
+    if share is not None:
+        known = np.bincount(groups[is_id], minlength=count) > 0
+        unknown = np.bincount(groups[~is_id], minlength=count) > 0
+        kinds = [np.flatnonzero(known & ~unknown), np.flatnonzero(~known), np.flatnonzero(known & unknown)]
+    learns = np.zeros(count, bool)
+    for places in kinds:
+        learns[places] = (0.5 + np.arange(len(places)) * GOLDEN) % 1.0 < LEARN
+        learns[places[:1]] = True
+    return np.flatnonzero(learns[groups]), np.flatnonzero(~learns[groups])
 
 
 def guaranteed(learn: Scored, test: Scored, *, risk: float, delta: float) -> Pair:
@@ -128,10 +154,13 @@ def guaranteed(learn: Scored, test: Scored, *, risk: float, delta: float) -> Pai
         best = {"risk": high, "delta": surer}
     else:
         best = {"risk": 1.0, "delta": 1.0}
+    samples = f"{len(learn.correct)} + {len(test.correct)} validation samples"
+    if learn.groups is not None and test.groups is not None:
+        samples += f" in {len(np.unique(learn.groups)) + len(np.unique(test.groups))} groups"
     hint = f"about {best['risk']:.3g} can be at this delta" if best["risk"] < 1.0 else "no risk below 1 can be"
     raise Infeasible(
-        f"a risk of at most {risk:g} cannot be guaranteed at delta = {delta:g} with {len(learn.correct)} + "
-        f"{len(test.correct)} validation samples; {hint}: ask for a larger risk or delta, or bring more samples",
+        f"a risk of at most {risk:g} cannot be guaranteed at delta = {delta:g} with {samples}; "
+        f"{hint}: ask for a larger risk or delta, or bring more {'samples' if learn.groups is None else 'groups'}",
         best,
     )
 
@@ -139,21 +168,40 @@ def guaranteed(learn: Scored, test: Scored, *, risk: float, delta: float) -> Pai
 def walk(learn: Scored, test: Scored, curve: DoubleCurve, risk: float, delta: float) -> Pair | None:
     """The last pair that passed, or None if the first one failed."""
     pairs = path(learn, curve, risk)
-    first = Counts.of(learn, pairs)
-    factor = len(test.correct) / len(learn.correct)
-    weights = combining_weights(first, risk, learn.share)
-    stride = max(1, len(pairs) // STARTS)
-    coarse = slice(0, None, stride)
-    expected = p_values(first.scaled(factor).at(coarse), risk, delta, learn.share, weights[coarse])
-    start = stop = stride * int(np.argmin(expected))
-    counts = Counts.of(test, pairs)
+    if learn.groups is None:
+        tested: RowTest | GroupTest = RowTest(learn, test, pairs, risk, delta)
+    else:
+        tested = GroupTest(learn, test, pairs, risk, delta)
+    start = stop = tested.start
     while stop < len(pairs):  # in blocks, because the walk may end early
-        block = slice(stop, stop + BLOCK)
-        failed = np.flatnonzero(~(p_values(counts.at(block), risk, delta, learn.share, weights[block]) <= delta))
+        failed = np.flatnonzero(~(tested.p_values(slice(stop, stop + BLOCK)) <= delta))
         stop += int(failed[0]) if len(failed) else min(BLOCK, len(pairs) - stop)
         if len(failed):
             break
     return Pair(*(float(t) for t in pairs[stop - 1])) if stop > start else None
+
+
+class RowTest:
+    """The p-values of "the risk exceeds ``risk``" along a path of pairs, from independent rows."""
+
+    def __init__(self, learn: Scored, test: Scored, pairs: Array, risk: float, delta: float) -> None:
+        self.risk, self.delta, self.share = risk, delta, learn.share
+        first = Counts.of(learn, pairs)
+        self.weights = combining_weights(first, risk, learn.share)
+        self.counts = Counts.of(test, pairs)
+        self.expected = first.scaled(len(test.correct) / len(learn.correct))
+
+    @property
+    def start(self) -> int:
+        """The pair most likely to pass, judged by the part that learns."""
+        stride = max(1, len(self.weights) // STARTS)
+        coarse = slice(0, None, stride)
+        found = p_values(self.expected.at(coarse), self.risk, self.delta, self.share, self.weights[coarse])
+        return stride * int(np.argmin(found))
+
+    def p_values(self, places: slice) -> Array:
+        """P-values at some pairs of the path."""
+        return p_values(self.counts.at(places), self.risk, self.delta, self.share, self.weights[places])
 
 
 def path(learn: Scored, curve: DoubleCurve, risk: float) -> Array:

@@ -13,7 +13,6 @@ one looks. That the thresholds were chosen on the same validation data is not ac
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,16 +20,16 @@ from typing import Any
 
 import numpy as np
 
-from twofold._checks import number
-from twofold._files import replacing
+from twofold._files import read_regular, replacing
+from twofold._json import decode_json, encode_json
 from twofold.errors import InvalidInput
+from twofold.gate.schema import VERDICTS, check_monitor, require
 
-VERDICTS = ("accept", "unsure", "unknown")
-FORMAT = "twofold-monitor-1"
+FORMAT, VERSION = "twofold-monitor", 2
 LOG = 512  # entries at most; older ones are thinned
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Monitor:
     """Counts verdicts of live batches and says when their rates have left what validation promised.
 
@@ -52,6 +51,10 @@ class Monitor:
     log: list[dict[str, Any]] = field(default_factory=list)
     stride: int = 1  # every so many updates one is logged
     updates: int = 0
+
+    def __repr__(self) -> str:
+        counted = ", ".join(f"{count} {name}" for name, count in zip(VERDICTS, self.counts, strict=True))
+        return f"Monitor({counted}; {'alarm' if self.alarm else 'no alarm'})"
 
     @property
     def n(self) -> int:
@@ -109,30 +112,55 @@ class Monitor:
         return both
 
     def save(self, path: str | Path) -> None:
-        """Write the state as JSON, whole or not at all."""
-        content = {"format": FORMAT, **{name: getattr(self, name) for name in self.__dataclass_fields__}}
+        """Write the state as JSON with a version and a checksum, whole or not at all.
+
+        Parameters
+        ----------
+        path : path-like
+            The file; one that is there is replaced.
+        """
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
         with replacing(Path(path)) as file:
-            file.write(json.dumps(content, allow_nan=False).encode() + b"\n")
+            file.write(encode_json({"format": FORMAT, "version": VERSION, **fields}))
 
     @classmethod
     def load(cls, path: str | Path) -> Monitor:
-        """Read what :meth:`save` wrote."""
+        """Read what :meth:`save` wrote.
+
+        Parameters
+        ----------
+        path : path-like
+            The file.
+
+        Returns
+        -------
+        Monitor
+            It goes on counting where the saved one stopped.
+
+        Raises
+        ------
+        InvalidInput
+            If the file is missing, damaged, of another version, without a checksum, or holds a state that no monitor
+            can have.
+        """
+        again = "save the monitor again with Monitor.save"
         try:
-            content = json.loads(Path(path).read_bytes())
-            if content.pop("format") != FORMAT or set(content) != set(cls.__dataclass_fields__):
-                raise ValueError("other fields")
-            for name in ("low", "high", "counts"):
-                content[name] = tuple(content[name])
-                if len(content[name]) != len(VERDICTS):
-                    raise ValueError(f"{name} needs three numbers")
-            if any(type(c) is not int or c < 0 for c in content["counts"]):
-                raise ValueError("counts must be whole numbers")
-            number(content["false_alarms"], "false_alarms", 0, 1, open_low=True, open_high=True)
-            return cls(**content)
+            raw = read_regular(Path(path))
         except FileNotFoundError as error:
             raise InvalidInput(f"{path} does not exist; write it with Monitor.save") from error
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise InvalidInput(f"{path} is damaged or no saved monitor ({error}); save it again") from error
+        except OSError as error:
+            raise InvalidInput(f"{path} cannot be read ({error.strerror or error})") from error
+        content = decode_json(
+            raw, Path(path), kind="a saved monitor", form=FORMAT, version=VERSION, again=again, error=InvalidInput
+        )
+        try:
+            check_monitor(content)
+            monitor = cls(**{**content, **{name: tuple(content[name]) for name in ("low", "high", "counts")}})
+            reached = monitor.n > 0 and monitor.log_e >= math.log(2.0 / monitor.false_alarms)
+            require(monitor.alarm or not reached, "alarm must be true at this e-value")
+        except (ValueError, ArithmeticError) as error:
+            raise InvalidInput(f"{path} holds no state of a monitor ({error}); {again}") from error
+        return monitor
 
     def _look(self) -> None:
         self.updates += 1

@@ -31,7 +31,7 @@ from twofold._files import replacing
 from twofold.errors import InvalidInput, MissingExtra, TwofoldError
 from twofold.gate.decision import Gate
 from twofold.gate.entry import head_print
-from twofold.gate.monitor import VERDICTS
+from twofold.gate.schema import VERDICTS
 from twofold.nn.extraction import Prepare
 from twofold.nn.models.head import Captured, Classifier
 from twofold.steps import Chain, Step

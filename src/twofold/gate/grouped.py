@@ -1,0 +1,190 @@
+r"""Testing a risk on rows that come in groups: scenes, patients, users.
+
+Rows of one group may depend on each other in any way, groups do not. A count of rows then says more than it knows: five
+copies of a row count as five, and a promise tested by counting rows is broken too often. Here the groups are counted.
+
+What is promised. Let group g have :math:`m_g` rows, of which row i is accepted (:math:`A_i = 1`) and fails
+(:math:`F_i = 1`: a wrong label, or an OOD input). The risk is that of the accepted rows of new groups, drawn as those
+of validation and of the same sizes:
+
+.. math:: R = \frac{\sum_g E \sum_{i \in g} w_i A_i F_i}{\sum_g E \sum_{i \in g} w_i A_i}
+
+with weights :math:`w_i = 1`, or with ``ood_share`` those that give ID and OOD rows their shares (then the sizes are
+the numbers of ID and of OOD rows). A large group counts for as many rows as it has.
+
+The p-value. :math:`R > r` means :math:`\sum_g \mu_g > 0` for the means :math:`\mu_g` of
+:math:`Z_g = \sum_{i \in g} w_i A_i (F_i - r)`, which is at most :math:`(1 - r) M` with :math:`M = \max_g \sum_{i \in
+g} w_i`. Choose a number :math:`0 \le \lambda < 1 / ((1 - r) M)` without looking at what the groups hold. Then
+
+.. math:: E_\lambda = \prod_g (1 - \lambda Z_g) \ge 0, \qquad
+          E[E_\lambda] = \prod_g (1 - \lambda \mu_g) \le e^{-\lambda \sum_g \mu_g} \le 1
+
+where the product of means needs independent groups, and the last step is :math:`R > r`. By Markov's inequality
+:math:`p = \min(1, 1 / E_\lambda)` is at most :math:`\delta` with a probability of at most :math:`\delta`. The groups
+need not be alike, nor of one size, and nothing is assumed about the rows inside. (It is a bet against the null, as in
+Waudby-Smith & Ramdas, J. R. Stat. Soc. B 86, 2024, arXiv:2010.09686, with one stake for all groups, because the
+:math:`\mu_g` may differ.)
+
+:math:`\ln E_\lambda \approx -\lambda S - \lambda^2 V / 2` with S the sum of the :math:`Z_g` and V that of their
+squares, so :math:`\lambda = \sqrt{2 \ln(1/\delta) / V}` reaches :math:`1/\delta` at the least :math:`|S|`. V is
+estimated on the groups that learn, at each pair of thresholds, with one more group that fails altogether;
+:math:`\lambda` is kept below 0.9 of its limit. So the stake depends on the first part and on sizes alone, as do the
+path and its start, and the walk along the path is as valid as in :mod:`twofold.gate.guarantee`.
+
+Counted over 4,000 simulated worlds, see ``tests/gate/test_groups.py`` and the page on the gate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from twofold._checks import Array
+from twofold.gate.choice import Scored
+
+Codes = npt.NDArray[np.int64]
+CAUTIOUS = 0.9  # of the largest stake: a group that fails altogether leaves a tenth of the wealth
+STAKES = CAUTIOUS * 0.5 ** np.arange(8)  # of an interval, which has no other part to choose one
+
+
+def group_codes(groups: npt.NDArray[np.generic]) -> Codes:
+    """Number the groups 0, 1, ... in the order in which they first appear.
+
+    >>> group_codes(np.array(["b", "a", "b"]))
+    array([0, 1, 0])
+    """
+    _, first, codes = np.unique(groups, return_index=True, return_inverse=True)
+    place = np.empty(len(first), np.int64)
+    place[np.argsort(first)] = np.arange(len(first))
+    return place[codes]
+
+
+def first_accepting(data: Scored, pairs: Array) -> npt.NDArray[np.int64]:
+    """The place of the strictest pair of a path that accepts each row; behind the last where none does."""
+    by_id = np.searchsorted(-pairs[:, 0], -data.conf_id)
+    by_ood = np.searchsorted(-pairs[:, 1], -data.conf_ood)
+    return np.maximum(by_id, by_ood)
+
+
+class GroupTest:
+    """The p-values of "the risk exceeds ``risk``" along a path of pairs, from rows in groups.
+
+    Parameters
+    ----------
+    learn, test : Scored
+        Rows with ``groups`` of the part that chose the path, and of the part that tests it.
+    pairs : ndarray of shape (n_pairs, 2)
+        The path, from strict to loose.
+    risk, delta : float
+        The risk to be promised, and the level at which the stakes are best.
+    """
+
+    def __init__(self, learn: Scored, test: Scored, pairs: Array, risk: float, delta: float) -> None:
+        self.test, self.risk = test, risk
+        self.first = first_accepting(test, pairs)
+        self.sizes = group_weights(test)
+        first = first_accepting(learn, pairs)
+        learnt = group_weights(learn)
+        groups = len(learnt)
+        limit = CAUTIOUS / ((1.0 - risk) * self.sizes.max())
+        failing = (1.0 - risk) * learnt.mean()
+        # a share that the test part cannot show is not tested: a stake of 0 gives p = 1
+        testable = not (test.share and test.is_id.all())
+        self.stakes = np.empty(len(pairs))
+        self.expected = np.empty(len(pairs))  # logarithm of the wealth
+        for i in range(len(pairs)):
+            z = excess(learn, first <= i, risk)
+            spread = len(self.sizes) * (float(z @ z) + failing**2) / (groups + 1)
+            stake = min(math.sqrt(-2.0 * math.log(delta) / spread), limit)
+            grown = np.log(np.maximum(1.0 - stake * z, 1.0 - CAUTIOUS)).sum()  # groups here may be larger
+            self.stakes[i], self.expected[i] = stake * testable, grown * len(self.sizes) / groups
+
+    @property
+    def start(self) -> int:
+        """The pair most likely to pass, judged by the part that learns."""
+        return int(np.argmax(self.expected))
+
+    def p_values(self, places: slice) -> Array:
+        """P-values at some pairs of the path."""
+        found = []
+        for i in range(*places.indices(len(self.stakes))):
+            wealth = np.log1p(-self.stakes[i] * excess(self.test, self.first <= i, self.risk)).sum()
+            found.append(math.exp(min(0.0, -wealth)))
+        return np.array(found)
+
+
+def row_weights(data: Scored) -> Array:
+    """The weight of each row: 1, and for OOD rows what the expected share says."""
+    weight = data.weight if not data.is_id.all() else 1.0
+    return np.where(data.is_id, 1.0, weight)
+
+
+def group_weights(data: Scored) -> Array:
+    """The sum of the weights of the rows of each group."""
+    return group_sums(data.groups, row_weights(data))
+
+
+def excess(data: Scored, accepted: npt.NDArray[np.bool_], risk: float) -> Array:
+    """Z of each group: the weighted sum over its accepted rows of failure (1 or 0) less ``risk``."""
+    worth = row_weights(data) * accepted * (~data.correct - risk)
+    return group_sums(data.groups, worth)
+
+
+def group_sums(groups: Codes | None, values: npt.NDArray[np.generic]) -> Array:
+    """Sum the values of the rows of each group; without groups each row is one."""
+    numbers = values.astype(np.float64)
+    return numbers if groups is None else np.asarray(np.bincount(groups, weights=numbers), np.float64)
+
+
+def ratio_interval(part: Array, whole: Array, size: Array, level: float) -> tuple[float, float]:
+    r"""Bound the ratio of the means of two sums over independent groups, from below and from above.
+
+    For a ratio r, :math:`Z_g = \mathrm{part}_g - r\, \mathrm{whole}_g` has mean 0 in total, and is at most ``size`` of
+    its group either way. The mean of :math:`\prod_g (1 \mp \lambda Z_g)` over a fixed set of stakes has an expectation
+    of at most 1 (see above), so ratios at which it reaches 2 / ``level`` are excluded, on either side.
+
+    Parameters
+    ----------
+    part, whole : ndarray of shape (n_groups,)
+        What is counted, and of what it is a share: 0 <= part <= whole <= size.
+    size : ndarray of shape (n_groups,)
+        The largest value that ``whole`` could have had.
+    level : float
+        The share of data on which the interval may miss.
+
+    Returns
+    -------
+    tuple of float
+        Lower and upper bound.
+
+    Examples
+    --------
+    >>> low, high = ratio_interval(np.full(200, 1.0), np.full(200, 10.0), np.full(200, 10.0), 0.05)
+    >>> bool(low < 0.1 < high)
+    True
+    """
+    stakes = STAKES / max(float(size.max()), np.finfo(float).tiny)
+
+    def excluded(ratio: float, sign: float) -> bool:
+        z = part - ratio * whole
+        wealth = np.log1p(-sign * stakes[:, None] * z).sum(axis=1)
+        top = float(wealth.max())
+        return top + math.log(np.exp(wealth - top).mean()) >= math.log(2.0 / level)
+
+    return _edge(lambda ratio: excluded(ratio, -1.0), 0.0, 1.0), _edge(lambda ratio: excluded(ratio, 1.0), 1.0, 0.0)
+
+
+def _edge(excluded: Callable[[float], bool], outer: float, inner: float) -> float:
+    """Where ratios stop being excluded on the way from ``outer`` to ``inner``, on the outer side of it."""
+    if not excluded(outer):
+        return outer
+    for _ in range(50):
+        middle = (outer + inner) / 2.0
+        if excluded(middle):
+            outer = middle
+        else:
+            inner = middle
+    return outer
