@@ -93,6 +93,7 @@ def fit_command(
     id_score: str,
     ood_score: str,
     train: Path | None,
+    groups: Path | None,
     out: Path,
     replace: bool,
     as_json: bool,
