@@ -346,6 +346,8 @@ def test_a_file_of_confidences_without_unknown_inputs(tmp_path):
     assert made.data["pairs"][0]["command"] == ""
     assert "no gate can be fitted" in made.data["pairs"][0]["gate"]
     report(tmp_path / "c.npz", tmp_path / "c.html", resamples=20)
+    with pytest.raises(InvalidInput, match="ood_classes names data sets of a run"):
+        document(tmp_path / "c.npz", ood_classes={"far": ["cat"]})
 
 
 def test_confidences_that_are_no_probabilities(tmp_path):

@@ -166,6 +166,10 @@ def gather(
     path = Path(source)
     if path.is_dir():
         return _of_run(Run.open(path), id, ood, scores, ood_classes or {}, resamples, seed, done)
+    if ood_classes is not None:
+        raise InvalidInput(
+            f"ood_classes names data sets of a run, and {path} is a file; make a run of it, or leave it out"
+        )
     arrays = load_npz(path)
     if "logits" in arrays or "probs" in arrays:
         return _of_outputs(path, Outputs.from_npz(path), id, ood, scores, done)
