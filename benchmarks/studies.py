@@ -12,7 +12,6 @@ A study by itself is ``twofold study run NAME --out DIR``.
 import argparse
 import csv
 import itertools
-import json
 import sys
 import time
 from collections import Counter
@@ -32,6 +31,7 @@ from twofold.bench.anchors import anchors
 from twofold.bench.results import better_of, key_of, method, scale
 from twofold.errors import InvalidInput
 from twofold.store import Run
+from twofold.study.folder import read_json
 
 NAMES = ("sure_plus", "aurc_finetune", "unknown", "paradigms")
 KEPT = RESULTS / "studies"
@@ -679,7 +679,7 @@ LEGEND = (
 def summary(world, name):
     cells = world.study.cells()
     done = study.finished(world.study, KEPT / name)
-    told = json.loads((KEPT / name / "cells.json").read_text(encoding="utf-8"))
+    told = read_json(KEPT / name / "cells.json")
     seeds = sorted({cell.seed for cell in cells if cell.name in done})
     epochs = sorted({one["epochs"] for one in told.values()})
     known = [v.mean for v in study.values(world.study, world.found) if (v.metric, v.shift) == ("accuracy", "test")]
@@ -798,7 +798,7 @@ def apart_and_together(world):
 
 def averaged():
     """What the averages over weights amount to in so short a training."""
-    cells = json.loads((KEPT / "sure_plus" / "cells.json").read_text(encoding="utf-8"))
+    cells = read_json(KEPT / "sure_plus" / "cells.json")
     ema = [one for name, one in cells.items() if name.startswith(("sure_ema", "sure_fsam", "sure_plus"))]
     if not ema:
         return []

@@ -158,3 +158,12 @@ def test_full_presets_are_called_the_papers_scale_only_where_they_have_its_netwo
     assert "`sure_plus` and `aurc_finetune` with the network" in words
     assert "`unknown` trains a resnet18_32" in rest
     assert "`paradigms` trains a resnet18_32 where the paper's code has a vgg13" in rest
+
+
+def test_what_is_kept_of_a_study_can_be_summed_up(monkeypatch):
+    pytest.importorskip("torch")
+    studies = scripts(monkeypatch, "studies")
+    world = studies.World.open("aurc_converged")
+    assert "resnet8_cifar_kd, " in studies.summary(world, "aurc_converged")
+    text = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    assert studies.summary(world, "aurc_converged") in text
