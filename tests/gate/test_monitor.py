@@ -201,3 +201,11 @@ def test_a_monitor_with_an_impossible_verdict_can_be_saved(tmp_path):
     assert monitor.update(["unsure"])
     monitor.save(tmp_path / "m.json")
     assert Monitor.load(tmp_path / "m.json").alarm
+
+
+@pytest.mark.parametrize("counts", [[-1, 2, 3], [4, 0, -1], [1, 2], [True, 2, 3], [1, 2, "3"]])
+def test_counts_that_cannot_be_are_refused(counts, tmp_path):
+    monitor = Monitor((0.8, 0.0, 0.0), (0.95, 0.2, 0.2), 0.01, counts=tuple(counts))
+    monitor.save(tmp_path / "m.json")
+    with pytest.raises(InvalidInput, match="damaged or no saved monitor"):
+        Monitor.load(tmp_path / "m.json")

@@ -1,5 +1,6 @@
 """The guarantee: exact tails, violations counted over thousands of worlds with known risk, coverage, shift."""
 
+import dataclasses
 import math
 import time
 
@@ -284,18 +285,29 @@ def searched(count, weights, risk, delta, share, *, cells):
 @pytest.mark.parametrize("seed", range(24))
 def test_the_p_value_at_a_given_share_is_that_of_a_loop_and_never_below_a_fine_search(seed):
     rng = np.random.default_rng(seed)
-    ids, oods = int(rng.integers(40, 3000)), int(rng.integers(4, 800))
-    known = int(rng.integers(ids // 2, ids + 1)) if seed != 3 else ids
-    wrong = int(rng.binomial(known, rng.choice([0.0, 0.01, 0.03])))
-    outside = int(rng.binomial(oods, rng.choice([0.0, 0.02, 0.1]))) if seed % 6 else (0, 1, oods - 1, oods)[seed // 6]
-    risk, delta, share = rng.uniform(0.05, 0.3), rng.uniform(0.02, 0.2), (0.02, 0.2)[seed % 2]
+    ids, oods = int(rng.integers(100, 1500)), int(rng.integers(20, 500))
+    known = int(rng.integers(ids // 2, ids)) if seed != 3 else ids
+    wrong = int(rng.binomial(known, rng.choice([0.01, 0.03, 0.06])))
+    outside = int(rng.binomial(oods, rng.choice([0.02, 0.1]))) if seed % 6 else (0, 1, oods - 1, oods)[seed // 6]
+    delta, share = rng.uniform(0.02, 0.2), (0.05, 0.2)[seed % 2]
+    accepted = (1 - share) * known / ids + share * outside / oods
+    seen = ((1 - share) * wrong / ids + share * outside / oods) / accepted
+    risk = min(seen * rng.uniform(1.2, 2.2) + 0.01, 0.9)  # not far above what these counts show
     weights = (lambda a: (math.cos(a), math.sin(a)))(rng.uniform(0.1, 1.4))
     count = ids, oods, known, wrong, outside
     counts = guarantee.Counts(float(ids), float(oods), *(np.array([float(c)]) for c in count[2:]))
     got = float(guarantee.p_values(counts, risk, delta, share, np.array([weights]))[0])
     assert got == pytest.approx(searched(count, weights, risk, delta, share, cells=True), rel=1e-6)
     fine = searched(count, weights, risk, delta, share, cells=False)
-    assert fine - 1e-9 <= got <= 1.3 * fine
+    assert fine - 1e-9 <= got <= 1.6 * fine
+
+
+def test_without_ood_inputs_only_wrong_labels_count():
+    counts = guarantee.Counts(300.0, 80.0, np.array([250.0, 100.0]), np.array([9.0, 0.0]), np.array([40.0, 0.0]))
+    p = guarantee.p_values(counts, 0.08, 0.1, 0.0, np.ones((2, 2)))
+    assert p == pytest.approx([binom.cdf(9, 250, 0.08), binom.cdf(0, 100, 0.08)])
+    p = guarantee.p_values(counts, 0.08, 0.1, None, np.ones((2, 2)))
+    assert p == pytest.approx([binom.cdf(49, 290, 0.08), binom.cdf(0, 100, 0.08)])
 
 
 def test_more_evidence_means_a_smaller_p_value():
@@ -366,6 +378,30 @@ def test_infeasible_says_what_is_feasible(share):
     gate = Gate.fit(outputs, "confidnet", "devries", objective="risk", risk=best["risk"], delta=0.05, ood_share=share)
     assert gate.promise.guaranteed
     assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize("share", [None, 0.2])
+def test_what_is_said_to_be_feasible_is_the_least_that_is(share):
+    """Both searches halve an interval seven times: what they say passes, and a step less does not."""
+    data = sample(Normal(), np.random.default_rng(1), 600, "mixture", False)
+    parts = [dataclasses.replace(data[rows], share=share) for rows in guarantee.split(data.is_id, share)]
+
+    def passes(risk, delta):
+        return guarantee.walk(*parts, parts[0].curve(), risk, delta) is not None
+
+    def told(risk):
+        with pytest.raises(Infeasible) as caught:
+            guarantee.guaranteed(*parts, risk=risk, delta=0.05)
+        return caught.value.best
+
+    least = told(0.002)["risk"]
+    assert passes(least, 0.05)
+    assert not passes(least - (1 - 0.002) / 2**7, 0.05)
+    asked = 0.9 * least - 0.01
+    surer = told(asked)["delta"]
+    assert 0.05 < surer < 1.0
+    assert passes(asked, surer)
+    assert not passes(asked, surer - (1 - 0.05) / 2**7)
 
 
 def test_a_handful_of_samples_is_infeasible_not_a_crash():
