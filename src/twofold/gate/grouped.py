@@ -31,7 +31,7 @@ estimated on the groups that learn, at each pair of thresholds, with one more gr
 :math:`\lambda` is kept below 0.9 of its limit. So the stake depends on the first part and on sizes alone, as do the
 path and its start, and the walk along the path is as valid as in :mod:`twofold.gate.guarantee`.
 
-Counted over 4,000 simulated worlds, see ``tests/gate/test_groups.py`` and the page on the gate.
+Counted over 2,000 simulated worlds of each kind: ``tests/gate/test_groups.py`` and the page on the gate.
 """
 
 from __future__ import annotations
