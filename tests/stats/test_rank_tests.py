@@ -133,6 +133,9 @@ def test_wilcoxon_ties_survive_rounding_errors():
     table = np.array([[0.3, 0.2], [0.2, 0.1], [0.5, 0.4], [0.7, 0.8]])
     assert wilcoxon(table).statistic[0, 1] == 2.5
     assert wilcoxon(np.zeros((3, 2))).raw[0, 1] == 1.0
+    nearly = np.array([[1.0, 0.5], [0.5 + 3e-13, 1.0], [0.9, 0.2]])  # equal up to 1e-12 of the largest value
+    assert wilcoxon(nearly).statistic[0, 1] == 1.5
+    assert wilcoxon(nearly + np.array([[0, 0], [2e-11, 0], [0, 0]])).statistic[0, 1] == 1.0
 
 
 @given(arrays(np.float64, st.integers(1, 12), elements=st.floats(0, 1)))
