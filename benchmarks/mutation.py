@@ -445,9 +445,6 @@ class Runner:
     def __init__(self, settings: dict[str, object], folder: Path, workers: int) -> None:
         self.settings, self.folder = settings, folder
         self.trees = [Tree(folder / str(i)) for i in range(workers)]
-        self.reasons = {}
-        for entry in settings.get("equivalent", []):
-            self.reasons[entry["module"], entry["before"], entry["after"]] = entry["reason"]
 
     def reach(self, mutants: list[Mutant]) -> list[tuple[list[str], float]]:
         """The tests to run for each mutant, and their seconds; the tests of unchanged code are run for it."""
@@ -526,13 +523,12 @@ class Runner:
 
     def record(self, mutant: Mutant, outcome: str, test: str, took: float, left: int) -> None:
         """Keep what came of a mutant."""
-        reason = self.reasons.get((mutant.module, mutant.before, mutant.after), "")
-        if outcome == "survived" and reason:
-            outcome = "equivalent"
         place = {f.name: str(getattr(mutant, f.name)) for f in fields(Mutant) if f.name != "source"}
-        row = Row(**place, outcome=outcome, test=test, reason=reason if outcome == "equivalent" else "")
+        row = judged(Row(**place, outcome=outcome, test=test, reason=""), self.settings)
         save([*(r for r in load() if r.key != row.key), row])
-        print(f"{outcome:<10} {took:5.1f} s, {left} left  {mutant.module}:{mutant.line}  {mutant.before}", flush=True)
+        print(
+            f"{row.outcome:<10} {took:5.1f} s, {left} left  {mutant.module}:{mutant.line}  {mutant.before}", flush=True
+        )
         if outcome not in NOTICED:
             print(f"{'became':>23}  {mutant.after}", flush=True)
 
@@ -559,6 +555,15 @@ def save(rows: list[Row]) -> None:
     new.replace(RESULTS)
 
 
+def judged(row: Row, settings: dict[str, object]) -> Row:
+    """The row, called equivalent if it survived and the settings give the reason."""
+    for entry in settings.get("equivalent", []):
+        is_it = (entry["module"], entry["before"], entry["after"]) == (row.module, row.before, row.after)
+        if is_it and row.outcome == "survived":
+            return replace(row, outcome="equivalent", reason=entry["reason"])
+    return row
+
+
 def summarise(rows: list[Row]) -> None:
     """Print the share noticed, with its exact interval, and name what was not."""
     rows = [row for row in rows if row.operator != "named"]
@@ -582,6 +587,7 @@ def main() -> None:
     """Draw, run what is missing, and summarise."""
     parser = argparse.ArgumentParser(description="Mutation testing; results go to results/mutation.csv.")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--settings", type=Path, default=SETTINGS, help="another list of modules and tests")
     folder = Path(tempfile.gettempdir()) / "twofold-mutation"
     parser.add_argument("--work", type=Path, default=folder, help="folder of the private copies and compiled kernels")
     parser.add_argument("--only", default="", help="modules whose path holds this text")
@@ -589,7 +595,7 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="print the draw")
     parser.add_argument("--summary", action="store_true", help="print the results that are there")
     options = parser.parse_args()
-    settings = tomllib.loads(SETTINGS.read_text(encoding="utf-8"))
+    settings = tomllib.loads(options.settings.read_text(encoding="utf-8"))
     if options.summary:
         summarise(load())
         return
@@ -605,9 +611,9 @@ def main() -> None:
         return
     keys = {mutant.key for mutant in mutants}
     lines = {mutant.key: str(mutant.line) for mutant in mutants}
-    rows = [replace(row, line=lines.get(row.key, row.line)) for row in load()]
+    rows = [judged(replace(row, line=lines.get(row.key, row.line)), settings) for row in load()]
     save([row for row in rows if row.key in keys or row.module not in settings["tests"]])  # no longer drawn: dropped
-    done = {row.key for row in load() if not (options.again and row.outcome in ("survived", "equivalent"))}
+    done = {row.key for row in load() if not (options.again and row.outcome == "survived")}
     import hypothesis  # noqa: F401  what every mutant would import: once, here
     import numba  # noqa: F401
     import pandas  # noqa: F401

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from twofold._files import (
+    arrays_digest,
     is_temporary,
     json_with_digest,
     locked,
@@ -229,3 +233,46 @@ def test_json_with_a_digest_comes_back_and_no_flipped_bit_is_read():
 def test_other_json_is_refused(raw, says):
     with pytest.raises(RunError, match=says):
         parse_json_with_digest(raw, Path("x.json"), kind="example", version=3, remedy="write it again")
+
+
+def test_the_digest_of_arrays_is_that_of_lengths_and_bytes():
+    """Written down once more, since files that exist must stay readable."""
+    arrays = {"b": np.arange(6.0).reshape(2, 3), "a": np.array([1, 2], np.int16)}
+    texts = {"version": "1", "format": "example"}
+    want = hashlib.sha256()
+    parts = [b"format", b"example", b"version", b"1", b"arrays"]
+    for name in ("a", "b"):
+        array = arrays[name]
+        parts += [name.encode(), f"{array.dtype.str} {array.shape}".encode(), array.tobytes()]
+    for part in parts:
+        want.update(struct.pack("<Q", len(part)) + part)
+    assert arrays_digest(arrays, texts) == want.hexdigest()
+    assert arrays_digest(dict(reversed(arrays.items())), texts) == want.hexdigest()
+
+
+@posix
+def test_what_appears_between_the_look_and_the_opening_is_refused_and_closed(tmp_path, monkeypatch):
+    (tmp_path / "theirs").write_bytes(b"x")
+    os.link(tmp_path / "theirs", tmp_path / "ours")
+    opened, closed = [], []
+    real_open, real_close = os.open, os.close
+
+    def note_open(*arguments, **settings):
+        opened.append(real_open(*arguments, **settings))
+        return opened[-1]
+
+    def note_close(handle):
+        closed.append(handle)
+        real_close(handle)
+
+    def nothing_there(path):
+        raise FileNotFoundError(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", note_open)
+        patch.setattr(os, "close", note_close)
+        patch.setattr(os, "lstat", nothing_there)  # as if the name came to be right after
+        with pytest.raises(RunError, match="names of the same file"):
+            open_plain(tmp_path / "ours", os.O_WRONLY)
+    assert opened == closed != []
+    assert (tmp_path / "theirs").read_bytes() == b"x"

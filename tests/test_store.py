@@ -439,19 +439,20 @@ def test_finished_and_missing_rows(run):
         run.writer("a", role="test", rows=10, fields={"logits": ("float64", (C,))})
 
 
-def test_an_interrupted_writer_resumes(run):
-    outputs = content("a", 30)
+@pytest.mark.parametrize(("rows", "first", "last"), [(30, 10, 20), (1, 0, 1)])
+def test_an_interrupted_writer_resumes(run, rows, first, last):
+    outputs = content("a", rows)
 
     def interrupted():
-        with run.writer("a", role="train", rows=30, fields=FIELDS) as writer:
-            writer.write(10, **block(outputs, 10, 20))
+        with run.writer("a", role="train", rows=rows, fields=FIELDS) as writer:
+            writer.write(first, **block(outputs, first, last))
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert Run.open(run.path).names() == []
-    again = Run.open(run.path).writer("a", role="train", rows=30, fields=FIELDS)
-    assert again.finished() == [(10, 20)]
+    again = Run.open(run.path).writer("a", role="train", rows=rows, fields=FIELDS)
+    assert again.finished() == [(first, last)]
     for start, stop in again.missing():
         again.write(start, **block(outputs, start, stop))
     again.close()
