@@ -34,9 +34,24 @@ MODULES = {
 }
 
 
+SECTION = re.compile(
+    r"^(Parameters|Attributes|Returns|Yields|Raises|Warns|See Also|Notes|References|Examples)\n-+\n", flags=re.MULTILINE
+)
+
+
+def explanation(docstring: str) -> str:
+    """Return what a docstring explains: the text before its first section, and its notes."""
+    lead, *sections = SECTION.split(docstring)
+    parts = [lead.split(">>>")[0].strip()]
+    for title, body in zip(sections[::2], sections[1::2], strict=True):
+        if title == "Notes":
+            parts.append(body.strip())
+    return "\n\n".join(part for part in parts if part)
+
+
 def prose(thing: object) -> str:
-    """A docstring without its example, as Markdown."""
-    text = (inspect.getdoc(thing) or "").split(">>>")[0].strip()
+    """Return the explanation of a docstring as Markdown."""
+    text = explanation(inspect.getdoc(thing) or "")
     text = re.sub(r":math:`([^`]*)`", r"$\1$", text)
     text = re.sub(r":(?:func|class|mod|meth):`~?([^`]*)`", r"`\1`", text)
     text = re.sub(
