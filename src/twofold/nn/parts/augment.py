@@ -6,8 +6,8 @@ the same bytes. The draws of a sample are those of NumPy's Philox generator::
 
     np.random.Generator(np.random.Philox(key=[seed, epoch], counter=[0, index, STREAMS[name], view])).random(count)
 
-Operations compute what Pillow computes, with its rounding, in compiled code; after a rotation or a resize single pixels
-may be one grey level off, where Pillow's sines or its order of rows and columns differ.
+Operations compute what Pillow computes, with its rounding, in compiled code. After a rotation or a resize, single
+pixels may be one grey level off, where Pillow's sines or its order of rows and columns differ.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from twofold.errors import InvalidInput, UnknownName
 Pixels: TypeAlias = npt.NDArray[np.uint8]
 Index: TypeAlias = npt.NDArray[np.uint64]
 
-# in the order of their numbers in the kernels
+# The order is fixed: the kernels use the position as the number of the operation.
 OPERATIONS = (
     "autocontrast",
     "equalize",
@@ -63,11 +63,32 @@ STREAMS = {
 TRIES = 10  # boxes that a random-resized crop draws before it takes the centre
 
 
-# --- the door -------------------------------------------------------------------------------------------------------
+# --- validation and random numbers ----------------------------------------------------------------------------------
 
 
 def batch(images: ArrayLike) -> Pixels:
-    """Images as one C-contiguous, writable uint8 array (N, H, W, 3), copied only where they are not."""
+    """Check a batch of images and return it as one C-contiguous, writable array.
+
+    Parameters
+    ----------
+    images : array-like of shape (N, H, W, 3), uint8
+        Images before normalisation.
+
+    Returns
+    -------
+    numpy.ndarray of shape (N, H, W, 3), uint8
+        The same images, copied only if they are not yet contiguous and writable.
+
+    Raises
+    ------
+    InvalidInput
+        If the images are not uint8 of shape (N, H, W, 3), or have no pixels.
+
+    Examples
+    --------
+    >>> batch(np.zeros((2, 4, 4, 3), np.uint8)).shape
+    (2, 4, 4, 3)
+    """
     array = _checks.plain(images, "images")
     if array.dtype != np.uint8 or array.ndim != 4 or array.shape[3] != 3 or 0 in array.shape[1:3]:
         raise InvalidInput(
@@ -77,7 +98,30 @@ def batch(images: ArrayLike) -> Pixels:
 
 
 def sample_index(index: ArrayLike, rows: int) -> Index:
-    """Numbers of the samples in their data set, one for each image."""
+    """Check the numbers of samples in their data set and return them as uint64.
+
+    Parameters
+    ----------
+    index : array-like of shape (N,), int
+        Number of each sample in its data set, 0 or more.
+    rows : int
+        Number of images, which the index must match.
+
+    Returns
+    -------
+    numpy.ndarray of shape (N,), uint64
+        The numbers, contiguous.
+
+    Raises
+    ------
+    InvalidInput
+        If the index does not hold integers, has another length than ``rows``, or holds a negative number.
+
+    Examples
+    --------
+    >>> sample_index([3, 0], 2)
+    array([3, 0], dtype=uint64)
+    """
     array = _checks.plain(index, "index")
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise InvalidInput(f"index must be integers (N,), got {array.dtype} of shape {array.shape}")
@@ -90,7 +134,46 @@ def sample_index(index: ArrayLike, rows: int) -> Index:
 
 
 def uniforms(index: Index, count: int, *, name: str, seed: int, epoch: int, view: int = 0) -> Array:
-    """``count`` numbers in [0, 1) for each sample, those of its own stream."""
+    """Draw uniform random numbers for each sample from the sample's own stream.
+
+    Parameters
+    ----------
+    index : numpy.ndarray of shape (N,), uint64
+        Number of each sample in its data set, as :func:`sample_index` returns it.
+    count : int
+        Number of draws for each sample.
+    name : str
+        Key of ``STREAMS``: the augmentation that draws. Different augmentations draw independent numbers.
+    seed : int
+        Seed of the random numbers, below 2^64.
+    epoch : int
+        Epoch of training, below 2^64; each epoch draws new random numbers.
+    view : int, default=0
+        Number of the copy of the sample; different views draw independent numbers.
+
+    Returns
+    -------
+    numpy.ndarray of shape (N, count), float64
+        Numbers in [0, 1).
+
+    Raises
+    ------
+    InvalidInput
+        If ``seed``, ``epoch`` or ``view`` is not a whole number from 0 to 2^64 - 1.
+
+    Notes
+    -----
+    Row i equals the output of NumPy's Philox generator with key ``[seed, epoch]`` and counter
+    ``[0, index[i], STREAMS[name], view]``.
+
+    Examples
+    --------
+    >>> ours = uniforms(sample_index([5], 1), 3, name="flip", seed=1, epoch=2)
+    >>> key, counter = np.array([1, 2], np.uint64), np.array([0, 5, STREAMS["flip"], 0], np.uint64)
+    >>> reference = np.random.Generator(np.random.Philox(key=key, counter=counter)).random(3)
+    >>> bool((ours[0] == reference).all())
+    True
+    """
     from twofold.nn.parts._image_kernels import fill_uniforms
 
     result = np.empty((len(index), count), dtype=np.float64)
@@ -100,7 +183,30 @@ def uniforms(index: Index, count: int, *, name: str, seed: int, epoch: int, view
 
 
 def word(value: int, name: str) -> np.uint64:
-    """A part of a generator's key or counter: a whole number of 64 bits."""
+    """Check one part of a generator's key or counter: a whole number of 64 bits.
+
+    Parameters
+    ----------
+    value : int
+        Number to check.
+    name : str
+        Name of the argument in error messages.
+
+    Returns
+    -------
+    numpy.uint64
+        The number.
+
+    Raises
+    ------
+    InvalidInput
+        If the value is not a whole number from 0 to 2^64 - 1.
+
+    Examples
+    --------
+    >>> int(word(7, "seed"))
+    7
+    """
     number = _checks.whole(value, name, 0)
     if number >= 1 << 64:
         raise InvalidInput(f"{name} must be below 2^64, got {number}")
@@ -108,7 +214,30 @@ def word(value: int, name: str) -> np.uint64:
 
 
 def operation_codes(operations: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Numbers of named operations."""
+    """Translate names of operations into the numbers that the kernels use.
+
+    Parameters
+    ----------
+    operations : sequence of str
+        Names from ``OPERATIONS``, at least one.
+
+    Returns
+    -------
+    numpy.ndarray, int64
+        Position of each name in ``OPERATIONS``.
+
+    Raises
+    ------
+    InvalidInput
+        If ``operations`` is a string or empty.
+    UnknownName
+        If a name is not in ``OPERATIONS``.
+
+    Examples
+    --------
+    >>> operation_codes(["rotate", "autocontrast"])
+    array([3, 0])
+    """
     if isinstance(operations, str) or not operations:
         raise InvalidInput(f"operations must be a list with at least one name, got {operations!r}")
     for name in operations:
@@ -118,7 +247,28 @@ def operation_codes(operations: Sequence[str]) -> npt.NDArray[np.int64]:
 
 
 def severity_of(value: float) -> float:
-    """A severity, at which levels are drawn from U(0.1, severity)."""
+    """Check a severity, the upper end of the levels that are drawn from U(0.1, severity).
+
+    Parameters
+    ----------
+    value : float
+        Severity, from 0.1 to 10.
+
+    Returns
+    -------
+    float
+        The severity.
+
+    Raises
+    ------
+    InvalidInput
+        If the value is not a number from 0.1 to 10.
+
+    Examples
+    --------
+    >>> severity_of(3)
+    3.0
+    """
     return _checks.number(value, "severity", 0.1, 10.0)
 
 
@@ -141,8 +291,35 @@ def padded_crop(
     seed: int = 0,
     epoch: int = 0,
 ) -> Pixels:
-    """A random window of the image's own size, after ``padding`` pixels of ``fill`` are put around it.
+    """Cut a random window of the image's own size after padding the image on all sides.
 
+    Parameters
+    ----------
+    images : array-like of shape (N, H, W, 3), uint8
+        Images before normalisation.
+    index : array-like of shape (N,), int
+        Number of each image in its data set, 0 or more. It selects the random numbers of the image.
+    padding : int, default=4
+        Number of pixels added on each side; 4 is common for images of 32 pixels.
+    fill : int or sequence of three int, default=0
+        Colour of the padding, one grey level or three channels from 0 to 255.
+    seed : int, default=0
+        Seed of the random numbers, below 2^64.
+    epoch : int, default=0
+        Epoch of training, below 2^64; each epoch draws new random numbers.
+
+    Returns
+    -------
+    numpy.ndarray of shape (N, H, W, 3), uint8
+        New array; the input is left unchanged.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument has the wrong type, shape or range.
+
+    Examples
+    --------
     >>> one = np.arange(12, dtype=np.uint8).reshape(1, 2, 2, 3)
     >>> bool((padded_crop(one, [0], padding=0) == one).all())
     True
@@ -159,7 +336,37 @@ def padded_crop(
 
 
 def flip(images: ArrayLike, index: ArrayLike, *, chance: float = 0.5, seed: int = 0, epoch: int = 0) -> Pixels:
-    """Left and right exchanged with probability ``chance``."""
+    """Mirror each image left to right with a fixed probability.
+
+    Parameters
+    ----------
+    images : array-like of shape (N, H, W, 3), uint8
+        Images before normalisation.
+    index : array-like of shape (N,), int
+        Number of each image in its data set, 0 or more. It selects the random numbers of the image.
+    chance : float, default=0.5
+        Probability of a flip, from 0 to 1.
+    seed : int, default=0
+        Seed of the random numbers, below 2^64.
+    epoch : int, default=0
+        Epoch of training, below 2^64; each epoch draws new random numbers.
+
+    Returns
+    -------
+    numpy.ndarray of shape (N, H, W, 3), uint8
+        New array; the input is left unchanged.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument has the wrong type, shape or range.
+
+    Examples
+    --------
+    >>> one = np.arange(6, dtype=np.uint8).reshape(1, 1, 2, 3)
+    >>> flip(one, [0], chance=1.0).ravel()
+    array([3, 4, 5, 0, 1, 2], dtype=uint8)
+    """
     x = batch(images)
     likely = _checks.number(chance, "chance", 0.0, 1.0)
     chosen = uniforms(sample_index(index, len(x)), 1, name="flip", seed=seed, epoch=epoch)[:, 0] < likely
@@ -178,10 +385,51 @@ def cutout(
     seed: int = 0,
     epoch: int = 0,
 ) -> Pixels:
-    """A square with its centre anywhere in the image, cut at the border, filled with one colour.
+    """Fill a square at a random position with one colour.
 
-    DeVries and Taylor, 2017, arXiv:1708.04552, whose zeros come after normalisation: ``fill`` the mean colour for that.
+    The centre of the square may lie anywhere in the image; the part beyond the border is lost.
+
+    Parameters
+    ----------
+    images : array-like of shape (N, H, W, 3), uint8
+        Images before normalisation.
+    index : array-like of shape (N,), int
+        Number of each image in its data set, 0 or more. It selects the random numbers of the image.
+    side : int, default=16
+        Side of the square in pixels.
+    chance : float, default=1.0
+        Probability that an image is changed, from 0 to 1.
+    fill : int or sequence of three int, default=0
+        Colour of the square, one grey level or three channels from 0 to 255.
+    seed : int, default=0
+        Seed of the random numbers, below 2^64.
+    epoch : int, default=0
+        Epoch of training, below 2^64; each epoch draws new random numbers.
+
+    Returns
+    -------
+    numpy.ndarray of shape (N, H, W, 3), uint8
+        New array; the input is left unchanged.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument has the wrong type, shape or range.
+
+    Notes
+    -----
+    The paper sets zeros after normalisation. To do the same, set ``fill`` to the mean colour of the data set.
     FD-Shifts cuts 16 of 32 pixels in half of the images (``chance=0.5``).
+
+    References
+    ----------
+    DeVries and Taylor, 2017, arXiv:1708.04552.
+
+    Examples
+    --------
+    >>> white = np.full((1, 4, 4, 3), 255, np.uint8)
+    >>> int(cutout(white, [0], side=8).max())
+    0
     """
     x = batch(images)
     edge = _checks.whole(side, "side", 1)
@@ -197,7 +445,38 @@ def cutout(
 
 
 def rotation(images: ArrayLike, index: ArrayLike, *, degrees: float = 15.0, seed: int = 0, epoch: int = 0) -> Pixels:
-    """A turn about the centre by an angle of U(-degrees, degrees), bilinear, black outside."""
+    """Rotate each image about its centre by a random angle from U(-degrees, degrees).
+
+    The interpolation is bilinear; pixels from outside the image are black.
+
+    Parameters
+    ----------
+    images : array-like of shape (N, H, W, 3), uint8
+        Images before normalisation.
+    index : array-like of shape (N,), int
+        Number of each image in its data set, 0 or more. It selects the random numbers of the image.
+    degrees : float, default=15.0
+        Largest angle in either direction, from 0 to 180.
+    seed : int, default=0
+        Seed of the random numbers, below 2^64.
+    epoch : int, default=0
+        Epoch of training, below 2^64; each epoch draws new random numbers.
+
+    Returns
+    -------
+    numpy.ndarray of shape (N, H, W, 3), uint8
+        New array; the input is left unchanged.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument has the wrong type, shape or range.
+
+    Examples
+    --------
+    >>> rotation(np.zeros((2, 4, 4, 3), np.uint8), [0, 1], degrees=30).shape
+    (2, 4, 4, 3)
+    """
     x = batch(images)
     most = _checks.number(degrees, "degrees", 0.0, 180.0)
     draws = uniforms(sample_index(index, len(x)), 1, name="rotation", seed=seed, epoch=epoch)
@@ -214,10 +493,47 @@ def resized_crop(
     seed: int = 0,
     epoch: int = 0,
 ) -> Pixels:
-    """A box of random area (``scale``, uniform) and aspect (``ratio``, log-uniform), resized to ``size`` squared.
+    """Cut a box of random area and aspect ratio and resize it to a square.
 
-    Bilinear and antialiased, as Pillow does it. A box that does not fit is drawn again, up to ten times; after
-    that the largest centred box of allowed aspect is taken, as torchvision does.
+    The area is uniform over ``scale``, the aspect ratio log-uniform over ``ratio``. The resize is bilinear and
+    antialiased, as in Pillow.
+
+    Parameters
+    ----------
+    images : array-like of shape (N, H, W, 3), uint8
+        Images before normalisation.
+    index : array-like of shape (N,), int
+        Number of each image in its data set, 0 or more. It selects the random numbers of the image.
+    size : int
+        Side of the result in pixels.
+    scale : tuple of two float, default=(0.08, 1.0)
+        Smallest and largest area of the box as a share of the image, above 0 and at most 1.
+    ratio : tuple of two float, default=(3/4, 4/3)
+        Smallest and largest aspect ratio, width over height, above 0.
+    seed : int, default=0
+        Seed of the random numbers, below 2^64.
+    epoch : int, default=0
+        Epoch of training, below 2^64; each epoch draws new random numbers.
+
+    Returns
+    -------
+    numpy.ndarray of shape (N, size, size, 3), uint8
+        The resized crops.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument has the wrong type, shape or range.
+
+    Notes
+    -----
+    A box that does not fit is drawn again, up to ten times. After that the largest centred box of allowed aspect ratio
+    is taken, as in torchvision.
+
+    Examples
+    --------
+    >>> resized_crop(np.zeros((2, 8, 8, 3), np.uint8), [0, 1], size=4).shape
+    (2, 4, 4, 3)
     """
     from twofold.nn.parts._image_kernels import resize_crops
 
@@ -270,9 +586,49 @@ def colour_jitter(
     seed: int = 0,
     epoch: int = 0,
 ) -> Pixels:
-    """Brightness, contrast and saturation by factors of U(max(0, 1 - v), 1 + v), hue turned by U(-v, v), in any order.
+    """Change brightness, contrast, saturation and hue by random amounts, in random order.
 
-    The rule of torchvision on Pillow images; ``hue`` is a share of the circle, at most 0.5.
+    Brightness, contrast and saturation are multiplied by factors from U(max(0, 1 - v), 1 + v); the hue is turned by
+    U(-v, v). Here v is the argument of the same name.
+
+    Parameters
+    ----------
+    images : array-like of shape (N, H, W, 3), uint8
+        Images before normalisation.
+    index : array-like of shape (N,), int
+        Number of each image in its data set, 0 or more. It selects the random numbers of the image.
+    brightness : float, default=0.0
+        Range of the brightness factor, 0 or more; 0 leaves the brightness unchanged.
+    contrast : float, default=0.0
+        Range of the contrast factor, 0 or more.
+    saturation : float, default=0.0
+        Range of the saturation factor, 0 or more.
+    hue : float, default=0.0
+        Largest turn of the hue in either direction, a share of the colour circle from 0 to 0.5.
+    seed : int, default=0
+        Seed of the random numbers, below 2^64.
+    epoch : int, default=0
+        Epoch of training, below 2^64; each epoch draws new random numbers.
+
+    Returns
+    -------
+    numpy.ndarray of shape (N, H, W, 3), uint8
+        New array; the input is left unchanged.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument has the wrong type, shape or range.
+
+    Notes
+    -----
+    The rule is that of torchvision on Pillow images.
+
+    Examples
+    --------
+    >>> grey = np.full((1, 2, 2, 3), 100, np.uint8)
+    >>> bool((colour_jitter(grey, [0]) == grey).all())
+    True
     """
     from twofold.nn.parts._image_kernels import operate_all
 
@@ -298,12 +654,33 @@ def colour_jitter(
 
 
 def operate(images: ArrayLike, name: str, amount: Any = 0.0) -> Pixels:
-    """One of ``OPERATIONS`` on every image, by an amount for all or for each.
+    """Apply one of ``OPERATIONS`` to every image.
 
-    The amount is what Pillow takes: bits kept (posterize), degrees (rotate), threshold (solarize), input pixels per row
-    or column (shear), input pixels (translate), factor (colour, contrast, brightness, sharpness); autocontrast and
-    equalize take none.
+    Parameters
+    ----------
+    images : array-like of shape (N, H, W, 3), uint8
+        Images before normalisation.
+    name : str
+        Name of the operation, one of ``OPERATIONS``.
+    amount : float or array-like of shape (N,), default=0.0
+        Strength of the operation, one for all images or one for each. Its unit is Pillow's: bits kept (posterize, 0 to
+        8), degrees (rotate), threshold (solarize), input pixels per row or column (shear), input pixels (translate),
+        factor (colour, contrast, brightness, sharpness). Autocontrast and equalize ignore it.
 
+    Returns
+    -------
+    numpy.ndarray of shape (N, H, W, 3), uint8
+        New array; the input is left unchanged.
+
+    Raises
+    ------
+    InvalidInput
+        If the images or the amounts have the wrong type, shape or range.
+    UnknownName
+        If there is no such operation.
+
+    Examples
+    --------
     >>> operate(np.full((1, 1, 1, 3), 200, np.uint8), "solarize", 128).ravel()
     array([55, 55, 55], dtype=uint8)
     """
@@ -332,11 +709,53 @@ def random_operation(
     epoch: int = 0,
     view: int = 0,
 ) -> Pixels:
-    """One operation for each image, drawn uniformly, at a level l of U(0.1, severity).
+    """Apply one randomly drawn operation to each image, at a random level.
 
-    Posterize keeps 4 - int(0.4 l) bits; rotate by ±int(3 l) degrees; solarize from 256 - int(25.6 l); shear by ±0.03 l;
-    translate by ±int(side/3 · l/10) pixels; colour, contrast, brightness and sharpness by 0.1 + 0.18 l. The scale of
-    AugMix (Hendrycks et al., ICLR 2020, arXiv:1912.02781).
+    The operation is uniform over ``operations``, the level l uniform over (0.1, severity).
+
+    Parameters
+    ----------
+    images : array-like of shape (N, H, W, 3), uint8
+        Images before normalisation.
+    index : array-like of shape (N,), int
+        Number of each image in its data set, 0 or more. It selects the random numbers of the image.
+    severity : float, default=3.0
+        Largest level, from 0.1 to 10.
+    operations : sequence of str, default=OPERATIONS
+        Names of the operations to draw from.
+    seed : int, default=0
+        Seed of the random numbers, below 2^64.
+    epoch : int, default=0
+        Epoch of training, below 2^64; each epoch draws new random numbers.
+    view : int, default=0
+        Number of the copy of the sample; different views draw independent numbers.
+
+    Returns
+    -------
+    numpy.ndarray of shape (N, H, W, 3), uint8
+        New array; the input is left unchanged.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument has the wrong type, shape or range.
+    UnknownName
+        If there is no operation of a name.
+
+    Notes
+    -----
+    The scale is that of AugMix. At level l, posterize keeps 4 - int(0.4 l) bits; rotate turns by ±int(3 l) degrees;
+    solarize starts from 256 - int(25.6 l); shear moves by ±0.03 l; translate moves by ±int(side/3 · l/10) pixels;
+    colour, contrast, brightness and sharpness have the factor 0.1 + 0.18 l.
+
+    References
+    ----------
+    Hendrycks et al., ICLR 2020, arXiv:1912.02781.
+
+    Examples
+    --------
+    >>> random_operation(np.zeros((2, 4, 4, 3), np.uint8), [0, 1], operations=["solarize"]).shape
+    (2, 4, 4, 3)
     """
     from twofold.nn.parts._image_kernels import operate_all_drawn
 
