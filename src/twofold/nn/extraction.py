@@ -1,8 +1,8 @@
-"""One pass of a network over a data set, streamed to a :class:`~twofold.store.Run`.
+"""Run a network once over a data set and stream its outputs to a :class:`~twofold.store.Run`.
 
-Rows are cut into batches by their place in the data set, and batches into shards. A shard is written as soon as it is
-done, so a killed extraction goes on where it stopped, several processes share the work, and the bytes are the same
-however it was cut. Memory holds one shard.
+Rows are cut into batches by their position in the data set, and batches into shards. A shard is written as soon as it
+is complete, so an interrupted extraction resumes where it stopped, several processes share the work, and the bytes are
+the same however the work was cut. Memory holds one shard.
 """
 
 from __future__ import annotations
@@ -36,26 +36,73 @@ from twofold.store import Run, Writer
 Arrays = dict[str, npt.NDArray[Any]]
 Item = tuple[Any, npt.NDArray[np.int64] | None, npt.NDArray[Any] | None]  # inputs, labels, ids
 
-SHARD = 2048  # rows of a shard, about
+SHARD = 2048  # rows in a shard, rounded down to whole batches
 POWERS = (1, 2, 3, 4, 5)
 OUTSIDE = ("near", "mid", "far", "ood_val")  # roles of inputs that belong to no class of the model
-WAIT = 600.0  # seconds for the other processes
+WAIT = 600.0  # seconds to wait for the other processes
 SINGLE = np.dtype(np.float32)
 
 
 @dataclass(frozen=True)
 class Prepare:
-    """From uint8 images (B, H, W, 3) to normalised float32 (B, 3, H, W): (x / 255 - mean) / std by channel."""
+    """Turn uint8 images (B, H, W, 3) into normalised float32 (B, 3, H, W): (x / 255 - mean) / std by channel.
+
+    Parameters
+    ----------
+    mean : tuple of 3 floats, default=(0.0, 0.0, 0.0)
+        Mean of each channel, of values in [0, 1]. Use what the network was trained with, such as
+        ``twofold.nn.data.STATISTICS["cifar10"].mean``.
+    std : tuple of 3 floats, default=(1.0, 1.0, 1.0)
+        Standard deviation of each channel, likewise. The defaults only divide by 255.
+
+    Examples
+    --------
+    >>> prepare = Prepare(mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
+    >>> prepare(np.full((2, 4, 4, 3), 255, dtype=np.uint8)).shape
+    torch.Size([2, 3, 4, 4])
+    """
 
     mean: tuple[float, ...] = (0.0, 0.0, 0.0)
     std: tuple[float, ...] = (1.0, 1.0, 1.0)
 
     def __call__(self, images: npt.NDArray[np.uint8]) -> Tensor:
-        """Normalise a batch."""
+        """Normalise a batch of 8-bit images.
+
+        Parameters
+        ----------
+        images : ndarray of uint8, shape (B, H, W, 3)
+            The images, channels last.
+
+        Returns
+        -------
+        Tensor of float32, shape (B, 3, H, W)
+            The normalised images, channels first.
+
+        Raises
+        ------
+        InvalidInput
+            If the images have another type or shape, or ``std`` is not above 0.
+        """
         return torch.from_numpy(normalise(images, self.mean, self.std))
 
     def floats(self, pixels: npt.NDArray[np.float32]) -> Tensor:
-        """The same for pixels in [0, 1]."""
+        """Normalise a batch of pixels that are already in [0, 1].
+
+        Parameters
+        ----------
+        pixels : ndarray of float32, shape (B, H, W, 3)
+            The images, channels last.
+
+        Returns
+        -------
+        Tensor of float32, shape (B, 3, H, W)
+            ``(pixels - mean) / std`` by channel, channels first.
+
+        Examples
+        --------
+        >>> Prepare().floats(np.ones((1, 2, 2, 3), dtype=np.float32)).shape
+        torch.Size([1, 3, 2, 2])
+        """
         mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in (self.mean, self.std))
         return ((torch.from_numpy(pixels).permute(0, 3, 1, 2) - mean) / std).contiguous()
 
@@ -83,19 +130,94 @@ def extract(
     done: Callable[[int], Any] = lambda rows: None,
     **provenance: Any,
 ) -> Run:
-    """Run a network once over a data set and add what it said to a run, which is made if it does not exist.
+    """Run a network once over a data set and add its outputs to a run, which is created if it does not exist.
 
-    ``model``: any module whose last layer is linear, or several for one task: a deep ensemble, whose members count as
-    passes (features and logits are those of the first). ``data``: rows of :mod:`twofold.nn.data` (then ``prepare``
-    turns images into inputs, by default x / 255), a ``DataLoader`` in order, or a map-style ``Dataset`` of
-    ``(input, label)`` or of dictionaries with ``labels``. ``layers``: names of modules, or True for all blocks, whose
-    channel means, variances and Gram rows are recorded. ``passes``: stochastic passes with dropout on and all else
-    frozen; their running means are kept, or all of them with ``keep_passes``. ``learned``: further values by name,
-    computed with gradients (see :mod:`twofold.nn.perturb`). ``features`` may be float16; logits are float32 always.
-    With the roles near, mid, far and ood_val every label is -1, whatever the data say. ``seed`` is that of the passes,
-    and is kept with a new run as the seed of its network.
-    ``done`` is told how many rows were finished. Under torchrun or accelerate each process takes its share of the
-    shards.
+    Logits, features, labels and ids are always recorded where they exist; layer statistics, stochastic passes and
+    gradient-based values on request. Call it again with the same arguments to resume an interrupted extraction.
+
+    Parameters
+    ----------
+    model : nn.Module, Classifier, or sequence of nn.Module
+        Any module whose last layer is linear. Several modules for the same task are a deep ensemble: its members count
+        as passes, and features and logits are those of the first. The modules are moved to ``device`` and set to
+        evaluation mode.
+    data : Images, DataLoader or Dataset
+        Rows of :mod:`twofold.nn.data`; a ``DataLoader`` that does not shuffle; or a map-style ``Dataset`` of
+        ``(input, label)`` or of dictionaries with ``labels``. Of a ``DataLoader`` the data set and the collate function
+        are used, not the batch size.
+    out : Run, str or Path
+        The run to write to, or its folder.
+    name : str
+        What the data set is called in the run, such as ``"cifar10-test"``.
+    role : str
+        What the data set is for: ``"train"``, ``"val"``, ``"test"``, ``"shift"``, ``"near"``, ``"mid"``, ``"far"`` or
+        ``"ood_val"``. With the last four every label is stored as -1, whatever the data say.
+    prepare : callable, default=Prepare()
+        Turns uint8 images (B, H, W, 3) into the inputs of the model; the default divides by 255. Only used with rows of
+        :mod:`twofold.nn.data`.
+    head : str, optional
+        Name of the last linear layer, as :class:`~twofold.nn.models.Classifier` takes it. By default it is found.
+    batch : int, default=256
+        Rows in a batch. Lower it when memory runs out.
+    device : str or torch.device, default="cpu"
+        Where the network runs.
+    features : dtype, default="float32"
+        How features and layer statistics are stored; ``"float16"`` halves the space. Logits are always float32.
+    layers : sequence of str or bool, default=()
+        Names of modules, or True for all blocks, whose channel means, variances and Gram rows are recorded.
+    passes : int, default=0
+        Number of stochastic passes (MC dropout), with dropout on and everything else frozen.
+    keep_passes : bool, default=False
+        Store the logits of every pass or ensemble member instead of the means over them.
+    learned : mapping of str to Perturbation, optional
+        Further values by name, computed with gradients (see :mod:`twofold.nn.perturb`).
+    workers : int, default=0
+        Processes of the ``DataLoader`` that read ahead; 0 reads in this process.
+    seed : int, optional
+        Seed of the stochastic passes (0 by default). It is also kept with a new run as the seed of its network.
+    replace : bool, default=False
+        Write a data set again that the run already holds under this name.
+    done : callable, optional
+        Called with a number of rows: first those that an earlier call finished, then those of each finished shard. Use
+        it to show progress.
+    **provenance
+        Facts to keep with a new run, such as ``recipe="sure_plus"``; they must fit in JSON.
+
+    Returns
+    -------
+    Run
+        The run, which holds the data set under ``name``.
+
+    Raises
+    ------
+    InvalidInput
+        If ``model`` is an empty list, an ensemble is combined with ``passes``, ``passes`` is asked of a model without
+        dropout, the data have no fixed order, a named layer gives no feature maps, or the run holds outputs of another
+        model.
+    RunError
+        If the run already holds ``name`` and ``replace`` is False, or another process did not finish its part within
+        600 seconds.
+
+    Warns
+    -----
+    LowPrecision
+        If the model computes in float16 or bfloat16: confident samples will tie.
+
+    Notes
+    -----
+    Under ``torchrun`` or ``accelerate`` (the variables ``RANK`` and ``WORLD_SIZE``) each process takes its share of the
+    shards; the first one closes the data set. The random numbers of the passes depend on the seed, the first row of the
+    batch and the pass, so resuming changes nothing, but another ``batch`` draws other masks.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from twofold.nn.data import open
+    >>> model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 4))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = extract(model, open("noise:uniform?n=6&size=8"), f"{folder}/run", name="noise", role="far")
+    ...     run["noise"].logits.shape, run["noise"].labels[:2].tolist()
+    ((6, 4), [-1, -1])
     """
     size = _checks.whole(batch, "batch", 1)
     device = check_device(device)
@@ -124,8 +246,8 @@ def extract(
     few = source.read(range(min(2, source.rows)))
     with torch.no_grad():
         for one in classifiers:
-            one(_moved(few[0], device))  # finds head and layers
-    probe = recorder.record(few, 0)  # tells the shapes
+            one(_moved(few[0], device))  # finds the head and the layers
+    probe = recorder.record(few, 0)  # shows the shapes
     rank, world = _process()
     names = source.class_names if role not in OUTSIDE else None
     run = _run(out, classifiers[0], names, rank, provenance | ({} if seed is None else {"seed": seed}))
@@ -171,16 +293,16 @@ def _write(
 
 
 def _close(writer: Writer, run: Run, name: str, rank: int) -> None:
-    """The first process closes the data set once all rows are there; the others wait for it."""
+    """Close the data set in the first process once all rows are written; the other processes wait for it."""
     until = time.monotonic() + WAIT
     while (writer.missing() if rank == 0 else name not in run) and time.monotonic() < until:
         time.sleep(0.05)
     if rank == 0:
-        writer.close()  # an error that names what is missing, if another process never came
+        writer.close()  # raises and names the missing rows if another process never finished
 
 
 def _process() -> tuple[int, int]:
-    """The number of this process and how many there are, as torchrun and accelerate tell it."""
+    """Return the rank of this process and the number of processes, as torchrun and accelerate set them."""
     return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
 
@@ -191,7 +313,7 @@ def _run(
     rank: int,
     provenance: dict[str, Any],
 ) -> Run:
-    """The run to write to: opened, or made by the first process."""
+    """Open the run to write to; the first process creates it if it does not exist."""
     if not isinstance(out, Run):
         until = time.monotonic() + WAIT
         while not (Path(out) / "run.json").exists():
@@ -237,9 +359,57 @@ def extract_all(
     replace: bool = False,
     **options: Any,
 ) -> Run:
-    """Extract data sets given as text, ``(spec, role, name)`` each, with a model given as text; what the command does.
+    """Extract several data sets with a model, all named by text; the command ``twofold extract`` calls this.
 
-    Sets that the run holds already are passed over, so that giving the same command again finishes what is missing.
+    Data sets that the run already holds are skipped, so repeating the same call finishes what is missing.
+
+    Parameters
+    ----------
+    model : str
+        A model as :func:`twofold.nn.models.load` takes it.
+    sets : sequence of (spec, role, name)
+        Each data set: its specification for :func:`twofold.nn.data.open`, its role and its name in the run. Put the
+        training set first if ``mahalanobis`` is set.
+    out : str or Path
+        Folder of the run, created if it does not exist.
+    checkpoints : sequence of str, default=()
+        Weights to load into the model; several make a deep ensemble.
+    classes : int, optional
+        Number of classes, where the model does not say it.
+    head : str, optional
+        Name of the last linear layer; by default it is found.
+    normalise : str, default="none"
+        Name of the channel statistics, one of ``twofold.nn.data.STATISTICS``, or ``"none"`` to only divide by 255.
+    layers : str, optional
+        Names of modules separated by commas, or ``"all"``, whose channel statistics are recorded.
+    odin : float, optional
+        Step size of ODIN's input perturbation; by default its values are not recorded.
+    mahalanobis : float, optional
+        Step size of the perturbed Mahalanobis score, which is fitted on the first training set of the run. Not recorded
+        for data sets with role ``"train"``.
+    rankfeat : str, optional
+        Names of modules separated by commas, for RankFeat.
+    half : bool, default=False
+        Store features and layer statistics as float16.
+    begin : callable, optional
+        Called with the name and number of rows of each data set before it is extracted.
+    replace : bool, default=False
+        Extract data sets again that the run already holds.
+    **options
+        Further arguments of :func:`extract`, such as ``batch``, ``device``, ``passes`` or ``done``; the rest is kept
+        with the run.
+
+    Returns
+    -------
+    Run
+        The run with all data sets.
+
+    Raises
+    ------
+    UnknownName
+        If there are no statistics called ``normalise``.
+    InvalidInput
+        If ``mahalanobis`` is set and no training set has been extracted; also what :func:`extract` raises.
     """
     from twofold.nn import data
 
@@ -277,7 +447,7 @@ def extract_all(
 
 
 def _fitted_mds(out: str | Path) -> Chain:
-    """mds, fitted on the training outputs of the run."""
+    """Fit ``mds`` on the training outputs of the run."""
     train = Run.open(out).names("train") if (Path(out) / "run.json").exists() else []
     if not train:
         raise InvalidInput(
@@ -286,17 +456,17 @@ def _fitted_mds(out: str | Path) -> Chain:
     return scorer("mds").fit(Run.open(out)[train[0]])
 
 
-# Where rows come from
+# Reading rows
 
 
 @dataclass(frozen=True)
 class _Source:
-    """Rows by place: inputs as the model takes them, labels and ids."""
+    """Read rows by their position: inputs as the model takes them, labels and ids."""
 
     rows: int
     read: Callable[[range], Item]
     class_names: tuple[str, ...] | None = None
-    ids: str = "int64"  # how they are stored
+    ids: str = "int64"  # dtype in which they are stored
 
     @classmethod
     def of(cls, data: Any, prepare: Callable[[npt.NDArray[np.uint8]], Any] | None) -> _Source:
@@ -363,16 +533,16 @@ def _as_it_is(item: Any) -> Any:
     return item
 
 
-# What is recorded
+# Recording outputs
 
 
 @dataclass(frozen=True)
 class _Recorder:
-    """What a batch leaves in the run: arrays by field, rows first."""
+    """Compute what is stored of a batch: arrays by field, rows first."""
 
     classifiers: list[Classifier]
     device: torch.device
-    kind: np.dtype[Any]  # of features
+    kind: np.dtype[Any]  # of stored features
     layers: Sequence[str] | bool
     passes: int
     keep_passes: bool
@@ -382,11 +552,24 @@ class _Recorder:
 
     @property
     def count(self) -> int:
-        """How many passes or members there are."""
+        """Number of passes or ensemble members."""
         return self.passes or len(self.classifiers)
 
     def record(self, item: Item, first: int) -> Arrays:
-        """Run the network on one batch, which begins at row ``first`` of the data set."""
+        """Run the network on one batch that starts at row ``first`` of the data set.
+
+        Parameters
+        ----------
+        item : tuple of (inputs, labels, ids)
+            One batch; labels and ids may be None.
+        first : int
+            Row of the data set at which the batch starts; it seeds the stochastic passes.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Arrays by field of the store, rows first.
+        """
         inputs, labels, ids = item
         inputs = _moved(inputs, self.device)
         main = self.classifiers[0]
@@ -418,7 +601,7 @@ class _Recorder:
         last: Tensor | None,
         first: int,
     ) -> Arrays:
-        """Logits of passes or members, or their running means; of passes also mean features and learned values."""
+        """Compute logits of passes or members, or their means; for passes also mean features and learned values."""
         ensemble = len(self.classifiers) > 1
         kept: list[npt.NDArray[Any]] = []
         sums: dict[str, Tensor] = {}
@@ -449,7 +632,7 @@ class _Recorder:
     def _dropped(
         self, main: Classifier, inputs: Any, dropouts: Sequence[nn.Module], last: Tensor | None, first: int
     ) -> Iterator[Captured]:
-        """Passes with dropout on; the generators are set by row and pass, so that resuming changes nothing."""
+        """Run passes with dropout on; generators are seeded by row and pass, so that resuming changes nothing."""
         if not dropouts:
             raise InvalidInput("passes need dropout layers with a rate above 0, and the model has none")
         with torch.random.fork_rng():
@@ -461,7 +644,7 @@ class _Recorder:
 
 @contextmanager
 def _dropping(dropouts: Sequence[nn.Module], seed: np.random.SeedSequence) -> Iterator[None]:
-    """While open, the dropout layers drop; plain dropout does so by :func:`_drop`, the other kinds as PyTorch does."""
+    """Switch the dropout layers on while open; plain dropout uses :func:`_drop`, the other kinds that of PyTorch."""
     torch.manual_seed(int(seed.generate_state(1, np.uint64)[0] >> 1))
     bits = np.random.SFC64(seed)
     plain = [d for d in dropouts if type(d) is nn.Dropout]
@@ -479,12 +662,12 @@ def _dropping(dropouts: Sequence[nn.Module], seed: np.random.SeedSequence) -> It
 
 
 def _drop(x: Tensor, rate: float, bits: np.random.SFC64) -> Tensor:
-    """Dropout by 16 random bits an entry, far faster on a CPU than PyTorch's; the rate is rounded to 1/65536."""
+    """Apply dropout by 16 random bits an entry, far faster on a CPU than PyTorch's; the rate is rounded to 1/65536."""
     if x.device.type != "cpu" or x.dtype != torch.float32:
         return functional.dropout(x, rate)
     from twofold._kernels import drop
 
-    result = torch.empty_like(x)  # in one piece of memory, the axes in the order of x
+    result = torch.empty_like(x)  # contiguous memory with the axes in the order of x
     source = x if x.stride() == result.stride() else result.copy_(x)
     before, after = (t.as_strided((t.numel(),), (1,)).numpy() for t in (source, result))
     limit = round(rate * 65536)
@@ -495,7 +678,7 @@ def _drop(x: Tensor, rate: float, bits: np.random.SFC64) -> Tensor:
 
 @contextmanager
 def _hearing(modules: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
-    """While open, the inputs of the modules are collected."""
+    """Collect the inputs of the modules while open."""
     given: list[Tensor] = []
     hooks = [m.register_forward_pre_hook(lambda module, args: given.append(args[0])) for m in modules]
     try:
@@ -506,9 +689,9 @@ def _hearing(modules: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
 
 
 def _before_head(captured: Captured, given: Sequence[Tensor]) -> Tensor | None:
-    """The input of the only dropout layer, if its output goes straight to the head: one backbone pass then does.
+    """Return the input of the only dropout layer if its output goes straight to the head, else None.
 
-    Out of training mode dropout hands its input on, so the head saw the same memory.
+    In evaluation mode dropout returns its input, so the head saw the same memory. One backbone pass is then enough.
     """
     features = captured.features if captured.raw is None else captured.raw
     straight = len(given) == 1 and given[0].shape == features.shape and given[0].data_ptr() == features.data_ptr()
@@ -517,7 +700,7 @@ def _before_head(captured: Captured, given: Sequence[Tensor]) -> Tensor | None:
 
 @contextmanager
 def _listening(main: Classifier, layers: Sequence[str] | bool) -> Iterator[dict[str, Tensor]]:
-    """While open, channel statistics of the named modules are collected from what they put out."""
+    """Collect channel statistics of the output maps of the named modules while open."""
     found: dict[str, Tensor] = {}
     modules = main.layers(None if layers is True else list(layers)) if layers else {}
 
@@ -544,7 +727,33 @@ def _listening(main: Classifier, layers: Sequence[str] | bool) -> Iterator[dict[
 
 
 def gram_rows(maps: Tensor, power: int) -> Tensor:
-    """Signed roots of the row sums of the channels' Gram matrix of a power of the maps (N, channels, positions)."""
+    r"""Compute signed roots of the row sums of the channels' Gram matrix, for a power of the maps.
+
+    .. math:: r_c = \sum_{j} \sum_{q} F_{cq}^p F_{jq}^p, \qquad g_c = \mathrm{sign}(r_c) \, |r_c|^{1/p}
+
+    with maps :math:`F` of one image, channels :math:`c, j`, positions :math:`q` and power :math:`p`.
+
+    Parameters
+    ----------
+    maps : Tensor, shape (N, channels, positions)
+        Feature maps with flattened positions.
+    power : int
+        The power :math:`p`, at least 1.
+
+    Returns
+    -------
+    Tensor, shape (N, channels)
+        One value for each channel.
+
+    Notes
+    -----
+    Each image is divided by its largest absolute value first, and the result scaled back, so that no power overflows.
+
+    Examples
+    --------
+    >>> gram_rows(torch.tensor([[[1.0, 2.0], [3.0, 4.0]]]), 1)
+    tensor([[16., 36.]])
+    """
     scale = maps.abs().amax(dim=(1, 2), keepdim=True).clamp_min(1e-30)  # divided out, so that no power overflows
     a = (maps / scale) ** power
     r = torch.einsum("ncp,np->nc", a, a.sum(dim=1))
@@ -552,7 +761,7 @@ def gram_rows(maps: Tensor, power: int) -> Tensor:
 
 
 def _plain(captured: Captured, kind: np.dtype[Any]) -> Arrays:
-    """Logits, features and what the network says of itself."""
+    """Return logits, features and the values that the network itself predicts."""
     arrays = {"logits": _numpy(captured.logits, SINGLE), "features": _numpy(captured.features, kind)}
     if captured.raw is not None:
         arrays["layers/penultimate/raw"] = _numpy(captured.raw, kind)
