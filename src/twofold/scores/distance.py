@@ -34,14 +34,30 @@ RAW = "penultimate/raw"  # features before a cosine head made them unit vectors
 )
 @dataclass(frozen=True, eq=False)
 class Mahalanobis:
-    r"""Negative squared Mahalanobis distance to the nearest class mean under one shared covariance.
+    r"""Score by the negative squared Mahalanobis distance to the nearest class mean under one shared covariance.
 
     .. math:: s = -\min_c (h - \mu_c)^T \Sigma^{-1} (h - \mu_c)
 
-    ``covariance="within"`` pools the deviations from the class means, ``"total"`` those from the overall mean (as
-    FD-Shifts does); ``nearest=False`` takes the predicted class. Features are whitened once, so scoring is one D x D
-    product and one distance table. Directions without variance are ignored; classes without training rows are skipped.
+    Features are whitened once, so scoring is one D x D product and one distance table.
 
+    Parameters
+    ----------
+    covariance : {"within", "total"}, default="within"
+        ``"within"`` pools the deviations from the class means, ``"total"`` those from the overall mean, as FD-Shifts
+        does.
+    nearest : bool, default=True
+        Measure to the nearest class mean; False measures to the mean of the predicted class.
+
+    Notes
+    -----
+    Directions without variance are ignored; classes without training rows are skipped.
+
+    References
+    ----------
+    Lee et al., NeurIPS 2018, arXiv:1807.03888.
+
+    Examples
+    --------
     >>> h = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 1.0], [2.0, 1.0]])
     >>> Mahalanobis(covariance="total").fit(h, np.array([0, 1, 0, 1]), np.zeros((4, 2))).score(h, np.zeros(4, int))
     array([-1., -1., -1., -1.])
@@ -53,7 +69,27 @@ class Mahalanobis:
     centres: Array = state("C R", nan=True)  # whitened class means; NaN where a class has no row
 
     def fit(self, features: Floats, labels: Labels, logits: Floats) -> Self:
-        """Class means and shared covariance; the logits tell how many classes there are."""
+        """Estimate the class means and the shared covariance.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Training features.
+        labels : ndarray of shape (n_samples,)
+            Training labels; rows labelled -1 belong to no class and are ignored.
+        logits : ndarray of shape (n_samples, n_classes)
+            Training logits; only their number of classes is used.
+
+        Returns
+        -------
+        Mahalanobis
+            A fitted copy; this object stays unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If ``covariance`` is unknown, the features do not vary, or every label is -1.
+        """
         _checks.choice(self.covariance, "covariance", ("within", "total"))
         moments = moments_of(features, labels, np.shape(logits)[1])
         whiten = whitening(moments.within if self.covariance == "within" else moments.covariance, moments.floor)
@@ -61,11 +97,35 @@ class Mahalanobis:
         return replace(self, whiten=whiten, centres=centres)
 
     def check_state(self) -> None:
-        """Raise unless the class means can be measured from."""
+        """Check that at least one class has a mean to measure from.
+
+        Raises
+        ------
+        InvalidInput
+            If no class has a mean, or a mean is partly NaN.
+        """
         check_means(self.centres)
 
     def score(self, features: Floats, predictions: Labels) -> Array:
-        """Confidence of each row."""
+        """Compute the confidence of each sample.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Features of the samples to score.
+        predictions : ndarray of shape (n_samples,)
+            Predicted class of each sample; used with ``nearest=False``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Confidence of each sample; higher is safer to accept.
+
+        Raises
+        ------
+        InvalidInput
+            If ``nearest=False`` and a predicted class had no training row.
+        """
         h = whitened(np.asarray(features, dtype=np.float64), self.whiten)
         known = ~np.isnan(self.centres[:, 0])
         if self.nearest:
@@ -81,12 +141,24 @@ class Mahalanobis:
 @register_score("rmds", paper="Ren et al., 2021, arXiv:2106.09022", aliases=("relative_mahalanobis",), cost="D^2 + CD")
 @dataclass(frozen=True, eq=False)
 class RelativeMahalanobis:
-    r"""Mahalanobis distance to the nearest class, less that to the training set as a whole.
+    r"""Score by the Mahalanobis distance to the nearest class, relative to that to the training set as a whole.
 
     .. math:: s = -\min_c \left[ (h - \mu_c)^T \Sigma_w^{-1} (h - \mu_c) - (h - \mu)^T \Sigma_t^{-1} (h - \mu) \right]
 
-    Squared distances, as in a ratio of densities. Unchanged by invertible linear maps of the features.
+    with :math:`\Sigma_w` the covariance within classes and :math:`\Sigma_t` that of all training features. There are no
+    settings.
 
+    Notes
+    -----
+    The distances are squared, as in a ratio of densities. Invertible linear maps of the features leave the score
+    unchanged.
+
+    References
+    ----------
+    Ren et al., 2021, arXiv:2106.09022.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> h, y = np.repeat(np.eye(2) * 4, 20, axis=0) + rng.normal(size=(40, 2)), np.repeat([0, 1], 20)
     >>> fitted = RelativeMahalanobis().fit(h, y, np.zeros((40, 2)))
@@ -100,14 +172,45 @@ class RelativeMahalanobis:
     centre: Array = state("1 S")
 
     def fit(self, features: Floats, labels: Labels, logits: Floats) -> Self:
-        """Both covariances from one pass."""
+        """Estimate the class means and both covariances in one pass.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Training features.
+        labels : ndarray of shape (n_samples,)
+            Training labels; rows labelled -1 belong to no class and are ignored.
+        logits : ndarray of shape (n_samples, n_classes)
+            Training logits; only their number of classes is used.
+
+        Returns
+        -------
+        RelativeMahalanobis
+            A fitted copy; this object stays unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If the features do not vary, or every label is -1.
+        """
         moments = moments_of(features, labels, np.shape(logits)[1])
         whiten, overall = whitening(moments.within, moments.floor), whitening(moments.covariance, moments.floor)
         centres = moments.class_means[moments.present] @ whiten
         return replace(self, whiten=whiten, centres=centres, whiten_all=overall, centre=moments.mean[None] @ overall)
 
     def score(self, features: Floats) -> Array:
-        """Confidence of each row."""
+        """Compute the confidence of each sample.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Features of the samples to score.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Confidence of each sample; higher is safer to accept.
+        """
         h = np.asarray(features, dtype=np.float64)
         nearest = squared_distances(whitened(h, self.whiten), self.centres).min(axis=1)
         return squared_distances(whitened(h, self.whiten_all), self.centre)[:, 0] - nearest
@@ -116,13 +219,28 @@ class RelativeMahalanobis:
 @register_score("she", paper="Zhang et al., ICLR 2023", cost="D", grid={"kind": ("inner", "cosine", "euclidean")})
 @dataclass(frozen=True, eq=False)
 class She:
-    r"""Likeness to the stored pattern of the predicted class.
+    r"""Score by the similarity of the feature to the stored pattern of the predicted class.
 
     .. math:: s = \langle h, m_{\hat y} \rangle
 
-    with :math:`m_c` the mean feature of the right training answers of class c (all its rows if none is right, the mean
-    of all rows if it has none). ``kind``: ``inner`` product, ``cosine``, or negative ``euclidean`` distance.
+    with :math:`m_c` the mean feature of the correctly predicted training samples of class c.
 
+    Parameters
+    ----------
+    kind : {"inner", "cosine", "euclidean"}, default="inner"
+        Similarity: the inner product, the cosine, or the negative Euclidean distance.
+
+    Notes
+    -----
+    A class without correct predictions uses the mean of all its training rows; a class without training rows uses the
+    mean of all rows.
+
+    References
+    ----------
+    Zhang et al., ICLR 2023.
+
+    Examples
+    --------
     >>> h = np.array([[1.0, 0.0], [0.0, 2.0]])
     >>> She().fit(h, np.array([0, 1]), np.array([0, 1]), np.zeros((2, 2))).score(h, np.array([0, 1]))
     array([1., 4.])
@@ -132,7 +250,29 @@ class She:
     patterns: Array = state("C D")
 
     def fit(self, features: Floats, labels: Labels, predictions: Labels, logits: Floats) -> Self:
-        """Mean features of right answers."""
+        """Average the features of the correctly predicted training samples of each class.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Training features.
+        labels : ndarray of shape (n_samples,)
+            Training labels; rows labelled -1 belong to no class and are ignored.
+        predictions : ndarray of shape (n_samples,)
+            Predicted classes of the training rows.
+        logits : ndarray of shape (n_samples, n_classes)
+            Training logits; only their number of classes is used.
+
+        Returns
+        -------
+        She
+            A fitted copy; this object stays unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If ``kind`` is unknown, or every label is -1.
+        """
         _checks.choice(self.kind, "kind", ("inner", "cosine", "euclidean"))
         truth = np.asarray(labels)
         everything = moments_of(features, labels, np.shape(logits)[1])
@@ -144,7 +284,20 @@ class She:
         return replace(self, patterns=patterns)
 
     def score(self, features: Floats, predictions: Labels) -> Array:
-        """Confidence of each row."""
+        """Compute the confidence of each sample.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Features of the samples to score.
+        predictions : ndarray of shape (n_samples,)
+            Predicted class of each sample.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Confidence of each sample; higher is safer to accept.
+        """
         h, pattern = np.asarray(features, dtype=np.float64), self.patterns[np.asarray(predictions)]
         if self.kind == "euclidean":
             return -np.linalg.norm(h - pattern, axis=1)
@@ -155,10 +308,33 @@ class She:
 
 @register_score("cosine_weight", paper="Ngoc-Hieu et al., 2023", aliases=("ctm",), cost="CD", project=PROJECTIONS)
 def cosine_weight(features: Floats, head: Head, layers: Mapping[str, Floats] | None = None) -> Array:
-    r"""Largest cosine between the feature and a row of the head: :math:`\max_k \cos(w_k, h)`.
+    r"""Score by the largest cosine between the feature and a row of the head: :math:`\max_k \cos(w_k, h)`.
 
-    Behind ``project(kind="class")`` the feature filtered by class k meets row k.
+    Parameters
+    ----------
+    features : ndarray of shape (n_samples, n_features)
+        Features of the samples to score.
+    head : Head
+        Last linear layer of the classifier.
+    layers : mapping of str to ndarray, optional
+        Recorded layers by name; ``"project/cosine_weight"``, which ``project(kind="class")`` writes, replaces the
+        cosines.
 
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Confidence of each sample; higher is safer to accept.
+
+    Notes
+    -----
+    After ``project(kind="class")`` the feature filtered by class k is compared with row k.
+
+    References
+    ----------
+    Ngoc-Hieu et al., 2023.
+
+    Examples
+    --------
     >>> cosine_weight(np.array([[3.0, 4.0]]), Head(np.eye(2)))
     array([0.8])
     """
@@ -171,11 +347,21 @@ def cosine_weight(features: Floats, head: Head, layers: Mapping[str, Floats] | N
 @register_score("cosine_mean", paper="Ngoc-Hieu et al., 2023", aliases=("ctm_mean",), cost="CD", project=PROJECTIONS)
 @dataclass(frozen=True, eq=False)
 class CosineMean:
-    r"""Largest cosine between the feature and a class mean: :math:`\max_c \cos(\mu_c, h)`.
+    r"""Score by the largest cosine between the feature and a class mean: :math:`\max_c \cos(\mu_c, h)`.
 
-    Means are taken of the features as they are, and then normalised. Behind ``project(kind="class")`` the feature
-    filtered by class c meets the mean of class c.
+    There are no settings.
 
+    Notes
+    -----
+    The features are averaged as they are, and the means are normalised afterwards. After ``project(kind="class")`` the
+    feature filtered by class c is compared with the mean of class c.
+
+    References
+    ----------
+    Ngoc-Hieu et al., 2023.
+
+    Examples
+    --------
     >>> h = np.array([[2.0, 0.0], [0.0, 1.0]])
     >>> CosineMean().fit(h, np.array([0, 1]), np.zeros((2, 2))).score(np.array([[3.0, 4.0]]))
     array([0.8])
@@ -184,12 +370,46 @@ class CosineMean:
     directions: Array = state("K D")  # unit means of the classes with rows
 
     def fit(self, features: Floats, labels: Labels, logits: Floats) -> Self:
-        """Class means."""
+        """Compute the direction of each class mean.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Training features.
+        labels : ndarray of shape (n_samples,)
+            Training labels; rows labelled -1 belong to no class and are ignored.
+        logits : ndarray of shape (n_samples, n_classes)
+            Training logits; only their number of classes is used.
+
+        Returns
+        -------
+        CosineMean
+            A fitted copy; this object stays unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If every label is -1.
+        """
         moments = moments_of(features, labels, np.shape(logits)[1])
         return replace(self, directions=unit(moments.class_means[moments.present]))
 
     def score(self, features: Floats, layers: Mapping[str, Floats] | None = None) -> Array:
-        """Confidence of each row."""
+        """Compute the confidence of each sample.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Features of the samples to score.
+        layers : mapping of str to ndarray, optional
+            Recorded layers by name; ``"project/cosine_mean"``, which ``project(kind="class")`` writes, replaces the
+            cosines.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Confidence of each sample; higher is safer to accept.
+        """
         if layers and "project/cosine_mean" in layers:
             return np.asarray(layers["project/cosine_mean"], dtype=np.float64).max(axis=1)
         return (unit(np.asarray(features, dtype=np.float64)) @ self.directions.T).max(axis=1)
@@ -198,14 +418,28 @@ class CosineMean:
 @register_score("fdbd", paper="Liu & Qin, ICML 2024, arXiv:2312.11536", cost="C + D", grid={"center": (True, False)})
 @dataclass(frozen=True, eq=False)
 class DecisionBoundary:
-    r"""Mean distance to the decision boundaries of the other classes, relative to the distance from the centre.
+    r"""Score by the mean distance to the other classes' decision boundaries, relative to that from the centre.
 
     .. math:: s = \frac{1}{\lVert h - \mu \rVert} \cdot \frac{1}{C - 1} \sum_{k \ne \hat y}
               \frac{z_{\hat y} - z_k}{\lVert w_{\hat y} - w_k \rVert}
 
-    The numerators are gaps of logits, so only a C x C table of norms is needed. ``center=False`` divides by
-    :math:`\lVert h \rVert`. Classes with equal rows in the head have no boundary between them and are left out.
+    The numerators are gaps of logits, so only a C x C table of norms is needed.
 
+    Parameters
+    ----------
+    center : bool, default=True
+        Divide by the distance from the training mean; False divides by :math:`\lVert h \rVert`.
+
+    Notes
+    -----
+    Classes with equal rows in the head have no boundary between them and are left out of the mean.
+
+    References
+    ----------
+    Liu & Qin, ICML 2024, arXiv:2312.11536.
+
+    Examples
+    --------
     >>> z, h, head = np.array([[3.0, 1.0]]), np.array([[3.0, 1.0]]), Head(np.eye(2))
     >>> DecisionBoundary(center=False).fit(h, head).score(h, z, np.array([0])).round(6)
     array([0.447214])
@@ -216,7 +450,20 @@ class DecisionBoundary:
     inverse: Array = state("C C")  # 1 / ||w_i - w_j||, 0 where that is 0
 
     def fit(self, features: Floats, head: Head) -> Self:
-        """Mean feature and distances between rows of the head."""
+        """Compute the mean feature and the distances between the rows of the head.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Training features.
+        head : Head
+            Last linear layer of the classifier.
+
+        Returns
+        -------
+        DecisionBoundary
+            A fitted copy; this object stays unchanged.
+        """
         w = np.asarray(head.weight, dtype=np.float64)
         apart = np.stack([np.linalg.norm(w - row, axis=1) for row in w])
         inverse = np.divide(1.0, apart, out=np.zeros_like(apart), where=apart > TINY)
@@ -230,7 +477,25 @@ class DecisionBoundary:
         predictions: Labels,
         layers: Mapping[str, Floats] | None = None,
     ) -> Array:
-        """Confidence of each row."""
+        """Compute the confidence of each sample.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Features of the samples to score.
+        logits : ndarray of shape (n_samples, n_classes)
+            Logits of the samples to score.
+        predictions : ndarray of shape (n_samples,)
+            Predicted class of each sample.
+        layers : mapping of str to ndarray, optional
+            Recorded layers by name; with ``center=True``, ``"project/away"`` replaces the distance from the mean.
+            ``project(kind="class_pred")`` writes it.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Confidence of each sample; higher is safer to accept.
+        """
         h, z = np.asarray(features, dtype=np.float64), np.asarray(logits, dtype=np.float64)
         chosen = np.asarray(predictions)
         weight = self.inverse[chosen]
@@ -244,13 +509,38 @@ class DecisionBoundary:
 
 @register_score("gradnorm", paper="Huang, Geng, Li, NeurIPS 2021, arXiv:2110.00218", cost="C + D")
 def gradnorm(features: Floats, logits: Floats, layers: Mapping[str, Floats] | None = None) -> Array:
-    r"""L1 norm of the gradient, by the last layer's weights, of the divergence from the uniform distribution.
+    r"""Score by the L1 norm of the last layer's gradient of the divergence from the uniform distribution.
 
     .. math:: s = \lVert h \rVert_1 \sum_k \left| p_k - \tfrac1C \right|
 
-    The closed form; no gradient is taken. The authors' value is C times this. With a cosine head the length is that of
-    ``layers["penultimate/raw"]``.
+    The gradient is that with respect to the weights of the last layer. This is its closed form; no gradient is
+    computed.
 
+    Parameters
+    ----------
+    features : ndarray of shape (n_samples, n_features)
+        Features of the samples to score.
+    logits : ndarray of shape (n_samples, n_classes)
+        Logits of the samples to score.
+    layers : mapping of str to ndarray, optional
+        Recorded layers by name; ``"penultimate/raw"``, the features before a cosine head normalised them, is read if
+        present.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Confidence of each sample; higher is safer to accept.
+
+    Notes
+    -----
+    The authors' value is C times this one. With a cosine head, the norm is that of ``layers["penultimate/raw"]``.
+
+    References
+    ----------
+    Huang, Geng, Li, NeurIPS 2021, arXiv:2110.00218.
+
+    Examples
+    --------
     >>> gradnorm(np.array([[1.0, 2.0, 0.5, 0.0]]), np.array([[2.0, 1.0, 0.1]])).round(8)
     array([2.27967464])
     """
@@ -266,12 +556,25 @@ def gradnorm(features: Floats, logits: Floats, layers: Mapping[str, Floats] | No
 )
 @dataclass(frozen=True, eq=False)
 class NeuralCollapse:
-    r"""How closely the centred feature points along the head's row of the prediction, and how long the feature is.
+    r"""Score by how closely the feature aligns with the head's row of the predicted class, and by its norm.
 
     .. math:: s = \frac{\langle w_{\hat y}, h - \mu \rangle}{\lVert h - \mu \rVert_2} + \alpha \lVert h \rVert_1
 
-    With a cosine head the length is that of ``layers["penultimate/raw"]``.
+    Parameters
+    ----------
+    alpha : float, default=0.0001
+        Weight of the norm, at least 0; tune it on validation data.
 
+    Notes
+    -----
+    With a cosine head, the norm is that of ``layers["penultimate/raw"]``.
+
+    References
+    ----------
+    Liu & Qin, CVPR 2025, arXiv:2311.01479.
+
+    Examples
+    --------
     >>> h, head = np.array([[1.0, 0.0], [3.0, 0.0]]), Head(np.eye(2))
     >>> NeuralCollapse(alpha=0.5).fit(h, head).score(np.array([[5.0, 4.0]]), np.array([0]))
     array([5.1])
@@ -282,22 +585,83 @@ class NeuralCollapse:
     weight: Array = state("C D")
 
     def fit(self, features: Floats, head: Head) -> Self:
-        """Mean feature."""
+        """Compute the mean feature and store the weights of the head.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Training features.
+        head : Head
+            Last linear layer of the classifier.
+
+        Returns
+        -------
+        NeuralCollapse
+            A fitted copy; this object stays unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If ``alpha`` is negative or not finite.
+        """
         _checks.number(self.alpha, "alpha", 0.0, np.inf, open_high=True)
         return replace(self, mean=moments_of(features).mean, weight=np.asarray(head.weight, dtype=np.float64))
 
     def score(self, features: Floats, predictions: Labels, layers: Mapping[str, Floats] | None = None) -> Array:
-        """Confidence of each row."""
+        """Compute the confidence of each sample.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Features of the samples to score.
+        predictions : ndarray of shape (n_samples,)
+            Predicted class of each sample.
+        layers : mapping of str to ndarray, optional
+            Recorded layers by name; ``"penultimate/raw"``, the features before a cosine head normalised them, is read
+            if present.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Confidence of each sample; higher is safer to accept.
+        """
         away = np.asarray(features, dtype=np.float64) - self.mean
         along = np.einsum("nd,nd->n", self.weight[np.asarray(predictions)], away)
         return along / np.maximum(np.linalg.norm(away, axis=1), TINY) + self.alpha * _length(features, layers)
 
 
 def _length(features: Floats, layers: Mapping[str, Floats] | None) -> Array:
-    """L1 norm of the features, or of those before a cosine head made them unit vectors."""
+    """Compute the L1 norm of the features, or of those before a cosine head normalised them.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n_samples, n_features)
+        Features of the samples to score.
+    layers : mapping of str to ndarray
+        Recorded layers by name; ``"penultimate/raw"``, the features before a cosine head normalised them, is read if
+        present.
+    """
     return np.asarray(np.abs(np.asarray(raw_features(features, layers), dtype=np.float64)).sum(axis=1))
 
 
 def raw_features(features: Floats, layers: Mapping[str, Floats] | None) -> Floats:
-    """Features with their own length, where a cosine head took it away."""
+    """Return the features as they were before a cosine head normalised them.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n_samples, n_features)
+        Features, returned if there are no raw ones.
+    layers : mapping of str to ndarray or None
+        Recorded layers by name; ``"penultimate/raw"`` holds the raw features.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_features)
+        ``layers["penultimate/raw"]`` if present, else ``features``.
+
+    Examples
+    --------
+    >>> raw_features(np.array([[0.6, 0.8]]), {"penultimate/raw": np.array([[3.0, 4.0]])})
+    array([[3., 4.]])
+    """
     return (layers or {}).get(RAW, features)
