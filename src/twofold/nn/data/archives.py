@@ -1,4 +1,4 @@
-"""From the files that image data sets are published in to arrays; every damage is one error that names the file."""
+"""Read the files that image data sets are published in; every kind of damage is one error that names the file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,32 @@ DAMAGED = (EOFError, OSError, zlib.error, tarfile.TarError, gzip.BadGzipFile)
 
 
 def existing(path: Path, what: str, *, folder: bool | None = None) -> Path:
-    """The path, or an error that says what is missing there."""
+    """Return a path, or raise an error that says what is missing there.
+
+    Parameters
+    ----------
+    path : Path
+        The path to look at.
+    what : str
+        What should be there, for the error message, such as ``"image list"``.
+    folder : bool, optional
+        True if it must be a folder, False if it must be a file; by default either is accepted.
+
+    Returns
+    -------
+    Path
+        ``path`` itself.
+
+    Raises
+    ------
+    InvalidInput
+        If nothing is there, or a file where a folder must be, or a folder where a file must be.
+
+    Examples
+    --------
+    >>> existing(Path("."), "folder", folder=True) == Path(".")
+    True
+    """
     if not path.exists():
         raise InvalidInput(f"{path}: there is no such {what}")
     if folder is True and not path.is_dir():
@@ -37,7 +62,32 @@ def existing(path: Path, what: str, *, folder: bool | None = None) -> Path:
 
 
 def unpacked(path: Path) -> bytes:
-    """All bytes of a file, through gzip where it is gzipped."""
+    """Read all bytes of a file, decompressed if it is a gzip file.
+
+    Parameters
+    ----------
+    path : Path
+        The file. Its first two bytes decide whether it is gzipped, not its name.
+
+    Returns
+    -------
+    bytes
+        The (decompressed) content.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such file, it is a folder, or the gzip stream is damaged or truncated.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "digits.gz"
+    ...     _ = file.write_bytes(gzip.compress(b"0123"))
+    ...     unpacked(file)
+    b'0123'
+    """
     data = existing(path, "file", folder=False).read_bytes()
     if data[:2] != b"\x1f\x8b":
         return data
@@ -51,7 +101,32 @@ def unpacked(path: Path) -> bytes:
 
 
 def npz(path: Path) -> dict[str, Callable[[], AnyArray]]:
-    """Arrays of an .npz file by name, each read when called."""
+    """List the arrays of an .npz file, each as a function that reads it.
+
+    Parameters
+    ----------
+    path : Path
+        The .npz file. Arrays of Python objects are not read.
+
+    Returns
+    -------
+    dict of str to callable
+        The name of each array, and a function without arguments that reads and returns it.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such file or it is not an .npz file; when a function is called, if its array cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "set.npz"
+    ...     np.savez(file, labels=[1, 2])
+    ...     npz(file)["labels"]()
+    array([1, 2])
+    """
     existing(path, ".npz file", folder=False)
     try:
         with zipfile.ZipFile(path) as archive:
@@ -73,14 +148,65 @@ def npz(path: Path) -> dict[str, Callable[[], AnyArray]]:
 
 
 def member(arrays: Mapping[str, Callable[[], AnyArray]], name: str, path: Path) -> AnyArray:
-    """One array of an .npz file, or an error with the nearest names."""
+    """Read one array of an .npz file.
+
+    Parameters
+    ----------
+    arrays : mapping of str to callable
+        What :func:`npz` returned.
+    name : str
+        Name of the array.
+    path : Path
+        The file, for the error message.
+
+    Returns
+    -------
+    ndarray
+        The array.
+
+    Raises
+    ------
+    UnknownName
+        If the file holds no such array; the message suggests the nearest names.
+    InvalidInput
+        If the array cannot be read.
+
+    Examples
+    --------
+    >>> member({"labels": lambda: np.array([1, 2])}, "labels", Path("set.npz"))
+    array([1, 2])
+    """
     if name not in arrays:
         raise UnknownName.of(f"array in {path}", name, arrays)
     return arrays[name]()
 
 
 def npy(path: Path) -> AnyArray:
-    """A memory-mapped .npy file."""
+    """Open a .npy file as a memory map, read-only.
+
+    Parameters
+    ----------
+    path : Path
+        The .npy file. Arrays of Python objects are not read.
+
+    Returns
+    -------
+    numpy.memmap
+        The array; pages are read from disk when they are used.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such file, it is not a .npy array, or it is truncated.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/labels.npy", [1, 2])
+    ...     npy(Path(folder) / "labels.npy").tolist()
+    [1, 2]
+    """
     existing(path, ".npy file", folder=False)
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
@@ -92,7 +218,34 @@ def npy(path: Path) -> AnyArray:
 
 
 def idx(path: Path, *, ndim: int) -> Pixels:
-    """Bytes of an IDX file of ``ndim`` dimensions, gzipped or not."""
+    """Read the unsigned bytes of an IDX file, the format of MNIST, gzipped or not.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    ndim : int
+        Number of dimensions: 3 for images, 1 for labels.
+
+    Returns
+    -------
+    ndarray of uint8, shape (N, H, W) or (N,)
+        The images or the labels.
+
+    Raises
+    ------
+    InvalidInput
+        If the file is missing, damaged, or not an IDX file of bytes with ``ndim`` dimensions.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "labels-idx1-ubyte"
+    ...     _ = file.write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 9]))  # the header counts 2 labels
+    ...     idx(file, ndim=1)
+    array([7, 9], dtype=uint8)
+    """
     data = unpacked(path)
     head = 4 + 4 * ndim
     want = bytes((0, 0, 8, ndim))
@@ -112,7 +265,25 @@ def idx(path: Path, *, ndim: int) -> Pixels:
 
 
 def svhn(path: Path) -> tuple[Pixels, AnyArray]:
-    """Images (N, 32, 32, 3) and labels of an SVHN .mat file, in which the digit 0 is written 10."""
+    """Read images and labels of an SVHN .mat file.
+
+    Parameters
+    ----------
+    path : Path
+        The .mat file (version 5) of the cropped digits, with the arrays ``X`` and ``y``.
+
+    Returns
+    -------
+    images : ndarray of uint8, shape (N, 32, 32, 3)
+        The images.
+    labels : ndarray, shape (N,)
+        The digits 0 to 9. The file writes the digit 0 as 10.
+
+    Raises
+    ------
+    InvalidInput
+        If the file is missing or damaged, lacks an array, or holds arrays of another shape or labels beyond 10.
+    """
     from scipy.io import loadmat
     from scipy.io.matlab import MatReadError
 
@@ -141,7 +312,26 @@ def svhn(path: Path) -> tuple[Pixels, AnyArray]:
 
 @dataclass(frozen=True)
 class CifarLayout:
-    """File names and label fields of CIFAR-10 or CIFAR-100 in one of their two layouts."""
+    """Describe the file names and label fields of CIFAR-10 or CIFAR-100 in one of their two layouts.
+
+    Parameters
+    ----------
+    folder : str
+        Folder that the published archive unpacks to.
+    train : tuple of str
+        File names of the training batches, in order.
+    test : tuple of str
+        File names of the test batches.
+    labels : tuple of str
+        Binary layout: a name for each label byte before an image. Python layout: the keys of the label lists.
+    binary : bool
+        Whether this is the binary layout; otherwise batches are pickles.
+
+    Examples
+    --------
+    >>> LAYOUTS["cifar100"][0].labels
+    ('coarse', 'fine')
+    """
 
     folder: str
     train: tuple[str, ...]
@@ -178,7 +368,32 @@ CLASSES = {("cifar10", "fine"): 10, ("cifar100", "fine"): 100, ("cifar100", "coa
 def cifar(
     path: Path, kind: Literal["cifar10", "cifar100"], split: Literal["train", "test"], labels: Literal["fine", "coarse"]
 ) -> tuple[Pixels, AnyArray]:
-    """Images (N, 3, 32, 32) and labels, from a folder or a .tar.gz, binary or python layout."""
+    """Read images and labels of CIFAR-10 or CIFAR-100.
+
+    Parameters
+    ----------
+    path : Path
+        A folder (the one with the batches, or its parent) or the published .tar.gz, in the binary or the python layout.
+        Pickles of the python layout are read as plain data, without running them.
+    kind : {"cifar10", "cifar100"}
+        Which of the two data sets.
+    split : {"train", "test"}
+        Which part.
+    labels : {"fine", "coarse"}
+        The classes, or the 20 super-classes of CIFAR-100.
+
+    Returns
+    -------
+    images : ndarray of uint8, shape (N, 3, 32, 32)
+        The images, channels first, in stored order.
+    labels : ndarray of int64, shape (N,)
+        Their class numbers.
+
+    Raises
+    ------
+    InvalidInput
+        If files are missing, damaged or truncated, differ in length, or hold labels out of range.
+    """
     layout, files = _cifar_files(existing(path, "CIFAR folder or archive"), kind, split)
     parts = []
     for name, data in files.items():
@@ -199,7 +414,7 @@ def cifar(
 
 
 def _cifar_files(path: Path, kind: str, split: str) -> tuple[CifarLayout, dict[str, bytes]]:
-    """The layout found at a path and the bytes of its batches, by name."""
+    """Find the layout at a path and read the bytes of its batches, by name."""
     if path.is_file():
         return _cifar_members(path, kind, split)
     for layout in LAYOUTS[kind]:
@@ -235,7 +450,7 @@ def _cifar_members(path: Path, kind: str, split: str) -> tuple[CifarLayout, dict
 
 
 def _binary_batch(name: str, data: bytes, layout: CifarLayout) -> tuple[Pixels, dict[str, AnyArray]]:
-    """Records of label bytes and 3 x 32 x 32 pixels."""
+    """Read records of label bytes and 3 x 32 x 32 pixels."""
     extra = len(layout.labels)
     if not data or len(data) % (extra + 3072):
         raise InvalidInput(f"{name} is truncated or no such batch: {len(data)} bytes, not a multiple of {extra + 3072}")
@@ -245,7 +460,7 @@ def _binary_batch(name: str, data: bytes, layout: CifarLayout) -> tuple[Pixels, 
 
 
 def _python_batch(name: str, data: bytes, layout: CifarLayout) -> tuple[Pixels, dict[str, AnyArray]]:
-    """A pickled dictionary of data (N, 3072) and lists of labels."""
+    """Read a pickled dictionary of data (N, 3072) and lists of labels."""
     content = plain_pickle(data, name)
     batch = {_text(k): v for k, v in content.items()} if isinstance(content, dict) else {}
     pixels = batch.get("data")

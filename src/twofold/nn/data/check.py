@@ -1,4 +1,4 @@
-"""What a data set holds, whether its resize left artefacts, and the antialiased resize that leaves none."""
+"""Describe a data set, detect artefacts of resizing, and resize with antialiasing, which leaves none."""
 
 from __future__ import annotations
 
@@ -22,11 +22,21 @@ from twofold.nn.data.views import Channels, own_statistics
 # photographs reach 0.55 (Tiny-ImageNet at 32 pixels); halved by nearest neighbour they give 0.9 (scenes) to 1.5
 # (Tiny-ImageNet). Sets smooth by nature (SVHN, close textures) stay below it even when badly resized.
 SUSPECT = 0.75
-SAMPLE = 2000  # images whose total variation is taken
+SAMPLE = 2000  # images whose total variation is measured, at most
 
 
 class Smoothness(NamedTuple):
-    """Total variation of a set's images: mean and standard deviation, and how many were looked at."""
+    """Hold the total variation of a set's images: mean, standard deviation and how many images were measured.
+
+    Attributes
+    ----------
+    mean : float
+        Mean of :func:`total_variation` over the images.
+    std : float
+        Standard deviation over the images.
+    looked_at : int
+        Number of images measured.
+    """
 
     mean: float
     std: float
@@ -35,7 +45,37 @@ class Smoothness(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """What :func:`check` found; ``str()`` of it is the text for people, ``as_dict()`` the one for programs."""
+    """Hold what :func:`check` found; ``str(report)`` is text for people, ``as_dict()`` plain values for programs.
+
+    Attributes
+    ----------
+    name : str
+        Name of the data set.
+    rows : int
+        Number of images.
+    height, width : int
+        Size of the images in pixels.
+    class_names : tuple of str or None
+        Names of the classes, if the set has any.
+    class_counts : tuple of int
+        Number of images of each class, by class number.
+    unlabelled : int
+        Number of images without a class (label -1).
+    first_ids : tuple of str or int
+        Ids of the first five rows.
+    mean, std : tuple of 3 floats
+        Mean and standard deviation of the channels, of values in [0, 1].
+    smoothness : Smoothness
+        Total variation of the images.
+    reference : str or None
+        Name of the reference set, if one was compared.
+    reference_smoothness : Smoothness or None
+        Total variation of the reference set.
+    difference : float or None
+        Standardised difference of the two total variations; positive where this set is rougher.
+    warning : str or None
+        Why the set is suspected of resizing without antialiasing, or None.
+    """
 
     name: str
     rows: int
@@ -54,7 +94,13 @@ class Report:
     warning: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values only."""
+        """Return the report as a dictionary of plain values.
+
+        Returns
+        -------
+        dict
+            The fields by name; ``smoothness`` and ``reference_smoothness`` are dictionaries too.
+        """
         result = asdict(self)
         for key in ("smoothness", "reference_smoothness"):
             given = getattr(self, key)
@@ -86,12 +132,29 @@ def _three(values: Channels) -> str:
 
 
 def total_variation(batch: Pixels) -> Array:
-    r"""Mean absolute difference between neighbouring pixels of each image, of values in [0, 1].
+    r"""Compute the mean absolute difference between neighbouring pixels of each image, of values in [0, 1].
 
     .. math:: \frac{1}{M} \sum_{i,j,c} |x_{i+1,j,c} - x_{i,j,c}| + |x_{i,j+1,c} - x_{i,j,c}|
 
-    over the M pairs of neighbours, so that images of any size compare.
+    over the M pairs of neighbours, so that images of any size are comparable.
 
+    Parameters
+    ----------
+    batch : ndarray of uint8, shape (B, H, W, 3)
+        The images, at least 2x2 pixels.
+
+    Returns
+    -------
+    ndarray of float64, shape (B,)
+        One value in [0, 1] for each image; 0 for an image of one colour.
+
+    Raises
+    ------
+    InvalidInput
+        If the batch has another number of dimensions, or a side shorter than 2 pixels.
+
+    Examples
+    --------
     >>> total_variation(np.full((1, 4, 4, 3), 7, np.uint8))
     array([0.])
     """
@@ -105,20 +168,63 @@ def total_variation(batch: Pixels) -> Array:
 
 
 def smoothness(images: Images) -> Smoothness:
-    """Mean and standard deviation of the total variation, over at most 2,000 rows drawn with a fixed seed."""
+    """Measure the total variation of a set's images.
+
+    Parameters
+    ----------
+    images : Images
+        The data set.
+
+    Returns
+    -------
+    Smoothness
+        Mean and standard deviation of :func:`total_variation` over at most 2,000 rows, drawn with a fixed seed.
+
+    Examples
+    --------
+    >>> smoothness(Images.of(np.zeros((3, 4, 4), np.uint8)))
+    Smoothness(mean=0.0, std=0.0, looked_at=3)
+    """
     rows = drawn(len(images), min(SAMPLE, len(images)), seed=0)
     values = np.concatenate([total_variation(batch) for batch in images[rows].blocks()])
     return Smoothness(float(values.mean()), float(values.std()), len(values))
 
 
 def check(images: Images, reference: Images | None = None) -> Report:
-    """Counts, sizes, classes, channel statistics and smoothness of a set; every image is decoded.
+    """Report counts, sizes, classes, channel statistics and smoothness of a data set; every image is decoded.
 
-    With a ``reference`` (the in-distribution set) the total variation is compared: the difference of the means over the
-    root mean square of the two standard deviations. Resizing without antialiasing leaves jagged pixels, which raise the
-    total variation strongly and which a network can tell from any clean image, so OOD detection looks easier than it
-    is. A warning is given from a difference of 0.75 on. Images rough by nature (gravel, noise) raise it as well, and
-    sets smooth by nature (digits) hide it; a contact sheet tells.
+    With a ``reference`` the total variation is compared: the difference of the means over the root mean square of the
+    two standard deviations. Resizing without antialiasing leaves jagged pixels, which raise the total variation
+    strongly. A network can distinguish such images from any clean image, so OOD detection looks easier than it is. The
+    report warns from a difference of 0.75 on.
+
+    Parameters
+    ----------
+    images : Images
+        The data set to look at.
+    reference : Images, optional
+        The in-distribution set to compare with, at the same image size.
+
+    Returns
+    -------
+    Report
+        What was found.
+
+    Raises
+    ------
+    InvalidInput
+        If an image cannot be read, or the two sets differ in image size.
+
+    Notes
+    -----
+    Images that are rough by nature (gravel, noise) raise the difference as well, and sets that are smooth by nature
+    (digits) hide it. Look at a :func:`contact_sheet` to decide.
+
+    Examples
+    --------
+    >>> report = check(Images.of(np.zeros((3, 8, 8), np.uint8), [0, 1, 1]))
+    >>> report.rows, report.class_counts, report.unlabelled
+    (3, (1, 2), 0)
     """
     height, width = images.shape
     channels = own_statistics(images)
@@ -172,7 +278,38 @@ def _warning(images: Images, reference: Images | None, difference: float | None)
 
 
 def contact_sheet(images: Images, path: str | Path, *, n: int = 64, seed: int = 0) -> Path:
-    """Write a PNG of at most ``n`` rows, drawn with ``seed`` and kept in stored order, in a square grid."""
+    """Write a PNG file with a sample of the images in a square grid.
+
+    Parameters
+    ----------
+    images : Images
+        The data set.
+    path : str or Path
+        The file to write; its folder must exist.
+    n : int, default=64
+        Number of rows to draw, at most; they are kept in stored order.
+    seed : int, default=0
+        Seed of the draw.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    InvalidInput
+        If ``n`` is below 1, the folder does not exist, or ``path`` is a folder.
+    MissingExtra
+        If Pillow is not installed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     contact_sheet(Images.of(np.zeros((5, 8, 8), np.uint8)), f"{folder}/sheet.png").name
+    'sheet.png'
+    """
     count = min(whole(n, "n", 1), len(images))
     tiles = images.read(drawn(len(images), count, seed=seed))
     columns = int(np.ceil(np.sqrt(count)))
@@ -196,12 +333,46 @@ FIX_SIDE = 256  # of the recipe: shorter side and centre crop before the last re
 
 
 def resize(images: Images, out: str | Path, *, size: int = 32, rule: Literal["fix", "shorter"] = "fix") -> Path:
-    """Write the images at one size to an .npz with images, labels, ids and class names; open it with ``npz:``.
+    """Write the images at one size to an .npz file with images, labels, ids and class names; open it with ``npz:``.
 
-    ``fix`` is the recipe of the FIX sets (Tack et al., CSI, 2020): shorter side to 256, centre crop 256, then ``size``,
-    each step bilinear with antialiasing. It is meant for the original large images: small ones are enlarged first.
-    ``shorter`` brings the shorter side to ``size`` and crops the centre. Rows are streamed, and the file appears whole
-    or not at all; the same images give the same bytes.
+    Rows are streamed, and the file appears whole or not at all; the same images give the same bytes.
+
+    Parameters
+    ----------
+    images : Images
+        The data set.
+    out : str or Path
+        The file to write; its name must end in ``.npz`` and its folder must exist.
+    size : int, default=32
+        Height and width of the written images.
+    rule : {"fix", "shorter"}, default="fix"
+        ``"fix"`` is the recipe of the FIX sets: shorter side to 256, centre crop 256, then ``size``, each step bilinear
+        with antialiasing. It is meant for the original large images: small ones are enlarged first. ``"shorter"``
+        brings the shorter side to ``size`` and crops the centre.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    InvalidInput
+        If ``rule``, ``size`` or ``out`` is not valid, or an image cannot be read.
+
+    References
+    ----------
+    Tack, Mo, Jeong, Shin, "CSI: Novelty Detection via Contrastive Learning on Distributionally Shifted Instances",
+    NeurIPS 2020, arXiv:2007.08176.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from twofold.nn.data import open
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = resize(Images.of(np.zeros((2, 9, 9), np.uint8)), f"{folder}/small.npz", size=4, rule="shorter")
+    ...     open(f"npz:{file}").shape
+    (4, 4)
     """
     choice(rule, "rule", ("fix", "shorter"))
     whole(size, "size", 1)

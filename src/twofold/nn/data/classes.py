@@ -24,19 +24,49 @@ def _file(name: str) -> dict[str, Any]:
 
 
 def list_names() -> tuple[str, ...]:
-    """Names of the class lists."""
+    """List the names of the class lists.
+
+    Returns
+    -------
+    tuple of str
+        The names that :func:`class_list` takes.
+
+    Examples
+    --------
+    >>> list_names()[:3]
+    ('cifar10', 'cifar100', 'cifar40/0')
+    """
     cifar = [f"{kind}/{i}" for kind in ("cifar40", "cifar60") for i in range(CIFAR40_SPLITS)]
     return (*_HOME, *cifar, *_IMAGENET, _OVERLAP)
 
 
 def class_list(name: str) -> tuple[str, ...]:
-    """A class list by name: names for CIFAR, wnids for ImageNet.
+    """Return a class list by name: class names for CIFAR, wnids for ImageNet.
 
+    Parameters
+    ----------
+    name : str
+        One of :func:`list_names`.
+
+    Returns
+    -------
+    tuple of str
+        The classes, in the order of their numbers where the list is that of a data set.
+
+    Raises
+    ------
+    UnknownName
+        If there is no such list.
+
+    Notes
+    -----
     ``cifar40/K`` and ``cifar60/K`` (K from 0 to 4) are substitutes for the split of the unknown-detection benchmark,
     which is published as cell colours only; ``tiny_imagenet158``, ``imagenet_near`` and ``imagenet_external`` are
     reconstructions by its WordNet rule. ``tiny_imagenet_cifar10`` are the 24 classes of Tiny-ImageNet that are classes
     of CIFAR-10 too, to be removed from a near set.
 
+    Examples
+    --------
     >>> class_list("cifar10")[:3]
     ('airplane', 'automobile', 'bird')
     """
@@ -56,8 +86,15 @@ def class_list(name: str) -> tuple[str, ...]:
 
 
 def superclasses() -> dict[str, tuple[str, ...]]:
-    """The 20 super-classes of CIFAR-100 in the order of the coarse labels, each with its five classes.
+    """Return the 20 super-classes of CIFAR-100 in the order of the coarse labels, each with its five classes.
 
+    Returns
+    -------
+    dict of str to tuple of str
+        Names of the classes by name of the super-class.
+
+    Examples
+    --------
     >>> list(superclasses())[0], superclasses()["people"]
     ('aquatic mammals', ('baby', 'boy', 'girl', 'man', 'woman'))
     """

@@ -24,7 +24,17 @@ SEED = 2  # of the published splits
 
 @dataclass(frozen=True)
 class Task:
-    """Depth of the super-classes, sub-classes of each, and the node below which they lie."""
+    """Define a BREEDS task by the depth of its super-classes, their number of sub-classes, and where they lie.
+
+    Parameters
+    ----------
+    level : int
+        Depth of the super-classes in the hierarchy: the longest path from the root.
+    subclasses : int
+        Sub-classes drawn for each super-class, half of them for each domain.
+    below : str, optional
+        Wnid of the node under which the super-classes lie; by default the root.
+    """
 
     level: int
     subclasses: int
@@ -42,7 +52,35 @@ Domain: TypeAlias = Literal["source", "target"]
 
 
 def breeds_map(folder: Path, task: str) -> dict[Domain, Groups]:
-    """Super-classes of a task, each with its wnids in the source and in the target domain."""
+    """Draw the sub-classes of a BREEDS task, those of the source and those of the target domain.
+
+    Parameters
+    ----------
+    folder : Path
+        The hierarchy: a folder with ``dataset_class_info.json``, ``class_hierarchy.txt`` and ``node_names.txt``.
+    task : {"entity13", "entity30", "living17", "nonliving26"}
+        Which of the four tasks.
+
+    Returns
+    -------
+    dict
+        ``{"source": {super-class: wnids}, "target": {super-class: wnids}}``, with the same super-classes in both.
+
+    Raises
+    ------
+    UnknownName
+        If there is no such task.
+    InvalidInput
+        If the hierarchy is missing or cannot be read, has a cycle, or has no super-classes for the task.
+
+    Notes
+    -----
+    The draw uses the seed and the generator of the published splits (``numpy.random.RandomState(2)``).
+
+    References
+    ----------
+    Santurkar, Tsipras, Madry, "BREEDS: Benchmarks for Subpopulation Shift", ICLR 2021, arXiv:2008.04859.
+    """
     if task not in TASKS:
         raise UnknownName.of("BREEDS task", task, TASKS)
     rule = TASKS[task]
@@ -70,7 +108,35 @@ def breeds_map(folder: Path, task: str) -> dict[Domain, Groups]:
 
 
 def read_map(path: Path, task: str) -> dict[Domain, Groups]:
-    """A sub-class map from JSON: {"source": {super-class: [wnid, ...]}, "target": {...}}, or such maps by task."""
+    """Read the sub-classes of a BREEDS task from a JSON file.
+
+    Parameters
+    ----------
+    path : Path
+        A file with ``{"source": {super-class: [wnid, ...]}, "target": {...}}``, or with such maps by task.
+    task : str
+        The task to take, where the file holds several.
+
+    Returns
+    -------
+    dict
+        ``{"source": {super-class: wnids}, "target": {super-class: wnids}}``.
+
+    Raises
+    ------
+    InvalidInput
+        If the file is missing, is not JSON, has another structure, repeats a wnid within a domain, or lists other
+        super-classes for source and target.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "map.json"
+    ...     _ = file.write_text('{"source": {"cat": ["n1"]}, "target": {"cat": ["n2"]}}')
+    ...     read_map(file, "entity13")["target"]
+    {'cat': ('n2',)}
+    """
     try:
         content = json.loads(existing(path, "sub-class map", folder=False).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -97,7 +163,7 @@ def _groups(value: Any, path: Path) -> Groups:
 
 
 def _hierarchy(folder: Path) -> tuple[set[str], list[tuple[str, str]], dict[str, str]]:
-    """Wnids of the classes, edges from parent to child, names of nodes."""
+    """Read the wnids of the classes, the edges from parent to child, and the names of nodes."""
     existing(folder, "hierarchy folder", folder=True)
     files = [folder / n for n in ("dataset_class_info.json", "class_hierarchy.txt", "node_names.txt")]
     texts = [existing(f, "hierarchy file", folder=False).read_text(encoding="utf-8") for f in files]
@@ -111,7 +177,7 @@ def _hierarchy(folder: Path) -> tuple[set[str], list[tuple[str, str]], dict[str,
 
 
 def _ancestors_only(leaves: set[str], edges: list[tuple[str, str]]) -> dict[str, set[str]]:
-    """Children of each node that lies on a path to a class."""
+    """Collect the children of each node that lies on a path to a class."""
     parents: dict[str, set[str]] = {}
     for parent, child in edges:
         parents.setdefault(child, set()).add(parent)
@@ -128,7 +194,7 @@ def _ancestors_only(leaves: set[str], edges: list[tuple[str, str]]) -> dict[str,
 
 
 def _depths(children: Mapping[str, set[str]]) -> dict[str, int]:
-    """Length of the longest path from the root to each node."""
+    """Compute the length of the longest path from the root to each node."""
     if ROOT not in children:
         raise InvalidInput(f"the hierarchy has no classes below its root {ROOT}")
     waiting: dict[str, int] = {}
@@ -152,7 +218,7 @@ def _depths(children: Mapping[str, set[str]]) -> dict[str, int]:
 
 
 def _below(children: Mapping[str, set[str]], node: str) -> set[str]:
-    """All nodes under a node, itself included."""
+    """Collect all nodes under a node, itself included."""
     seen, todo = {node}, [node]
     while todo:
         for child in children.get(todo.pop(), ()):
