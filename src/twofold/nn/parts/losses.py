@@ -1,7 +1,7 @@
-r"""Losses of the recipes, as pure functions of tensors: the mean over rows, differentiable, no loop over rows.
+"""Losses of the recipes, as pure functions of tensors: the mean over rows, differentiable, no loop over rows.
 
 Notation: z logits, p their softmax, y the label, K classes, N rows. Logits in half precision are computed in float32.
-A recipe multiplies each term by its own weight; none is hidden in here.
+A recipe multiplies each term by its own weight; no weight is hidden in this module.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TINY = 1e-12  # below this a probability counts as zero
 
 
 def _logits(value: Tensor, name: str = "logits") -> Tensor:
-    """Logits (N, K) in at least float32."""
+    """Check logits (N, K) and return them in at least float32."""
     if not isinstance(value, Tensor) or value.ndim != 2 or not value.is_floating_point():
         got = f"{value.dtype} of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         raise InvalidInput(f"{name} must be a float tensor (N, K), got {got}")
@@ -35,7 +35,7 @@ def _logits(value: Tensor, name: str = "logits") -> Tensor:
 
 
 def _labels(value: Tensor, logits: Tensor, name: str = "labels", *, classes: int | None = None) -> Tensor:
-    """Labels (N,) as int64 for these logits; their range is checked on the CPU only, where it costs no wait."""
+    """Check labels (N,) and return them as int64; their range is checked on the CPU only, where it costs no wait."""
     classes = logits.shape[1] if classes is None else classes
     if not isinstance(value, Tensor) or value.dtype.is_floating_point or value.dtype == torch.bool:
         got = value.dtype if isinstance(value, Tensor) else type(value).__name__
@@ -49,7 +49,7 @@ def _labels(value: Tensor, logits: Tensor, name: str = "labels", *, classes: int
 
 
 def _vector(value: Tensor, name: str, rows: int) -> Tensor:
-    """One number a row, in at least float32."""
+    """Check a tensor with one number per row and return it in at least float32."""
     if not isinstance(value, Tensor) or value.shape != (rows,):
         got = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
         raise InvalidInput(f"{name} must be a tensor of shape ({rows},), got {got}")
@@ -57,16 +57,46 @@ def _vector(value: Tensor, name: str, rows: int) -> Tensor:
 
 
 def _picked(table: Tensor, labels: Tensor) -> Tensor:
-    """The column of each row's label."""
+    """Pick the column of each row's label."""
     return table.gather(1, labels[:, None])[:, 0]
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
-    r"""Cross-entropy, with label smoothing (Szegedy et al., CVPR 2016) where asked.
+    r"""Compute the cross-entropy, optionally with label smoothing.
 
     .. math:: L = \frac1N \sum_i \Big[ -(1 - s) \log p_{i, y_i} - \frac{s}{K} \sum_k \log p_{i,k} \Big]
 
-    The smoothed share goes to all K classes, the right one among them (some papers leave it out).
+    Parameters
+    ----------
+    logits : Tensor of shape (N, K), float
+        Class logits, at least one row.
+    labels : Tensor of shape (N,), int
+        Labels from 0 to K - 1.
+    smoothing : float, default=0.0
+        Share s of the target that is spread over all K classes, from 0 to 1.
+
+    Returns
+    -------
+    Tensor of shape ()
+        The loss, a mean over rows.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument has the wrong type, shape or range. The range of labels is checked on the CPU only.
+
+    Notes
+    -----
+    The smoothed share goes to all K classes, the labelled one among them; some papers leave that class out.
+
+    References
+    ----------
+    Szegedy et al., CVPR 2016 (label smoothing).
+
+    Examples
+    --------
+    >>> round(float(cross_entropy(torch.zeros(1, 2), torch.tensor([0]))), 4)
+    0.6931
     """
     smoothing = _checks.number(smoothing, "smoothing", 0.0, 1.0)
     z = _logits(logits)
@@ -76,13 +106,48 @@ def cross_entropy(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Ten
 def mixed_cross_entropy(
     logits: Tensor, labels: Tensor, partners: Tensor, share: float | Tensor, smoothing: float = 0.0
 ) -> Tensor:
-    r"""Cross-entropy of mixed inputs: mixup, CutMix, RegMixup (Pinto et al., NeurIPS 2022, arXiv:2206.14502).
+    r"""Compute the cross-entropy of mixed inputs, as in mixup, CutMix and RegMixup.
 
     .. math:: L = \kappa \, \mathrm{CE}(z, y) + (1 - \kappa) \, \mathrm{CE}(z, y')
 
-    ``share`` is the part of the labels' own images, one number or one for each row. RegMixup adds this to the
-    cross-entropy of the clean batch with weight 1 (SURE+, both in print and in code); OpenOOD takes the mean over both
-    batches, which is half of that sum.
+    Parameters
+    ----------
+    logits : Tensor of shape (N, K), float
+        Class logits of the mixed inputs.
+    labels : Tensor of shape (N,), int
+        Labels y of the inputs' own images.
+    partners : Tensor of shape (N,), int
+        Labels y' of the images mixed in.
+    share : float or Tensor of shape () or (N,)
+        Part :math:`\kappa` of the own image, from 0 to 1, one number or one for each row. The range is checked for
+        numbers only.
+    smoothing : float, default=0.0
+        Share s of the target that is spread over all K classes, from 0 to 1.
+
+    Returns
+    -------
+    Tensor of shape ()
+        The loss, a mean over rows.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument has the wrong type, shape or range. The range of labels is checked on the CPU only.
+
+    Notes
+    -----
+    RegMixup adds this to the cross-entropy of the clean batch with weight 1 (SURE+, both in print and in code). OpenOOD
+    takes the mean over both batches, which is half of that sum.
+
+    References
+    ----------
+    Pinto et al., NeurIPS 2022, arXiv:2206.14502.
+
+    Examples
+    --------
+    >>> logits = torch.tensor([[2.0, 0.0]])
+    >>> round(float(mixed_cross_entropy(logits, torch.tensor([0]), torch.tensor([1]), 0.75)), 4)
+    0.6269
     """
     smoothing = _checks.number(smoothing, "smoothing", 0.0, 1.0)
     z = _logits(logits)
@@ -96,13 +161,45 @@ def mixed_cross_entropy(
 
 
 def jsd(logits_clean: Tensor, logits_a: Tensor, logits_b: Tensor) -> Tensor:
-    r"""Consistency of three views of an image: AugMix (Hendrycks et al., ICLR 2020, arXiv:1912.02781).
+    r"""Compute the divergence among three views of the same images, AugMix's consistency term.
 
     .. math:: L = \tfrac13 \sum_{v} \mathrm{KL}(p_v \Vert m), \qquad
               m = \max\big(\tfrac13 (p_{clean} + p_a + p_b), 10^{-7}\big)
 
-    The generalised Jensen-Shannon divergence but for the floor of the mixture. The authors add 12 times this to the
-    cross-entropy of the clean view. The unknown-detection benchmark prints that the term is off and its code has it on.
+    Parameters
+    ----------
+    logits_clean : Tensor of shape (N, K), float
+        Logits of the clean images.
+    logits_a : Tensor of shape (N, K), float
+        Logits of the first augmented view.
+    logits_b : Tensor of shape (N, K), float
+        Logits of the second augmented view.
+
+    Returns
+    -------
+    Tensor of shape ()
+        The loss, a mean over rows.
+
+    Raises
+    ------
+    InvalidInput
+        If a view is not a non-empty float tensor (N, K), or the shapes differ.
+
+    Notes
+    -----
+    This is the generalised Jensen-Shannon divergence but for the floor of the mixture. The authors add 12 times this to
+    the cross-entropy of the clean view. The unknown-detection benchmark states in print that the term is off, while its
+    code has it on.
+
+    References
+    ----------
+    Hendrycks et al., ICLR 2020, arXiv:1912.02781.
+
+    Examples
+    --------
+    >>> view = torch.zeros(2, 3)
+    >>> float(jsd(view, view, view)) < 1e-6
+    True
     """
     views = [_logits(logits_clean, "logits_clean"), _logits(logits_a, "logits_a"), _logits(logits_b, "logits_b")]
     if len({v.shape for v in views}) > 1:
@@ -114,12 +211,43 @@ def jsd(logits_clean: Tensor, logits_a: Tensor, logits_b: Tensor) -> Tensor:
 
 
 def logit_norm(logits: Tensor, labels: Tensor, temperature: float = 0.04) -> Tensor:
-    r"""Cross-entropy of logits of a fixed length: LogitNorm (Wei et al., ICML 2022, arXiv:2205.09310).
+    r"""Compute the cross-entropy of logits scaled to a fixed length (LogitNorm).
 
     .. math:: L = \mathrm{CE}\Big(\frac{z}{\tau (\lVert z \rVert_2 + 10^{-7})}, y\Big)
 
-    0.04 is the authors' value for CIFAR-10. The loss cannot fall below
-    :math:`\log\big(1 + (K - 1) \exp(-\tau^{-1} \sqrt{K / (K - 1)})\big)`: a high temperature keeps it up.
+    Parameters
+    ----------
+    logits : Tensor of shape (N, K), float
+        Class logits, at least one row.
+    labels : Tensor of shape (N,), int
+        Labels from 0 to K - 1.
+    temperature : float, default=0.04
+        Temperature :math:`\tau`, above 0. The default is the authors' value for CIFAR-10.
+
+    Returns
+    -------
+    Tensor of shape ()
+        The loss, a mean over rows.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument has the wrong type, shape or range. The range of labels is checked on the CPU only.
+
+    Notes
+    -----
+    The loss cannot fall below :math:`\log\big(1 + (K - 1) \exp(-\tau^{-1} \sqrt{K / (K - 1)})\big)`, so a high
+    temperature keeps it up.
+
+    References
+    ----------
+    Wei et al., ICML 2022, arXiv:2205.09310.
+
+    Examples
+    --------
+    >>> short, long = torch.tensor([[3.0, 0.0]]), torch.tensor([[30.0, 0.0]])
+    >>> [round(float(logit_norm(z, torch.tensor([0]), temperature=1.0)), 4) for z in (short, long)]
+    [0.3133, 0.3133]
     """
     tau = _checks.number(temperature, "temperature", 0.0, math.inf, open_low=True, open_high=True)
     z = _logits(logits)
@@ -128,17 +256,42 @@ def logit_norm(logits: Tensor, labels: Tensor, temperature: float = 0.04) -> Ten
 
 
 class Correctness:
-    r"""How often each training row was answered rightly so far: the targets of :func:`crl`.
+    r"""Count how often each training row was classified correctly so far; the source of the targets of :func:`crl`.
 
-    Moon et al., ICML 2020, arXiv:2007.01458. With n the count of a row, epochs counted from 1, by default (CRL's code,
-    SURE)
+    With n the count of a row and epochs counted from 1, the target is by default (CRL's code, SURE)
 
     .. math:: \bar c = \frac{n - \min n}{m - \min n}, \qquad m = \max(1, \mathrm{epoch} - 1),
 
-    the minimum over all rows; 0 where m equals the minimum (the code divides 0 by 0 there). With ``total`` the whole
-    number of epochs, :math:`\bar c = n / \mathrm{total}`, as in the unknown-detection benchmark, whose margins are
-    small in early epochs. Update once a step, after the optimiser, with the answers of the first clean training-mode
-    pass.
+    with the minimum over all rows. With ``total`` it is :math:`\bar c = n / \mathrm{total}`, as in the
+    unknown-detection benchmark, whose margins are small in early epochs.
+
+    Parameters
+    ----------
+    rows : int
+        Number of rows of the training set.
+    total : int, optional
+        Number of epochs of the whole run. It selects the benchmark's rule; without it the rule of CRL's code is used.
+
+    Raises
+    ------
+    InvalidInput
+        If ``rows`` or ``total`` is not a whole number of at least 1.
+
+    Notes
+    -----
+    Update once a step, after the optimiser, with the predictions of the first clean training-mode pass. The target is 0
+    where m is not above the minimum; CRL's code divides 0 by 0 there.
+
+    References
+    ----------
+    Moon et al., ICML 2020, arXiv:2007.01458.
+
+    Examples
+    --------
+    >>> record = Correctness(3)
+    >>> record.update(torch.tensor([0, 1, 2]), torch.tensor([True, False, True]))
+    >>> record.targets(torch.tensor([0, 1, 2]), epoch=2)
+    tensor([1., 0., 1.])
     """
 
     def __init__(self, rows: int, *, total: int | None = None) -> None:
@@ -146,7 +299,20 @@ class Correctness:
         self.total = None if total is None else _checks.whole(total, "total", 1)
 
     def update(self, index: Tensor, right: Tensor) -> None:
-        """Count the answers of the training rows ``index``; a row given twice counts twice."""
+        """Add the predictions of one step to the counts.
+
+        Parameters
+        ----------
+        index : Tensor of shape (N,), int
+            Training rows of the batch. A row that occurs twice counts twice.
+        right : Tensor of shape (N,), bool
+            Whether each row was classified correctly.
+
+        Raises
+        ------
+        InvalidInput
+            If ``index`` or ``right`` has the wrong type, shape or range.
+        """
         where = self._index(index)
         if not isinstance(right, Tensor) or right.shape != index.shape or right.dtype != torch.bool:
             got = f"{right.dtype} {tuple(right.shape)}" if isinstance(right, Tensor) else type(right).__name__
@@ -154,7 +320,25 @@ class Correctness:
         self.counts.index_add_(0, where, right.detach().cpu().long())
 
     def targets(self, index: Tensor, epoch: int) -> Tensor:
-        """Correctness of the training rows ``index`` in this epoch, on the device of ``index``."""
+        """Return the correctness of training rows in an epoch.
+
+        Parameters
+        ----------
+        index : Tensor of shape (N,), int
+            Training rows of the batch.
+        epoch : int
+            Epoch, counted from 1. The rule with ``total`` does not use it.
+
+        Returns
+        -------
+        Tensor of shape (N,), float32
+            Targets, on the device of ``index``.
+
+        Raises
+        ------
+        InvalidInput
+            If ``index`` holds no integers or rows beyond the training set, or ``epoch`` is below 1.
+        """
         epoch = _checks.whole(epoch, "epoch", 1)
         n = self.counts[self._index(index)].float()
         if self.total is not None:
@@ -175,11 +359,28 @@ class Correctness:
         return where
 
     def state_dict(self) -> dict[str, Any]:
-        """The counts."""
+        """Return a copy of the counts, to resume training from.
+
+        Returns
+        -------
+        dict
+            ``{"counts": Tensor of shape (rows,)}``.
+        """
         return {"counts": self.counts.clone()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from saved counts of the same training set."""
+        """Restore counts saved by :meth:`state_dict` for the same training set.
+
+        Parameters
+        ----------
+        state : mapping
+            What :meth:`state_dict` returned.
+
+        Raises
+        ------
+        InvalidInput
+            If the state has no int64 counts for this number of rows.
+        """
         counts = state.get("counts")
         if not isinstance(counts, Tensor) or counts.shape != self.counts.shape or counts.dtype != torch.int64:
             raise InvalidInput(f"the saved state has no counts of {len(self.counts)} training rows")
@@ -187,14 +388,39 @@ class Correctness:
 
 
 def crl(confidence: Tensor, target: Tensor, equal: Literal["ignore", "pull"] = "ignore") -> Tensor:
-    r"""Correctness ranking loss over the pairs (i, i+1), cyclic (Moon et al., ICML 2020, arXiv:2007.01458).
+    r"""Compute the correctness ranking loss over the cyclic pairs (i, i+1) of a batch.
 
     .. math:: L = \frac1N \sum_i \max\big(0, |\bar c_i - \bar c_j| - \mathrm{sign}(\bar c_i - \bar c_j)
               (\kappa_i - \kappa_j)\big), \qquad j = i + 1 \bmod N
 
-    ``confidence`` is the largest softmax value, ``target`` comes from :meth:`Correctness.targets`; gradients flow
-    through both confidences. Pairs of equal target add nothing. The unknown-detection benchmark pulls them together by
-    :math:`|\kappa_i - \kappa_j|`, which the paper does not have: ``equal="pull"``.
+    Parameters
+    ----------
+    confidence : Tensor of shape (N,), float
+        Largest softmax value :math:`\kappa` of each row. Gradients flow through both confidences of a pair.
+    target : Tensor of shape (N,), float
+        Correctness :math:`\bar c` of each row, from :meth:`Correctness.targets`. It is detached.
+    equal : {"ignore", "pull"}, default="ignore"
+        What pairs of equal target add: nothing, or :math:`|\kappa_i - \kappa_j|`, which pulls them together. The latter
+        is in the code of the unknown-detection benchmark and not in the paper.
+
+    Returns
+    -------
+    Tensor of shape ()
+        The loss, a mean over rows.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument has the wrong type or shape, or the batch is empty.
+
+    References
+    ----------
+    Moon et al., ICML 2020, arXiv:2007.01458.
+
+    Examples
+    --------
+    >>> round(float(crl(torch.tensor([0.9, 0.6]), torch.tensor([0.0, 1.0]))), 4)
+    1.3
     """
     _checks.choice(equal, "equal", ("ignore", "pull"))
     if not isinstance(confidence, Tensor) or confidence.ndim != 1 or confidence.numel() == 0:
@@ -209,19 +435,51 @@ def crl(confidence: Tensor, target: Tensor, equal: Literal["ignore", "pull"] = "
 
 
 def edl(logits: Tensor, labels: Tensor, *, weight: float, objective: Objective = "log") -> Tensor:
-    r"""Evidential loss: a Dirichlet over class probabilities (Sensoy et al., NeurIPS 2018, arXiv:1806.01768).
+    r"""Compute the evidential loss, which learns a Dirichlet distribution over class probabilities.
 
     .. math:: e = \exp(\mathrm{clip}(z, -10, 10)), \quad \alpha = e + 1, \quad S = \textstyle\sum_k \alpha_k
 
     .. math:: L = \log S - \log \alpha_y + w \, \mathrm{KL}\big(\mathrm{Dir}(\tilde\alpha) \Vert \mathrm{Dir}(1)\big),
               \qquad \tilde\alpha = y + (1 - y) \odot \alpha
 
-    with the evidence of the true class removed in the second term. ``objective``: ``log`` as above (the benchmark's
-    choice), ``digamma`` :math:`\psi(S) - \psi(\alpha_y)`, or ``mse``
-    :math:`\sum_k (y_k - \hat p_k)^2 + \hat p_k (1 - \hat p_k) / (S + 1)` with :math:`\hat p = \alpha / S`.
-    ``weight`` has no default: the benchmark keeps it constant and does not tell the value; Sensoy et al. let it grow as
-    min(1, epoch / 10). The benchmark scores by the softmax of z, not by the Dirichlet mean. The divergence is a
-    difference of large numbers and is computed in float64.
+    with the evidence of the true class removed in the second term.
+
+    Parameters
+    ----------
+    logits : Tensor of shape (N, K), float
+        Class logits, at least one row.
+    labels : Tensor of shape (N,), int
+        Labels from 0 to K - 1.
+    weight : float
+        Weight w of the divergence, 0 or more. There is no default: the unknown-detection benchmark keeps it constant
+        and does not state the value; Sensoy et al. let it grow as min(1, epoch / 10).
+    objective : {"log", "digamma", "mse"}, default="log"
+        First term: ``log`` as above (the benchmark's choice), ``digamma`` :math:`\psi(S) - \psi(\alpha_y)`, or ``mse``
+        :math:`\sum_k (y_k - \hat p_k)^2 + \hat p_k (1 - \hat p_k) / (S + 1)` with :math:`\hat p = \alpha / S`.
+
+    Returns
+    -------
+    Tensor of shape ()
+        The loss, a mean over rows.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument has the wrong type, shape or range. The range of labels is checked on the CPU only.
+
+    Notes
+    -----
+    The benchmark scores by the softmax of z, not by the Dirichlet mean. The divergence is a difference of large numbers
+    and is computed in float64.
+
+    References
+    ----------
+    Sensoy et al., NeurIPS 2018, arXiv:1806.01768.
+
+    Examples
+    --------
+    >>> round(float(edl(torch.zeros(1, 2), torch.tensor([0]), weight=0.0)), 4)
+    0.6931
     """
     weight = _checks.number(weight, "weight", 0.0, math.inf, open_high=True)
     _checks.choice(objective, "objective", get_args(Objective))
@@ -244,27 +502,83 @@ def edl(logits: Tensor, labels: Tensor, *, weight: float, objective: Objective =
 
 
 def outlier_exposure(logits_out: Tensor) -> Tensor:
-    r"""Cross-entropy of outliers to the uniform distribution (Hendrycks et al., ICLR 2019, arXiv:1812.04606).
+    r"""Compute the cross-entropy between the predictions on outliers and the uniform distribution.
 
     .. math:: L = \frac1N \sum_i \Big[ \log \sum_k e^{z_{i,k}} - \frac1K \sum_k z_{i,k} \Big]
 
+    Parameters
+    ----------
+    logits_out : Tensor of shape (N, K), float
+        Class logits of the outliers.
+
+    Returns
+    -------
+    Tensor of shape ()
+        The loss, a mean over rows.
+
+    Raises
+    ------
+    InvalidInput
+        If the logits are not a non-empty float tensor (N, K).
+
+    Notes
+    -----
     The authors add 0.5 times this, with twice as many outliers as training rows in a batch and one forward pass over
     both.
+
+    References
+    ----------
+    Hendrycks et al., ICLR 2019, arXiv:1812.04606.
+
+    Examples
+    --------
+    >>> round(float(outlier_exposure(torch.zeros(1, 4))), 4)
+    1.3863
     """
     z = _logits(logits_out, "logits_out")
     return (torch.logsumexp(z, dim=1) - z.mean(dim=1)).mean()
 
 
 def energy_margin(logits_in: Tensor, logits_out: Tensor, m_in: float, m_out: float) -> Tensor:
-    r"""Squared hinges that part the energies of training rows and outliers.
-
-    Liu et al., NeurIPS 2020, arXiv:2010.03759.
+    r"""Compute squared hinges that separate the energies of training rows and outliers.
 
     .. math:: L = \mathrm{mean} \max(0, E_{in} - m_{in})^2 + \mathrm{mean} \max(0, m_{out} - E_{out})^2,
               \qquad E = -\log \sum_k e^{z_k}
 
+    Parameters
+    ----------
+    logits_in : Tensor of shape (N, K), float
+        Class logits of the training rows.
+    logits_out : Tensor of shape (M, K), float
+        Class logits of the outliers.
+    m_in : float
+        Energy below which training rows add nothing.
+    m_out : float
+        Energy above which outliers add nothing; it must exceed ``m_in``.
+
+    Returns
+    -------
+    Tensor of shape ()
+        The loss, the sum of two means over rows.
+
+    Raises
+    ------
+    InvalidInput
+        If logits are not non-empty float tensors (N, K), a margin is not finite, or ``m_in`` is not below ``m_out``.
+
+    Notes
+    -----
     The authors add 0.1 times this while fine-tuning, with m_in = -23 and m_out = -5 on CIFAR-10. The unknown-detection
     benchmark prints two margins without names; only m_in = -27, m_out = -3 (CIFAR) and -15, -7 (ImageNet) makes sense.
+
+    References
+    ----------
+    Liu et al., NeurIPS 2020, arXiv:2010.03759.
+
+    Examples
+    --------
+    >>> float(energy_margin(torch.tensor([[30.0, 0.0]]), torch.tensor([[0.0, 0.0]]), -23, -5))
+    0.0
     """
     low = _checks.number(m_in, "m_in", -math.inf, math.inf, open_low=True, open_high=True)
     high = _checks.number(m_out, "m_out", -math.inf, math.inf, open_low=True, open_high=True)
@@ -276,13 +590,43 @@ def energy_margin(logits_in: Tensor, logits_out: Tensor, m_in: float, m_out: flo
 
 
 def gambler(logits: Tensor, labels: Tensor, reward: float) -> Tensor:
-    r"""Betting with a reserve: Deep Gamblers (Liu et al., NeurIPS 2019, arXiv:1907.00208).
+    r"""Compute the loss of Deep Gamblers, which may bet on a reserve instead of a class.
 
     .. math:: L = -\frac1N \sum_i \log \Big( p_{i, y_i} + \frac{p_{i, K+1}}{o} \Big)
 
-    The softmax runs over K + 1 logits, the last one the reserve. Some write :math:`\log(o\,p_y + p_{K+1})`, a constant
-    apart. The reward o lies above 1, where the reserve would always pay, and the authors ask for at most K; FD-Shifts
-    also uses o = 20 with ten classes. Train with cross-entropy on the first K logits before.
+    Parameters
+    ----------
+    logits : Tensor of shape (N, K + 1), float
+        Class logits and, last, the logit of the reserve. The softmax runs over all of them.
+    labels : Tensor of shape (N,), int
+        Labels from 0 to K - 1.
+    reward : float
+        Reward o, above 1: at 1 the reserve would always pay. The authors ask for at most K; FD-Shifts also uses 20 with
+        ten classes.
+
+    Returns
+    -------
+    Tensor of shape ()
+        The loss, a mean over rows.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument has the wrong type, shape or range. The range of labels is checked on the CPU only.
+
+    Notes
+    -----
+    Some authors write :math:`\log(o\,p_y + p_{K+1})`, which differs by a constant. Train with cross-entropy on the
+    first K logits before using this loss.
+
+    References
+    ----------
+    Liu et al., NeurIPS 2019, arXiv:1907.00208.
+
+    Examples
+    --------
+    >>> round(float(gambler(torch.zeros(1, 3), torch.tensor([0]), reward=2.0)), 4)
+    0.6931
     """
     o = _checks.number(reward, "reward", 1.0, math.inf, open_low=True, open_high=True)
     z = _logits(logits)
@@ -294,14 +638,49 @@ def gambler(logits: Tensor, labels: Tensor, reward: float) -> Tensor:
 
 
 def devries(logits: Tensor, confidence: Tensor, labels: Tensor, hint_mask: Tensor, weight: float) -> Tensor:
-    r"""A learnt confidence that buys hints (DeVries & Taylor 2018, arXiv:1802.04865).
+    r"""Compute the loss of a learnt confidence that can buy hints.
 
     .. math:: L = \frac1N \sum_i \Big[ -\log\big(c'_i p_{i, y_i} + 1 - c'_i\big) - \lambda \log c_i \Big],
               \qquad c' = b c + (1 - b)
 
-    ``confidence`` is the sigmoid output c, ``hint_mask`` b is True where hints are for sale: b ~ Bernoulli(u) with
-    u ~ U(0, 1) for each row, so half of the rows. ``weight`` is :attr:`Budget.weight`. Probabilities below 1e-12 count
-    as 1e-12 as in the code of FD-Shifts; rows without hints keep their exact log-probability.
+    Parameters
+    ----------
+    logits : Tensor of shape (N, K), float
+        Class logits, at least one row.
+    confidence : Tensor of shape (N,), float
+        Learnt confidence c, the output of a sigmoid.
+    labels : Tensor of shape (N,), int
+        Labels from 0 to K - 1.
+    hint_mask : Tensor of shape (N,), bool
+        b, True where the row may buy hints. In the paper b ~ Bernoulli(u) with u ~ U(0, 1) for each row, so half of the
+        rows.
+    weight : float
+        Weight :math:`\lambda` of the price of hints, 0 or more; use :attr:`Budget.weight`.
+
+    Returns
+    -------
+    Tensor of shape ()
+        The loss, a mean over rows.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument has the wrong type, shape or range. The range of labels is checked on the CPU only.
+
+    Notes
+    -----
+    Probabilities below 1e-12 count as 1e-12, as in the code of FD-Shifts; rows without hints keep their exact
+    log-probability.
+
+    References
+    ----------
+    DeVries and Taylor, 2018, arXiv:1802.04865.
+
+    Examples
+    --------
+    >>> loss = devries(torch.zeros(1, 2), torch.tensor([0.5]), torch.tensor([0]), torch.tensor([True]), 0.1)
+    >>> round(float(loss), 4)
+    0.357
     """
     z = _logits(logits)
     y = _labels(labels, z)
@@ -319,12 +698,35 @@ def _hint_cost(confidence: Tensor) -> Tensor:
 
 
 class Budget:
-    r"""The weight of the price of hints in :func:`devries`, steered so that the price stays near the budget.
+    r"""Steer the weight of the price of hints in :func:`devries`, so that the price stays near a budget.
 
     .. math:: \lambda \leftarrow \lambda / 1.01 \text{ if } \mathrm{mean}(-\log c) < \beta,
               \text{ else } \lambda / 0.99
 
-    from 0.1, once a step. FD-Shifts does not save it, so that a resumed run starts from 0.1 again; here it is state.
+    once a step.
+
+    Parameters
+    ----------
+    budget : float, default=0.3
+        Price :math:`\beta` of hints to keep to, above 0.
+    weight : float, default=0.1
+        Weight :math:`\lambda` to start from, above 0.
+
+    Raises
+    ------
+    InvalidInput
+        If ``budget`` or ``weight`` is not a finite number above 0.
+
+    Notes
+    -----
+    FD-Shifts does not save the weight, so a resumed run starts from 0.1 again; here it is part of the state.
+
+    Examples
+    --------
+    >>> budget = Budget()
+    >>> budget.update(torch.tensor([1.0]))
+    >>> round(budget.weight, 4)
+    0.099
     """
 
     def __init__(self, budget: float = 0.3, weight: float = 0.1) -> None:
@@ -332,28 +734,83 @@ class Budget:
         self.weight = _checks.number(weight, "weight", 0.0, math.inf, open_low=True, open_high=True)
 
     def update(self, confidence: Tensor) -> None:
-        """Move the weight after a step with these confidences."""
+        """Adjust the weight after a training step.
+
+        Parameters
+        ----------
+        confidence : Tensor of shape (N,), float
+            Learnt confidences of the step.
+
+        Raises
+        ------
+        InvalidInput
+            If ``confidence`` does not have one dimension.
+        """
         c = _vector(confidence, "confidence", len(confidence)).detach()
         self.weight /= 1.01 if float(_hint_cost(c)) < self.budget else 0.99
 
     def state_dict(self) -> dict[str, Any]:
-        """The weight."""
+        """Return the weight, to resume training from.
+
+        Returns
+        -------
+        dict
+            ``{"weight": float}``.
+        """
         return {"weight": self.weight}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on with a saved weight."""
+        """Restore a weight saved by :meth:`state_dict`.
+
+        Parameters
+        ----------
+        state : mapping
+            What :meth:`state_dict` returned.
+
+        Raises
+        ------
+        InvalidInput
+            If the state has no weight above 0.
+        """
         self.weight = _checks.number(state.get("weight"), "the saved weight", 0.0, math.inf, open_low=True)
 
 
 def confidnet(confidence: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
-    r"""Squared distance of a learnt confidence to the true-class probability: ConfidNet.
-
-    Corbière et al., NeurIPS 2019, arXiv:1910.04851.
+    r"""Compute the squared distance between a learnt confidence and the true-class probability (ConfidNet).
 
     .. math:: L = \frac1N \sum_i (c_i - p_{i, y_i})^2
 
-    The logits are those of the frozen classifier; no gradient reaches them. In the second stage, where a copy of the
-    encoder is trained, they still come from the original.
+    Parameters
+    ----------
+    confidence : Tensor of shape (N,), float
+        Learnt confidence c.
+    logits : Tensor of shape (N, K), float
+        Class logits of the frozen classifier; no gradient reaches them.
+    labels : Tensor of shape (N,), int
+        Labels from 0 to K - 1.
+
+    Returns
+    -------
+    Tensor of shape ()
+        The loss, a mean over rows.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument has the wrong type, shape or range. The range of labels is checked on the CPU only.
+
+    Notes
+    -----
+    In the second stage, where a copy of the encoder is trained, the logits still come from the original.
+
+    References
+    ----------
+    Corbière et al., NeurIPS 2019, arXiv:1910.04851.
+
+    Examples
+    --------
+    >>> round(float(confidnet(torch.tensor([0.7]), torch.zeros(1, 2), torch.tensor([0]))), 4)
+    0.04
     """
     z = _logits(logits).detach()
     own = _picked(F.softmax(z, dim=1), _labels(labels, z))
@@ -361,16 +818,49 @@ def confidnet(confidence: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def aurc(loss: Tensor, confidence: Tensor, estimator: AurcEstimator = "empirical") -> Tensor:
-    r"""Area under the risk-coverage curve of a batch as a loss (Zhou et al., ICML 2025, arXiv:2410.15361).
+    r"""Compute the area under the risk-coverage curve of a batch as a differentiable loss.
 
     .. math:: L = \frac1N \sum_i \frac{w(r_i)}{\bar w} \, l_i
 
-    with r the ascending rank of the detached confidence in the batch and w of :func:`twofold.metrics.aurc_weights`. No
-    gradient flows through rank or weight. The authors build w once for the full batch, so that a smaller last batch
-    gets the lowest weights only, and do not scale it: SELE then trains at half the learning rate. Here w is that of the
-    actual batch with mean one. Rows of equal confidence share their mean weight; the authors' unstable sort gives them
-    any. Rank by a quantity that keeps its digits: the largest softmax value has many ties in float32, the log-odds of
-    the top class (largest logit minus logsumexp of the others) has the same order and hardly any.
+    with r the ascending rank of the detached confidence in the batch and w of :func:`twofold.metrics.aurc_weights`.
+
+    Parameters
+    ----------
+    loss : Tensor of shape (N,), float
+        Loss l of each row, such as its cross-entropy, not their mean.
+    confidence : Tensor of shape (N,), float
+        Confidence that ranks the rows. No gradient flows through rank or weight.
+    estimator : {"empirical", "log", "sele", "self_excluded"}, default="empirical"
+        Which weights w to use; see :func:`twofold.metrics.aurc_weights`.
+
+    Returns
+    -------
+    Tensor of shape ()
+        The loss, a mean over rows.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument has the wrong type or shape, the batch is empty, or there is no such estimator.
+
+    Notes
+    -----
+    The authors build w once for the full batch, so that a smaller last batch gets the lowest weights only, and do not
+    scale it: SELE then trains at half the learning rate. Here w is that of the actual batch with mean one.
+
+    Rows of equal confidence share their mean weight; the authors' unstable sort gives them any. Rank by a quantity that
+    keeps its digits: the largest softmax value has many ties in float32. The log-odds of the top class (largest logit
+    minus logsumexp of the others) has the same order and hardly any ties. A batch of one row returns its loss.
+
+    References
+    ----------
+    Zhou et al., ICML 2025, arXiv:2410.15361.
+
+    Examples
+    --------
+    >>> loss = torch.tensor([1.0, 0.0])
+    >>> float(aurc(loss, torch.tensor([0.1, 0.9]))), float(aurc(loss, torch.tensor([0.9, 0.1])))
+    (0.25, 0.75)
     """
     _checks.choice(estimator, "estimator", get_args(AurcEstimator))
     if not isinstance(loss, Tensor) or loss.ndim != 1 or loss.numel() == 0:
