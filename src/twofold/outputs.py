@@ -1,7 +1,7 @@
-"""What one model said about one data set: logits, and whatever else was recorded beside them.
+"""What one model computed for one data set: logits, and whatever else was recorded beside them.
 
-Everything after extraction works on :class:`Outputs`. Arrays are checked once, when they enter, keep their
-own float precision, are not copied without need, and are read-only views afterwards.
+Everything after extraction works on :class:`Outputs`. Arrays are validated once, when :class:`Outputs` is built. They
+keep their own float precision, are not copied without need, and are read-only views afterwards.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ Made = TypeVar("Made")
 
 LAW_ROWS = 256  # rows on which the head law is checked
 FINE, COARSE = 1e-3, 1e-2  # its tolerance, and that for half precision, relative to max(1, max|logit|)
-SCALE_ROWS = 16  # rows that tell whether logits are logarithms of probabilities
+SCALE_ROWS = 16  # rows on which logits are tested for being logarithms of probabilities
 BLOCK_BYTES = 1 << 24  # internal passes over large arrays hold about this much at a time
 
-NAMES = ("ids", "groups")  # integers or strings that name something of a row
+NAMES = ("ids", "groups")  # integers or strings that identify a row or its group
 ARRAYS = ("logits", "labels", "features", "predictions", *NAMES, "passes")
 FIELDS = (*ARRAYS, "layers", "learned", "head", "class_names")
 PASS_ARRAYS = ("mean_prob", "mean_logits", "mean_entropy", "prob_std")
@@ -60,10 +60,22 @@ NPZ_KEYS = (*KNOWN_KEYS, "probs", "head.weight", "head.bias", "class_names")
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Head:
-    """The last linear layer of a classifier: ``logits = features @ weight.T + bias``.
+    """Hold the last linear layer of a classifier: ``logits = features @ weight.T + bias``.
 
-    ``weight`` is (C, D) as ``torch.nn.Linear`` keeps it, ``bias`` is (C,); no bias means zeros.
+    Parameters
+    ----------
+    weight : array-like of shape (C, D)
+        Weight as ``torch.nn.Linear`` keeps it: one row per class, one column per feature.
+    bias : array-like of shape (C,), optional
+        Bias of each class; without it zeros are used.
 
+    Raises
+    ------
+    InvalidInput
+        If a value is not finite, or ``bias`` does not have one value per row of ``weight``.
+
+    Examples
+    --------
     >>> head = Head(weight=[[1.0, 0.0], [0.0, 2.0]], bias=[0.5, 0.0])
     >>> head.logits(np.array([[3.0, 1.0]]))
     array([[3.5, 2. ]])
@@ -86,7 +98,23 @@ class Head:
         vars(self).update(weight=_read_only(w), bias=_read_only(b), _half=is_half(weight) or is_half(bias))
 
     def logits(self, features: Floats) -> Array:
-        """``features @ weight.T + bias`` in float64, a block of rows at a time."""
+        """Compute ``features @ weight.T + bias`` in float64, a block of rows at a time.
+
+        Parameters
+        ----------
+        features : ndarray of shape (N, D)
+            Input of the layer, in any float precision; memory-mapped arrays are read block by block.
+
+        Returns
+        -------
+        ndarray of shape (N, C)
+            The logits, float64.
+
+        Examples
+        --------
+        >>> Head(weight=[[1.0, 0.0], [0.0, 2.0]]).logits(np.array([[3.0, 1.0]]))
+        array([[3., 2.]])
+        """
         weight, bias = self.weight.astype(np.float64).T, self.bias.astype(np.float64)
         result = np.empty((len(features), len(bias)))
         for rows in row_slices(len(features), 8 * features.shape[1]):
@@ -100,17 +128,51 @@ class Head:
         return f"Head({classes} classes, {columns} features)"
 
     def same_as(self, other: Head) -> bool:
-        """Whether both heads hold the same numbers."""
+        """Check whether both heads hold the same numbers.
+
+        Parameters
+        ----------
+        other : Head
+            The head to compare with.
+
+        Returns
+        -------
+        bool
+            True if weights and biases are equal element by element, whatever their precision.
+
+        Examples
+        --------
+        >>> Head(weight=[[1.0, 0.0]]).same_as(Head(weight=[[1.0, 0.0]], bias=[0.0]))
+        True
+        """
         return np.array_equal(self.weight, other.weight) and np.array_equal(self.bias, other.bias)
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class Passes:
-    """What several stochastic passes, or the members of an ensemble, said on average.
+    """Hold the averages of several stochastic forward passes, or of the members of an ensemble.
 
-    ``mean_prob``, ``mean_logits`` and ``prob_std`` (population form) are (N, C), ``mean_entropy`` is (N,), in
-    nats, and ``count`` is the number of passes.
+    Parameters
+    ----------
+    mean_prob : array-like of shape (N, C)
+        Mean softmax probabilities, in [0, 1].
+    mean_logits : array-like of shape (N, C)
+        Mean logits.
+    mean_entropy : array-like of shape (N,)
+        Mean over passes of the entropy of the softmax, in nats.
+    prob_std : array-like of shape (N, C)
+        Standard deviation of the probabilities over passes, in the population form (divided by ``count``).
+    count : int
+        Number of passes, at least 1.
 
+    Raises
+    ------
+    InvalidInput
+        If shapes do not fit together, a value is not finite, ``mean_prob`` lies outside [0, 1], or ``count`` is below
+        1.
+
+    Examples
+    --------
     >>> means = Passes.from_logits(np.log([[[0.9, 0.1]], [[0.5, 0.5]]]))
     >>> means.mean_prob.round(3), means.prob_std.round(3), means.count
     (array([[0.7, 0.3]]), array([[0.2, 0.2]]), 2)
@@ -147,7 +209,28 @@ class Passes:
 
     @classmethod
     def from_logits(cls, passes: ArrayLike | Iterable[ArrayLike]) -> Self:
-        """Average the logits of passes, (M, N, C) or any iterable of (N, C), holding one pass at a time."""
+        """Average the logits of several passes, holding one pass in memory at a time.
+
+        Parameters
+        ----------
+        passes : array-like of shape (M, N, C), or iterable of array-likes of shape (N, C)
+            Logits of each pass. A generator keeps memory small: each pass is dropped once it has been added.
+
+        Returns
+        -------
+        Passes
+            Means over passes, and the standard deviation of the probabilities by Welford's update.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no pass, passes differ in shape, or a value is not finite.
+
+        Examples
+        --------
+        >>> Passes.from_logits(np.zeros((1, 2)) for _ in range(3)).mean_entropy.round(4)
+        array([0.6931])
+        """
         count = 0
         for z in passes:
             logits = check_rows("logits", z, label=f"passes[{count}]")
@@ -173,15 +256,48 @@ class Passes:
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Outputs:
-    """Frozen arrays of one model on one data set, checked when they enter.
+    """Hold the validated, frozen arrays of one model on one data set.
 
-    ``logits`` (N, C); ``labels`` (N,), -1 for inputs of no class of the model; ``features`` (N, D), the exact
-    input of the last linear layer, which is ``head``; ``layers`` {key: (N, K)}; ``passes`` (M, N, C) logits
-    or :class:`Passes`; ``learned`` {name: (N,)} confidences of trained heads; ``predictions`` (N,), by
-    default the argmax of the logits; ``ids`` (N,) integers or strings; ``groups`` (N,) integers or strings, the same
-    for rows that depend on each other (scene, patient, user); ``class_names``, C strings. ``layers``
-    and ``learned`` are empty mappings when not given, every other absent field is None.
+    Parameters
+    ----------
+    logits : array-like of shape (N, C)
+        Logits of the model; at least one row.
+    labels : array-like of shape (N,), optional
+        True classes, -1 for inputs of no class of the model.
+    features : array-like of shape (N, D), optional
+        The exact input of the last linear layer.
+    head : Head, optional
+        The last linear layer. With ``features``, ``head.logits(features)`` must reproduce the logits.
+    layers : mapping of str to array-like of shape (N, K), optional
+        Pooled activations of inner layers by name.
+    passes : array-like of shape (M, N, C), or Passes, optional
+        Logits of several stochastic passes or ensemble members, or their averages.
+    learned : mapping of str to array-like of shape (N,), optional
+        Confidences of trained heads by name; infinite values are allowed.
+    predictions : array-like of shape (N,), optional
+        Predicted classes; by default the argmax of the logits.
+    ids : array-like of shape (N,), optional
+        Integers or strings that identify the rows.
+    class_names : sequence of str, optional
+        C names, in the order of the logits.
+    groups : array-like of shape (N,), optional
+        Integers or strings, the same for rows that depend on each other (scene, patient, user).
 
+    Raises
+    ------
+    InvalidInput
+        If an array has the wrong shape, dtype or number of rows, holds NaN, or ``features`` and ``head`` do not
+        reproduce the logits.
+
+    Notes ----- ``layers`` and ``learned`` are empty mappings when they are not passed; every other absent field is
+    None. Indexing with a row number, slice, boolean mask or array of row numbers gives :class:`Outputs` of those rows;
+    an empty selection is an error.
+
+    The logits are compared with ``head.logits(features)`` on 256 evenly spaced rows, to 1e-3 (1e-2 in half precision)
+    relative to ``max(1, max|logit|)``.
+
+    Examples
+    --------
     >>> outputs = Outputs([[2.0, 0.0], [0.0, 1.0], [0.3, 0.2]], labels=[0, 0, -1])
     >>> outputs.predictions, outputs.correct
     (array([0, 1, 0]), array([ True, False, False]))
@@ -272,7 +388,7 @@ class Outputs:
 
     @property
     def is_scale_lost(self) -> bool:
-        """Whether the logits are logarithms of probabilities, as far as 16 evenly spaced rows tell."""
+        """Whether the logits are logarithms of probabilities, judged by 16 evenly spaced rows."""
         rows = np.unique(np.linspace(0, len(self) - 1, min(len(self), SCALE_ROWS)).astype(np.int64))
         logits = self.logits[rows].astype(np.float64)
         if logits.max() > FINE:  # no logarithm of a probability, and its exponential may overflow
@@ -282,7 +398,7 @@ class Outputs:
 
     @cached_property
     def predictions(self) -> Labels:
-        """The predicted class of each row; outputs of a Run that stored none take the argmax on first use."""
+        """Predicted class of each row, (N,) int64; outputs of a run that stored none take the argmax on first use."""
         result = np.empty(len(self), np.int64)
         for rows in row_slices(len(self), self.logits.itemsize * self.classes):
             self.logits[rows].argmax(axis=1, out=result[rows])
@@ -291,28 +407,28 @@ class Outputs:
 
     @cached_property
     def ids(self) -> AnyArray | None:
-        """Identifiers of the rows, int64 or str."""
+        """Identifiers of the rows, int64 or str, or None."""
         return _decoded(vars(self)["_ids"], "ids")
 
     @cached_property
     def groups(self) -> AnyArray | None:
-        """What each row belongs to, int64 or str: rows of one group depend on each other, groups do not."""
+        """Group of each row, int64 or str, or None: rows of one group depend on each other, different groups do not."""
         return _decoded(vars(self)["_groups"], "groups")
 
     @property
     def classes(self) -> int:
-        """The number of classes C."""
+        """Number of classes C."""
         return int(self.logits.shape[1])
 
     @property
     def is_id(self) -> Mask:
-        """True where the input belongs to a class of the model."""
+        """Boolean mask (N,), True where the input belongs to a class of the model; needs labels."""
         return np.not_equal(self._labels("is_id"), -1)
 
     @property
     def correct(self) -> Mask:
-        """True where the prediction is the label; False on every OOD row."""
-        # predictions are never -1, so OOD rows are False without a word
+        """Boolean mask (N,), True where the prediction equals the label and False on every OOD row; needs labels."""
+        # predictions are never -1, so OOD rows are False without a special case
         return np.equal(self._labels("correct"), self.predictions)
 
     def _labels(self, asker: str) -> Labels:
@@ -331,8 +447,25 @@ class Outputs:
         return (self[row] for row in range(len(self)))
 
     def blocks(self, size: int = 4096) -> Iterator[Outputs]:
-        """Go through the rows ``size`` at a time; memory-mapped arrays hold one block in memory.
+        """Iterate over the rows in blocks of ``size``; of memory-mapped arrays one block is in memory at a time.
 
+        Parameters
+        ----------
+        size : int, default=4096
+            Rows per block; the last block may be shorter.
+
+        Yields
+        ------
+        Outputs
+            The next rows, with all fields.
+
+        Raises
+        ------
+        InvalidInput
+            If ``size`` is below 1.
+
+        Examples
+        --------
         >>> [len(block) for block in Outputs(np.eye(5)).blocks(2)]
         [2, 2, 1]
         """
@@ -343,10 +476,27 @@ class Outputs:
                 release(array)
 
     def replace(self, **changes: Any) -> Outputs:
-        """The same outputs with some fields changed; predictions stay as they are unless given.
+        """Copy the outputs with some fields changed; predictions stay as they are unless they are passed.
 
-        Only what is new is checked. None drops a field.
+        Only new fields are validated.
 
+        Parameters
+        ----------
+        **changes
+            New values by field name, as in the constructor; None drops a field. New logits must keep their shape.
+
+        Returns
+        -------
+        Outputs
+            The changed copy; unchanged arrays are shared.
+
+        Raises
+        ------
+        InvalidInput
+            If a name is not a field of :class:`Outputs`, or a new value does not fit the other fields.
+
+        Examples
+        --------
         >>> sharper = Outputs([[1.0, 0.0]]).replace(logits=[[0.0, 9.0]])
         >>> sharper.predictions  # a transform never changes the prediction that is judged
         array([0])
@@ -359,7 +509,31 @@ class Outputs:
         return trusted(Outputs, _admit(changes, known))
 
     def derived(self, changes: Mapping[str, Any]) -> Outputs:
-        """The same outputs with fields that a step computed from them; only names and rows are checked."""
+        """Copy the outputs with fields that a step computed from them, checking only names and rows.
+
+        Unlike :meth:`replace`, values are trusted: nothing is scanned.
+
+        Parameters
+        ----------
+        changes : mapping
+            New values by field name; ``logits`` and ``features`` must be two-dimensional and keep the number of rows.
+
+        Returns
+        -------
+        Outputs
+            The changed copy, with the predictions of the old logits.
+
+        Raises
+        ------
+        InvalidInput
+            If a name is not a field of :class:`Outputs`, or ``logits`` or ``features`` changed their number of rows, or
+            are not two-dimensional.
+
+        Examples
+        --------
+        >>> Outputs([[1.0, 0.0]]).derived({"logits": np.array([[0.0, 9.0]])}).predictions
+        array([0])
+        """
         _ = self.predictions  # stay those of the old logits
         fields = {name: value for name, value in vars(self).items() if name not in NAMES}
         for name, value in changes.items():
@@ -374,7 +548,24 @@ class Outputs:
         return trusted(Outputs, fields)
 
     def averaged(self) -> Outputs:
-        """The same outputs judged by the argmax of the mean probabilities of their passes."""
+        """Copy the outputs with the argmax of the mean probabilities of their passes as predictions.
+
+        Returns
+        -------
+        Outputs
+            The same arrays, judged by the prediction of the ensemble or of the averaged passes.
+
+        Raises
+        ------
+        InvalidInput
+            If these outputs have no passes.
+
+        Examples
+        --------
+        >>> outputs = Outputs([[1.0, 0.0]], passes=[[[1.0, 0.0]], [[0.0, 4.0]]])
+        >>> outputs.predictions, outputs.averaged().predictions
+        (array([0]), array([1]))
+        """
         if self.passes is None:
             raise InvalidInput(
                 "averaged() needs passes, and these outputs have none; pass passes= to Outputs(...): "
@@ -387,6 +578,23 @@ class Outputs:
     def concat(cls, parts: Iterable[Outputs]) -> Outputs:
         """Stack outputs of one model row-wise; all parts must hold the same fields.
 
+        Parameters
+        ----------
+        parts : iterable of Outputs
+            At least one, with equal fields, widths, head, class names and number of averaged passes.
+
+        Returns
+        -------
+        Outputs
+            All rows, in the order of the parts.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no part, or the parts differ in more than their rows.
+
+        Examples
+        --------
         >>> len(Outputs.concat([Outputs(np.eye(3)), Outputs(np.eye(3))]))
         6
         """
@@ -404,7 +612,21 @@ class Outputs:
         return assemble(arrays, first.head, first.class_names, first.pass_count)
 
     def to_npz(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one npz file, whole or not at all; no pickle."""
+        """Write all fields to one npz file, atomically and without pickle.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file to write; an existing file is replaced only once the new one is complete.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Outputs(np.eye(2), labels=[0, 1]).to_npz(f"{folder}/test.npz")
+        ...     Outputs.from_npz(f"{folder}/test.npz")
+        Outputs(2 rows, 2 classes; labels)
+        """
         arrays = self.flat()
         for name in NAMES:
             if name in arrays:
@@ -429,17 +651,25 @@ class Outputs:
         Parameters
         ----------
         path : str or path-like
-            The file.
+            The file to read.
 
         Returns
         -------
         Outputs
-            The arrays of the file, checked.
+            The arrays of the file, validated.
 
         Raises
         ------
         InvalidInput
             If the file is not an npz file of plain arrays, has unknown keys, or its arrays do not fit together.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.savez(f"{folder}/test.npz", logits=np.eye(2))
+        ...     Outputs.from_npz(f"{folder}/test.npz")
+        Outputs(2 rows, 2 classes)
         """
         place = Path(path)
         fields = _fields_of_npz(load_npz(place), place)
@@ -452,13 +682,26 @@ class Outputs:
 
     @property
     def pass_count(self) -> int | None:
-        """The number of passes behind stored means; None without them."""
+        """Number of passes behind stored averages; None without them."""
         return self.passes.count if isinstance(self.passes, Passes) else None
 
     def flat(self) -> dict[str, AnyArray]:
-        """Every array under one name, rows first: what is indexed, stacked and stored.
+        """Return every array under one name, with rows first: the form that is indexed, stacked and stored.
 
-        Predictions are left out while nobody has asked for them; string ids are UTF-8 bytes.
+        Returns
+        -------
+        dict of str to ndarray
+            Arrays by name: ``logits``, ``layers/NAME``, ``learned/NAME``, ``passes`` as (N, M, C) or
+            ``passes.mean_prob`` and so on. Absent fields are left out.
+
+        Notes
+        -----
+        Predictions are left out until something has asked for them. String ids and groups are UTF-8 bytes.
+
+        Examples
+        --------
+        >>> list(Outputs(np.eye(2), labels=[0, 1]).flat())
+        ['logits', 'labels', 'predictions']
         """
         named: dict[str, AnyArray | None] = {
             "logits": self.logits,
@@ -494,7 +737,29 @@ def assemble(
     class_names: tuple[str, ...] | None,
     pass_count: int | None,
 ) -> Outputs:
-    """Outputs from arrays in :meth:`Outputs.flat` form that were checked before; nothing is scanned."""
+    """Build outputs from arrays in :meth:`Outputs.flat` form that were validated before; nothing is scanned.
+
+    Parameters
+    ----------
+    arrays : mapping of str to ndarray
+        Arrays by name, with rows first.
+    head : Head or None
+        The last linear layer.
+    class_names : tuple of str or None
+        Names of the classes.
+    pass_count : int or None
+        Number of passes behind the arrays ``passes.*``; None if there are none.
+
+    Returns
+    -------
+    Outputs
+        The outputs, with read-only views of the arrays.
+
+    Examples
+    --------
+    >>> assemble({"logits": np.eye(2)}, None, None, None)
+    Outputs(2 rows, 2 classes)
+    """
     arrays = {name: _read_only(array) for name, array in arrays.items()}
 
     def group(name: str) -> Mapping[str, AnyArray]:
@@ -515,7 +780,34 @@ def assemble(
 
 
 def check_rows(name: str, value: ArrayLike, *, classes: int | None = None, label: str | None = None) -> AnyArray:
-    """Check the content of one array of :meth:`Outputs.flat`, called ``label`` in messages."""
+    """Validate the content of one array of :meth:`Outputs.flat`.
+
+    Parameters
+    ----------
+    name : str
+        Name of the array, which decides dtype and number of dimensions.
+    value : array-like
+        The array, with rows first.
+    classes : int, optional
+        Number of classes; labels and predictions must lie below it.
+    label : str, optional
+        How messages call the array; by default ``name``.
+
+    Returns
+    -------
+    ndarray
+        A read-only view: int64 for labels and predictions, int64 or bytes for ids and groups, otherwise floats.
+
+    Raises
+    ------
+    InvalidInput
+        If shape or dtype are wrong, or a value is not allowed: not finite (NaN for ``learned/NAME``), or not a class.
+
+    Examples
+    --------
+    >>> check_rows("labels", [0, 1, -1], classes=2)
+    array([ 0,  1, -1])
+    """
     label = name if label is None else label
     if name == "labels":
         return _read_only(class_labels(value, label, classes=classes))
@@ -565,7 +857,31 @@ def _probabilities(value: ArrayLike) -> Floats:
 def check_head(
     logits: AnyArray, features: AnyArray, head: Head, *, half: bool = False, where: str = "features"
 ) -> None:
-    """Raise unless ``features @ head.weight.T + head.bias`` gives the logits on evenly spaced rows."""
+    """Raise unless ``features @ head.weight.T + head.bias`` gives the logits on 256 evenly spaced rows.
+
+    Parameters
+    ----------
+    logits : ndarray of shape (N, C)
+        Logits of the model.
+    features : ndarray of shape (N, D)
+        Input of the last linear layer.
+    head : Head
+        The last linear layer.
+    half : bool, default=False
+        Use the tolerance of half precision (1e-2 instead of 1e-3, relative to ``max(1, max|logit|)``) even where the
+        dtypes do not show it, such as for bfloat16 stored as float32.
+    where : str, default="features"
+        How the message calls the features.
+
+    Raises
+    ------
+    InvalidInput
+        If a logit differs by more than the tolerance; the message names the row.
+
+    Examples
+    --------
+    >>> check_head(np.eye(2), np.eye(2), Head(np.eye(2)))
+    """
     tolerance = COARSE if half or is_half(logits) or is_half(features) or is_half(head) else FINE
     gap, row = _head_gap(logits, features, head)
     if gap > tolerance:
@@ -578,7 +894,26 @@ def check_head(
 
 
 def check_head_shape(head: Head, classes: int, columns: int | None) -> None:
-    """Raise unless the head gives ``classes`` logits from features of ``columns`` columns."""
+    """Raise unless the head gives ``classes`` logits from features of ``columns`` columns.
+
+    Parameters
+    ----------
+    head : Head
+        The last linear layer.
+    classes : int
+        Number of classes.
+    columns : int or None
+        Number of features; None if it is not known.
+
+    Raises
+    ------
+    InvalidInput
+        If the shape of the weight does not fit; the message says if it looks transposed.
+
+    Examples
+    --------
+    >>> check_head_shape(Head(np.zeros((10, 512))), 10, 512)
+    """
     shape = head.weight.shape
     hint = ""
     if shape != (classes, columns) and shape == (columns, classes):
@@ -595,15 +930,39 @@ def check_head_shape(head: Head, classes: int, columns: int | None) -> None:
 
 
 def row_slices(rows: int, row_bytes: int) -> Iterator[slice]:
-    """Cut ``rows`` into slices of about BLOCK_BYTES."""
+    """Split rows into slices of about ``BLOCK_BYTES`` (16 MiB).
+
+    Parameters
+    ----------
+    rows : int
+        Number of rows.
+    row_bytes : int
+        Bytes of one row.
+
+    Returns
+    -------
+    iterator of slice
+        Slices in order, of at least one row each.
+
+    Examples
+    --------
+    >>> list(row_slices(5, BLOCK_BYTES // 2))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
     step = max(1, BLOCK_BYTES // max(1, row_bytes))
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
 
 
 def release(array: AnyArray) -> None:
-    """Give the pages of a read-only memory map back to the system; they are read again when needed.
+    """Return the pages of a read-only memory map to the operating system; they are read again when needed.
 
-    The system would do so under pressure; until then a pass over a 10 GB file looks like 10 GB of memory.
+    The system would do so under memory pressure. Until then a pass over a 10 GB file looks like 10 GB of memory.
+
+    Parameters
+    ----------
+    array : ndarray
+        Any array; nothing happens unless it is a view of a memory map opened with mode ``"r"``, where ``madvise``
+        exists.
     """
     owner: Any = array
     while isinstance(owner.base, np.ndarray):
@@ -614,7 +973,20 @@ def release(array: AnyArray) -> None:
 
 
 def trusted(kind: type[Made], fields: Mapping[str, Any]) -> Made:
-    """An instance of a frozen class from fields that were checked before."""
+    """Create an instance of a frozen class from fields that were validated before, without calling its constructor.
+
+    Parameters
+    ----------
+    kind : type
+        The class.
+    fields : mapping of str to object
+        Values by attribute name.
+
+    Returns
+    -------
+    object
+        An instance of ``kind``.
+    """
     made = object.__new__(kind)
     vars(made).update(fields)
     return made
@@ -627,19 +999,37 @@ def _read_only(array: AnyArray) -> AnyArray:
 
 
 def is_half(value: Any) -> bool:
-    """Whether something entered in half precision; bfloat16 becomes float32 at the door, so ask before."""
+    """Check whether a value was passed in half precision.
+
+    Validation turns bfloat16 into float32, so this must be asked of the original value.
+
+    Parameters
+    ----------
+    value : object
+        An array, tensor or :class:`Head`.
+
+    Returns
+    -------
+    bool
+        True for float16 and bfloat16, and for a head that was built from them.
+
+    Examples
+    --------
+    >>> is_half(np.zeros(2, np.float16)), is_half(np.zeros(2))
+    (True, False)
+    """
     return getattr(value, "_half", False) or str(getattr(value, "dtype", "")).endswith("float16")
 
 
 def _floats(value: ArrayLike, name: str, ndim: int) -> Floats:
-    """Floats in their own precision; long doubles become float64, swapped bytes native."""
+    """Convert to floats in their own precision; long doubles become float64, and bytes are in native order."""
     array = floats(value, name, ndim=ndim)
     kind = np.dtype(np.float64) if array.dtype.itemsize > 8 else array.dtype.newbyteorder("=")
     return array.astype(kind, copy=False)
 
 
 def _decoded(stored: AnyArray | None, name: str) -> AnyArray | None:
-    """Names of rows as int64 or str, from how they are kept."""
+    """Decode stored ids or groups to int64 or str."""
     if stored is None or stored.dtype.kind != "S":
         return stored
     try:
@@ -649,7 +1039,7 @@ def _decoded(stored: AnyArray | None, name: str) -> AnyArray | None:
 
 
 def _identifiers(value: ArrayLike, name: str) -> AnyArray:
-    """Integers as int64; strings as UTF-8 bytes, so that files hold them without objects."""
+    """Convert integers to int64, and strings to UTF-8 bytes, so that files hold them without Python objects."""
     array = np.asarray(value) if not hasattr(value, "detach") else plain(value, name)
     if array.dtype.kind == "O" and all(isinstance(x, str) for x in array.flat):
         array = array.astype(str)
@@ -670,7 +1060,7 @@ def _identifiers(value: ArrayLike, name: str) -> AnyArray:
 
 
 def _admit(given: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the content of the given fields, then that all fit; ``known`` fields were admitted before."""
+    """Validate the content of the passed fields, then that all fields fit; ``known`` fields were validated before."""
     admitted = dict(known)
     if "logits" in given:
         admitted["logits"] = check_rows("logits", given["logits"])
@@ -743,7 +1133,7 @@ def _check_fit(outputs: Outputs) -> None:
 
 
 def _head_gap(logits: AnyArray, features: AnyArray, head: Head) -> tuple[float, int]:
-    """The largest difference relative to max(1, max|logit|) on the checked rows, and its row."""
+    """Return the largest difference relative to max(1, max|logit|) on the checked rows, and its row."""
     rows = np.unique(np.linspace(0, len(logits) - 1, min(len(logits), LAW_ROWS)).astype(np.int64))
     said = logits[rows].astype(np.float64)
     apart = np.abs(head.logits(features[rows]) - said).max(axis=1)
@@ -752,9 +1142,9 @@ def _head_gap(logits: AnyArray, features: AnyArray, head: Head) -> tuple[float, 
 
 
 def _law_was_coarse(known: Mapping[str, Any]) -> bool:
-    """Whether outputs were admitted with the tolerance of half precision.
+    """Check whether outputs were validated with the tolerance of half precision.
 
-    What entered as bfloat16 is float32 by now, here or in a Run, so the arrays themselves have to tell.
+    What was passed as bfloat16 is float32 by now, here or in a Run, so the arrays themselves have to show it.
     """
     if known.get("head") is None or known.get("features") is None:
         return False
@@ -762,7 +1152,7 @@ def _law_was_coarse(known: Mapping[str, Any]) -> bool:
 
 
 def _rows(index: Any, rows: int) -> slice | AnyArray:
-    """A row number, slice, boolean mask or integer array as something NumPy takes, never empty."""
+    """Turn a row number, slice, boolean mask or integer array into an index for NumPy that is never empty."""
     if isinstance(index, slice):
         if not len(range(*index.indices(rows))):
             raise InvalidInput(f"the index selects none of the {rows} rows; outputs have at least one")
@@ -816,12 +1206,30 @@ def _check_alike(parts: Sequence[Outputs]) -> None:
 
 
 def load_npz(path: Path) -> dict[str, AnyArray]:
-    """The arrays of an npz file by key; what is damaged, no npz file or holds Python objects is an error."""
+    """Read the arrays of an npz file by key.
+
+    Parameters
+    ----------
+    path : Path
+        The file to read.
+
+    Returns
+    -------
+    dict of str to ndarray
+        Arrays by key.
+
+    Raises
+    ------
+    InvalidInput
+        If the file is damaged, not an npz file, or holds Python objects.
+    OSError
+        If the file is missing or cannot be opened.
+    """
     return read_npz(path)
 
 
 def _fields_of_npz(arrays: dict[str, AnyArray], path: Path) -> dict[str, Any]:
-    """Arguments of Outputs from flat npz keys."""
+    """Convert flat npz keys into arguments of :class:`Outputs`."""
     if "logits" not in arrays and "probs" not in arrays:
         raise InvalidInput(f"{path} must hold the key logits, or probs, got {', '.join(arrays) or 'no keys'}")
     if "logits" in arrays and "probs" in arrays:
