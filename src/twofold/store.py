@@ -1,4 +1,4 @@
-"""A run: the outputs of one model on several data sets, in a folder.
+"""Store the outputs of one model on several data sets in a folder, called a run.
 
     runs/resnet18-s0/
       run.json                 manifest: format, provenance, and of every file role, shapes, dtypes, SHA-256
@@ -8,11 +8,11 @@
       train.safetensors.journal  which of its blocks are finished
       run.lock                 held while the manifest changes
 
-A file counts once the manifest names it, and the manifest changes by one rename: whatever dies at whatever
-moment, the last good state is what a reader finds. Files are mapped into memory, never read whole.
+A file counts once the manifest names it, and the manifest changes by one rename. Whenever a process is killed, readers
+find the last complete state. Files are mapped into memory, never read whole.
 
-A run may come from a stranger. Manifest and journal are checked against all that ``Run`` itself would write, so they
-can name no file outside the folder, and nothing is ever written through a link.
+A run may come from an untrusted source. Manifest and journal are checked against everything that ``Run`` itself would
+write, so they cannot name a file outside the folder, and nothing is ever written through a link.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ from twofold.outputs import (
 ROLES = ("train", "val", "test", "shift", "near", "mid", "far", "ood_val")
 FORMAT, VERSION = "twofold-run", 1
 MANIFEST, LOCK, HEAD = "run.json", "run.lock", "head.safetensors"
-PATIENCE = 5.0  # seconds for which a reader looks again while others change what it reads
+PATIENCE = 5.0  # seconds for which a reader retries while other processes change what it reads
 MANIFEST_BYTES = HEADER_BYTES = 100_000_000  # more is no manifest and no header; the limit of safetensors itself
-DEPTH = 32  # of lists and tables in provenance
+DEPTH = 32  # maximum nesting of lists and dictionaries in provenance
 FRESH = 100_000_000  # nanoseconds: two versions of a file so young may share inode, size and time stamp
 ALIGNMENT = 64  # of the first byte after a safetensors header: a cache line, and more than any dtype needs
 DTYPES: dict[str, np.dtype[Any]] = {
@@ -114,10 +114,30 @@ class _Manifest:
 
 
 class Run:
-    """The outputs of one model by data set, with roles and provenance, in a folder.
+    """Store the outputs of one model by data set, with roles and provenance, in a folder.
 
-    Made by ``create`` or ``open``.
+    Use :meth:`create` for a new run and :meth:`open` for an existing one. ``run[name]`` gives the :class:`Outputs` of a
+    data set as memory-mapped arrays, ``name in run`` tests for one, and iteration gives the names.
 
+    Parameters
+    ----------
+    path : str or path-like
+        The folder. The constructor does not touch it; :meth:`create` and :meth:`open` do.
+
+    Attributes
+    ----------
+    path : Path
+        The folder.
+
+    Raises
+    ------
+    UnknownName
+        By ``run[name]``, if there is no such data set.
+    RunError
+        By any access, if the run or one of its files is missing or damaged.
+
+    Examples
+    --------
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
     >>> run = Run.create(f"{folder.name}/resnet18-s0", model="resnet18", seed=0)
@@ -145,12 +165,12 @@ class Run:
         seed: int | None = None,
         **provenance: Any,
     ) -> Run:
-        """Start a run in a new folder; further keywords are kept as provenance and must fit in JSON.
+        """Create a run in a new folder.
 
         Parameters
         ----------
-        path : path-like
-            The folder; it is made if it is missing, and may hold no run yet.
+        path : str or path-like
+            The folder. It is created if it is missing, and must not hold a run yet.
         model : str
             Name of the model.
         class_names : list of str, optional
@@ -158,23 +178,32 @@ class Run:
         head : Head, optional
             The last linear layer; by default that of the first data set that has one.
         command : str, optional
-            The command that makes the run.
+            The command that produces the run.
         seed : int, optional
-            The seed of the training.
+            Training seed of the model, a 64-bit integer.
         **provenance
-            What else should be known of the run: numbers, text, lists and tables, at most 32 deep. ``recipe`` is text.
+            Anything else to record about the run. Values must fit in JSON: numbers, text, lists and dictionaries,
+            nested at most 32 deep. ``recipe`` must be text.
 
         Returns
         -------
         Run
-            The new run, still without data sets.
+            The new run, without data sets.
 
         Raises
         ------
         InvalidInput
-            If an argument cannot be kept.
+            If an argument cannot be stored.
         RunError
-            If the folder already holds a run.
+            If ``path`` is a file, or the folder already holds a run.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     run = Run.create(f"{folder}/resnet18-s0", model="resnet18", seed=0, recipe="sure_plus")
+        ...     run.provenance["recipe"], run.names()
+        ('sure_plus', [])
         """
         names = None if class_names is None else tuple(class_names)
         if isinstance(class_names, str) or (names is not None and not _all_text(names)):
@@ -205,23 +234,31 @@ class Run:
     def open(cls, path: str | os.PathLike[str]) -> Run:
         """Open an existing run.
 
-        The manifest is checked against all that ``Run`` would write, and the labels and predictions of every data set
-        against the classes. The other arrays are not read.
+        The manifest is checked against everything that ``Run`` would write, and the labels and predictions of every
+        data set against the classes. The other arrays are not read.
 
         Parameters
         ----------
-        path : path-like
-            The folder.
+        path : str or path-like
+            The folder of the run.
 
         Returns
         -------
         Run
-            The run. Files that are missing or damaged are reported when they are read; ``verify`` reads all of them.
+            The run. Missing or damaged files are reported when they are read; :meth:`verify` reads all of them.
 
         Raises
         ------
         RunError
             If there is no run, its manifest is damaged or forged, or labels lie outside the classes.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Run.create(folder, model="resnet18")
+        ...     Run.open(folder).provenance["model"]
+        'resnet18'
         """
         run = cls(path)
         for name in run.names():
@@ -229,7 +266,37 @@ class Run:
         return run
 
     def add(self, name: str, outputs: Outputs, *, role: str, replace: bool = False) -> None:
-        """Write one data set, whole or not at all; ``replace=True`` puts it in the place of another."""
+        """Write one data set in a single step, atomically.
+
+        Parameters
+        ----------
+        name : str
+            Name of the data set: letters, digits, ``.``, ``_`` or ``-``, not starting with a dot; ``/1`` to ``/5`` may
+            follow for a level of corruption. ``head`` is reserved.
+        outputs : Outputs
+            The arrays. Predictions are stored with them. Classes, class names and head must agree with those of the
+            run; the first data set that has them sets them.
+        role : {"train", "val", "test", "shift", "near", "mid", "far", "ood_val"}
+            What the data set is used for.
+        replace : bool, default=False
+            Overwrite a data set of the same name. Readers see the old one until the new one is complete.
+
+        Raises
+        ------
+        InvalidInput
+            If name, role or outputs are not valid, or the outputs belong to another model.
+        RunError
+            If the run already holds this name (or one that differs in case only), or cannot be read.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     run = Run.create(folder, model="resnet18")
+        ...     run.add("cifar10-test", Outputs([[2.0, 0.0]], labels=[0]), role="test")
+        ...     run.roles
+        {'cifar10-test': 'test'}
+        """
         if not isinstance(outputs, Outputs):
             raise InvalidInput(f"outputs must be Outputs(logits, ...), got {type(outputs).__name__}")
         choice(role, "role", ROLES)
@@ -255,12 +322,52 @@ class Run:
         pass_count: int | None = None,
         replace: bool = False,
     ) -> Writer:
-        """Write one data set in blocks of rows, in any order, from any process, and over several attempts.
+        """Open a writer of one data set: blocks of rows, in any order, from any process, over several attempts.
 
-        ``fields`` gives each array its dtype and the shape of one row: ``{"logits": ("float32", (10,)),
-        "labels": ("int64", ()), "layers/block3/mean": ("float16", (256,)), "ids": ("S24", ())}``; passes are
-        rows first, (M, C). String ids and groups take a width in bytes, means of passes (``passes.mean_prob`` ...) take
-        ``pass_count``. Calling this again with the same arguments resumes an unfinished data set.
+        Calling this again with the same arguments resumes an unfinished data set.
+
+        Parameters
+        ----------
+        name : str
+            Name of the data set, as in :meth:`add`.
+        role : {"train", "val", "test", "shift", "near", "mid", "far", "ood_val"}
+            What the data set is used for.
+        rows : int
+            Number of rows of the complete data set.
+        fields : mapping of str to (dtype, shape of one row)
+            Every array to store, such as ``{"logits": ("float32", (10,)), "labels": ("int64", ()),
+            "layers/block3/mean": ("float16", (256,)), "ids": ("S24", ())}``. ``logits`` is required. Passes are rows
+            first, (M, C). String ids and groups take a width in bytes.
+        pass_count : int, optional
+            Number of passes behind the averages ``passes.mean_prob`` and so on; required with them, an error without
+            them.
+        replace : bool, default=False
+            Overwrite a data set of the same name when the writer is closed.
+
+        Returns
+        -------
+        Writer
+            Writes the blocks; use it in a ``with`` statement, or call :meth:`Writer.close`.
+
+        Raises
+        ------
+        InvalidInput
+            If an argument is not valid, or does not fit the classes or the head of the run.
+        RunError
+            If the run already holds this name and ``replace`` is False, or an unfinished data set of this name has
+            another layout.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     run = Run.create(folder, model="resnet18")
+        ...     with run.writer("test", role="test", rows=4, fields={"logits": ("float32", (2,))}) as writer:
+        ...         writer.write(2, logits=np.eye(2))
+        ...         missing = writer.missing()
+        ...         writer.write(0, logits=np.eye(2))
+        ...     missing, run["test"]
+        ([(0, 2)], Outputs(4 rows, 2 classes))
         """
         choice(role, "role", ROLES)
         rows = whole(rows, "rows", 1)
@@ -294,40 +401,68 @@ class Run:
         return iter(self.names())
 
     def names(self, role: str | None = None) -> list[str]:
-        """The data sets, or those of one role, in the order they were added."""
+        """List the data sets, or those of one role, in the order in which they were added.
+
+        Parameters
+        ----------
+        role : str, optional
+            One of ``ROLES``; by default all data sets are listed.
+
+        Returns
+        -------
+        list of str
+            Names of data sets.
+
+        Raises
+        ------
+        InvalidInput
+            If ``role`` is not a role.
+        """
         if role is not None:
             choice(role, "role", ROLES)
         return [name for name, entry in self._manifest().data.items() if role in (None, entry.role)]
 
     @property
     def roles(self) -> dict[str, str]:
-        """The role of each data set."""
+        """Role of each data set, by name."""
         return {name: entry.role for name, entry in self._manifest().data.items()}
 
     @property
     def head(self) -> Head | None:
-        """The last linear layer of the model, if the run has it."""
+        """Last linear layer of the model, or None if the run has none."""
         stored = self._manifest().head
         return None if stored is None else self._head(stored)
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
-        """The names of the classes, if the run has them."""
+        """Names of the classes, or None if the run has none."""
         return self._manifest().class_names
 
     @property
     def provenance(self) -> Mapping[str, Any]:
-        """Where the run comes from: model, command, seed, versions and what else was given to ``create``."""
+        """Where the run comes from: model, command, seed, versions and whatever else was passed to :meth:`create`."""
         return MappingProxyType(self._manifest().provenance)
 
     def digests(self) -> dict[str, str]:
-        """SHA-256 of each data set as it is stored, and of the head under that name; nothing is read but run.json."""
+        """Return the SHA-256 of each stored data set, and of the head under the name ``head``; only run.json is read.
+
+        Returns
+        -------
+        dict of str to str
+            Hexadecimal digests by name.
+        """
         manifest = self._manifest()
         found = {name: entry.stored.sha256 for name, entry in manifest.data.items()}
         return found if manifest.head is None else {**found, "head": manifest.head.sha256}
 
     def verify(self) -> None:
-        """Read every byte and raise Damaged, listing every damaged file, unless all is as it was written."""
+        """Read every byte of the run and raise unless all files are as they were written.
+
+        Raises
+        ------
+        Damaged
+            If a file is missing or damaged, or labels lie outside the classes; the message lists every such file.
+        """
         self._seen = None
         self._right.clear()
         problems = []
@@ -353,7 +488,7 @@ class Run:
         return trusted(Head, _map_file(self.path, stored))
 
     def _manifest(self) -> _Manifest:
-        """The manifest as it is on disk now; parsed again only when another process changed it."""
+        """Return the manifest as it is on disk now; it is parsed again only when another process changed it."""
         path = self.path / MANIFEST
         try:
             if self._seen is not None and self._seen[0] == _stamp(path.stat()):
@@ -373,7 +508,7 @@ class Run:
         return manifest
 
     def _what_is_missing(self) -> str:
-        """Why there is no manifest, and what to do."""
+        """Say why there is no manifest, and what to do."""
         if self.path.suffix == ".npz" and self.path.is_file():
             return (
                 "is an npz file; put it into one: "
@@ -443,10 +578,10 @@ class Run:
 
     @contextmanager
     def _locked(self, *, shared: bool = False) -> Iterator[None]:
-        """Hold the run: alone to change it, shared to write blocks. A process that dies lets go."""
+        """Hold the lock of the run: exclusive to change it, shared to write blocks. A killed process releases it."""
         with locked(self.path / LOCK, shared=shared):
             if not shared:
-                self._seen = None  # another process may have been faster
+                self._seen = None  # another process may have changed the manifest
                 self._sweep()
             yield
 
@@ -474,7 +609,7 @@ class Run:
     def _with_classes(
         self, manifest: _Manifest, name: str, classes: int, class_names: tuple[str, ...] | None
     ) -> _Manifest:
-        """The manifest with the classes of the first data set that tells them; all later ones must agree."""
+        """Return the manifest with the classes of the first data set that has them; all later ones must agree."""
         if manifest.classes not in (None, classes):
             raise InvalidInput(
                 f"{name!r} has {classes} classes but this run has {manifest.classes}; a run holds one model"
@@ -484,7 +619,7 @@ class Run:
         return dataclasses.replace(manifest, classes=classes, class_names=manifest.class_names or class_names)
 
     def _with_head(self, manifest: _Manifest, head: Head | None) -> _Manifest:
-        """The manifest with this head, written to its file if the run has none yet."""
+        """Return the manifest with this head, written to its file if the run has none yet."""
         if head is None:
             return manifest
         if manifest.head is not None:
@@ -497,7 +632,7 @@ class Run:
         return dataclasses.replace(manifest, head=stored, classes=len(head.bias))
 
     def _free_file(self, manifest: _Manifest, name: str) -> Path:
-        """Where a data set goes: never the file that the manifest names now, which has to stay good."""
+        """Choose the file of a data set: never the one that the manifest names now, which has to stay intact."""
         plain, other = _file_names(name)
         entry = manifest.data.get(name)
         return self.path / (other if entry is not None and entry.stored.file == plain else plain)
@@ -511,10 +646,27 @@ class Run:
 
 @dataclass(frozen=True, eq=False)
 class Writer:
-    """Writes one data set of a run in blocks; made by :meth:`Run.writer`.
+    """Write one data set of a run in blocks of rows; created by :meth:`Run.writer`.
 
-    It holds no open file, so it can be sent to other processes. Leaving the ``with`` block closes it; leaving
-    by an exception keeps what was written, for another attempt.
+    It holds no open file, so it can be sent to other processes. Leaving the ``with`` block closes it; leaving it by an
+    exception keeps what was written, for another attempt.
+
+    Parameters
+    ----------
+    run : Run
+        The run that will hold the data set.
+    name : str
+        Name of the data set.
+    role : str
+        What the data set is used for.
+    rows : int
+        Number of rows of the complete data set.
+    tensors : dict of str to (str, tuple of int)
+        Safetensors dtype and shape of each array on disk.
+    pass_count : int or None
+        Number of passes behind stored averages.
+    replace : bool
+        Whether closing overwrites a data set of the same name.
     """
 
     run: Run
@@ -526,7 +678,26 @@ class Writer:
     replace: bool
 
     def write(self, start: int, /, **arrays: ArrayLike) -> None:
-        """Write every field for the rows from ``start`` on; when it returns, they survive whatever comes."""
+        """Write all fields for the rows from ``start`` on, and return once they are safely on disk.
+
+        Rows may be written in any order and again. Several processes may write different rows at the same time.
+
+        Parameters
+        ----------
+        start : int
+            First row of the block.
+        **arrays : array-like
+            Every declared field by name (``**{"layers/block3/mean": ...}`` where the name is not an identifier), all
+            with the same number of rows.
+
+        Raises
+        ------
+        InvalidInput
+            If a field is missing or was not declared, does not fit its declared dtype or shape, rows lie outside the
+            data set, or logits and features do not fit the head of the run.
+        RunError
+            If the data set was closed or deleted.
+        """
         start = whole(start, "start", 0)
         block, count = self._check(start, arrays)
         header, offsets, _ = _layout(self.tensors, _note(self.pass_count))
@@ -543,7 +714,18 @@ class Writer:
             self._append({"start": start, "stop": start + count})
 
     def finished(self) -> list[tuple[int, int]]:
-        """The ranges [start, stop) of rows that are written, merged and in order."""
+        """List the ranges [start, stop) of rows that are written, merged and in order.
+
+        Returns
+        -------
+        list of (int, int)
+            Start and stop of each range.
+
+        Raises
+        ------
+        RunError
+            If the data set was closed or deleted, or its journal is damaged.
+        """
         merged: list[tuple[int, int]] = []
         self._check_open()
         spans = [line for line in self._journal() if isinstance(line, _Span)]
@@ -555,12 +737,31 @@ class Writer:
         return merged
 
     def missing(self) -> list[tuple[int, int]]:
-        """The ranges [start, stop) of rows that are still to be written."""
+        """List the ranges [start, stop) of rows that are still to be written.
+
+        Returns
+        -------
+        list of (int, int)
+            Start and stop of each range; empty once all rows are written.
+
+        Raises
+        ------
+        RunError
+            If the data set was closed or deleted, or its journal is damaged.
+        """
         edges = [0, *(edge for span in self.finished() for edge in span), self.rows]
         return [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if a < b]
 
     def close(self) -> None:
-        """Enter the data set in the run; an error while rows are missing. Closing twice does nothing."""
+        """Add the complete data set to the run. Closing twice does nothing.
+
+        Raises
+        ------
+        RunError
+            If rows are missing, or the run already holds the name and ``replace`` is False.
+        InvalidInput
+            If logits and features do not fit the head of the run, or the classes are not those of the run.
+        """
         with self.run._locked():
             manifest = self.run._manifest()
             if not self._log.exists() and self.name in manifest.data:
@@ -591,7 +792,7 @@ class Writer:
             self.close()
 
     def _seal(self, manifest: _Manifest, target: Path) -> _File:
-        """Hash the complete file and give it its final name."""
+        """Hash the complete file and rename it to its final name."""
         with open(open_plain(self._part, os.O_RDWR), "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             size = os.fstat(file.fileno()).st_size
@@ -646,7 +847,7 @@ class Writer:
             file.write(_journal_line(dataclasses.asdict(plan)))
 
     def _is_begun(self, header: bytes, size: int) -> bool:
-        """Whether the file of an unfinished data set is there, as this writer would have made it."""
+        """Check whether the file of an unfinished data set exists, as this writer would have created it."""
         try:
             with open(open_plain(self._part, os.O_RDWR), "rb") as file:
                 return os.fstat(file.fileno()).st_size == size and file.read(len(header)) == header
@@ -654,7 +855,7 @@ class Writer:
             return False
 
     def _undo_rename(self, manifest: _Manifest) -> None:
-        """Take back the last step of a close() that died before the manifest named its file."""
+        """Undo the last step of a close() that was killed before the manifest named its file."""
         entry = manifest.data.get(self.name)
         for line in self._journal():
             if isinstance(line, _Target) and (entry is None or entry.stored.file != line.target):
@@ -677,7 +878,7 @@ class Writer:
             )
 
     def _journal(self) -> list[_Plan | _Span | _Target]:
-        """What the journal tells, the plan first; nothing if there is none, or if not even its plan is whole."""
+        """Read the journal, the plan first; empty if there is none, or if not even its plan is complete."""
         try:
             lines = _read_journal(self._log)
             if not lines:
@@ -690,7 +891,7 @@ class Writer:
             ) from error
 
     def _entry_of(self, line: dict[str, Any]) -> _Span | _Target:
-        """A line of the journal behind its plan: rows that are written, or where the whole file goes."""
+        """Parse a line of the journal after its plan: rows that are written, or the final name of the file."""
         if "target" in line:
             target = _table(line, "a line", ("target",))["target"]
             if target not in _file_names(self.name):
@@ -718,7 +919,7 @@ class Writer:
             os.close(handle)
 
     def _check(self, start: int, arrays: dict[str, ArrayLike]) -> tuple[dict[str, AnyArray], int]:
-        """The block as it goes to disk, and its number of rows."""
+        """Validate a block; return its arrays as they are stored, and its number of rows."""
         if arrays.keys() != self.tensors.keys():
             odd = sorted(arrays.keys() ^ self.tensors.keys())
             raise InvalidInput(
@@ -745,7 +946,7 @@ class Writer:
 
 @dataclass(frozen=True)
 class _Plan:
-    """The first line of a journal: what is to be written."""
+    """Record as the first line of a journal what is to be written."""
 
     role: str
     rows: int
@@ -755,7 +956,7 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Span:
-    """A line of a journal: these rows are written."""
+    """Record in a journal that these rows are written."""
 
     start: int
     stop: int
@@ -763,23 +964,23 @@ class _Span:
 
 @dataclass(frozen=True)
 class _Target:
-    """The last line of a journal: the whole file is to be renamed to this."""
+    """Record as the last line of a journal the name to which the complete file is renamed."""
 
     target: str
 
 
 def _stem(name: str) -> str:
-    """The file of a data set, without its ending; ``corruption/3`` is in no folder of its own."""
+    """Return the file name of a data set without its extension; ``corruption/3`` gets no folder of its own."""
     return name.replace("/", "@")
 
 
 def _file_names(name: str) -> tuple[str, str]:
-    """The two files that a data set may be in: each version of it takes the one that is free."""
+    """Return the two files that a data set may be in: each new version of it takes the one that is free."""
     return f"{_stem(name)}.safetensors", f"{_stem(name)}~.safetensors"
 
 
 def _row_shapes(tensors: Tensors) -> dict[str, list[Any]]:
-    """Of each tensor its dtype and the shape of a row, as a journal has them."""
+    """Return dtype and shape of a row of each tensor, as a journal holds them."""
     shapes = {}
     for name, (code, shape) in tensors.items():
         shapes[name] = [code, list(shape[1:])]
@@ -787,7 +988,7 @@ def _row_shapes(tensors: Tensors) -> dict[str, list[Any]]:
 
 
 def _check_set_name(name: str) -> None:
-    """Raise unless a data set may be called so."""
+    """Raise unless this is a valid name of a data set."""
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[1-5])?", name):
         raise InvalidInput(
             f"name must be letters, digits, '.', '_' or '-' and not begin with a dot, got {name!r:.80}; "
@@ -802,7 +1003,7 @@ def _stamp(found: os.stat_result) -> tuple[int, int, int]:
 
 
 def _is_plain(path: Path) -> bool:
-    """Whether there is a file, and no link to one."""
+    """Check whether the path is a regular file, and not a link to one."""
     try:
         return stat.S_ISREG(os.lstat(path).st_mode)
     except FileNotFoundError:
@@ -816,12 +1017,12 @@ def _versions() -> dict[str, str]:
 
 
 def _note(pass_count: int | None) -> dict[str, str]:
-    """Metadata of a safetensors file: what its tensors alone do not tell."""
+    """Return the metadata of a safetensors file: what its tensors alone do not show."""
     return {} if pass_count is None else {"pass_count": str(pass_count)}
 
 
 def _rows_first(outputs: Outputs) -> dict[str, AnyArray]:
-    """The arrays of outputs as a file holds them: string ids and groups as padded UTF-8 bytes."""
+    """Return the arrays of outputs as a file holds them, with string ids and groups as padded UTF-8 bytes."""
     arrays = outputs.flat()
     for key in NAMES:
         if key in arrays and arrays[key].dtype.kind == "S":
@@ -837,7 +1038,7 @@ def _bytes_of(ids: AnyArray) -> AnyArray:
 def _tensors_of(
     fields: Mapping[str, tuple[npt.DTypeLike, tuple[int, ...]]], rows: int, pass_count: int | None
 ) -> Tensors:
-    """Check the fields of a writer, and give every one the dtype and shape it has on disk."""
+    """Validate the fields of a writer, and return the dtype and shape that each has on disk."""
     if "logits" not in fields:
         raise InvalidInput(f"fields must hold logits, got {', '.join(fields) or 'nothing'}")
     tensors: Tensors = {}
@@ -873,7 +1074,7 @@ def _row_dims(name: str, kind: np.dtype[Any]) -> int:
 
 
 def _check_passes(tensors: Tensors, pass_count: int | None) -> None:
-    """Raise unless means of passes are complete, counted, and of the classes of the logits."""
+    """Raise unless averages of passes are complete, counted, and have the classes of the logits."""
     means = {f"passes.{name}" for name in PASS_ARRAYS}
     given = means & tensors.keys()
     if given and (given != means or pass_count is None or "passes" in tensors):
@@ -892,7 +1093,7 @@ def _check_passes(tensors: Tensors, pass_count: int | None) -> None:
 
 
 def _as_stored(array: AnyArray, label: str, code: str, shape: tuple[int, ...]) -> AnyArray:
-    """One field of a block in the declared dtype; what does not fit is an error."""
+    """Convert one field of a block to the declared dtype; values that do not fit are an error."""
     if code == "U8":
         if array.dtype.kind != "S" or array.dtype.itemsize > shape[1]:
             raise InvalidInput(f"{label} must be strings of at most {shape[1]} bytes, got {array.dtype}")
@@ -913,7 +1114,7 @@ def _as_stored(array: AnyArray, label: str, code: str, shape: tuple[int, ...]) -
 
 
 def _entries(tensors: Tensors) -> tuple[dict[str, Any], dict[str, tuple[int, int]], int]:
-    """What a safetensors header says of tensors, where each begins and ends behind it, and where the last one ends."""
+    """Return the safetensors header entries, start and end of each tensor behind the header, and the last end."""
     # the format allows no holes, and the widest dtypes first keep every tensor aligned without any
     order = sorted(tensors, key=lambda name: (-DTYPES[tensors[name][0]].itemsize, name))
     header: dict[str, Any] = {}
@@ -927,7 +1128,7 @@ def _entries(tensors: Tensors) -> tuple[dict[str, Any], dict[str, tuple[int, int
 
 
 def _layout(tensors: Tensors, note: Mapping[str, str]) -> tuple[bytes, dict[str, int], int]:
-    """The header of a safetensors file, where each tensor begins behind it, and the size of the file."""
+    """Return the header of a safetensors file, where each tensor begins behind it, and the size of the file."""
     header, places, end = _entries(tensors)
     content = {"__metadata__": dict(note), **header} if note else header
     text = json.dumps(content, separators=(",", ":")).encode()
@@ -937,7 +1138,7 @@ def _layout(tensors: Tensors, note: Mapping[str, str]) -> tuple[bytes, dict[str,
 
 
 def _write_file(file: BinaryIO, name: str, arrays: Mapping[str, AnyArray], note: Mapping[str, str]) -> _File:
-    """Write arrays as safetensors, a block at a time, and tell what was written."""
+    """Write arrays as safetensors, a block at a time, and return the description of the file."""
     tensors: Tensors = {key: (CODES[array.dtype], array.shape) for key, array in arrays.items()}
     header, offsets, size = _layout(tensors, note)
     digest = hashlib.sha256(header)
@@ -953,7 +1154,7 @@ def _write_file(file: BinaryIO, name: str, arrays: Mapping[str, AnyArray], note:
 
 
 def _map_file(folder: Path, stored: _File) -> dict[str, AnyArray]:
-    """The tensors of a file as views of one memory map; only the header is read."""
+    """Map the tensors of a file as views of one memory map; only the header is read."""
     with _open_file(folder, stored) as file:
         start, places = _check_header(file, folder / stored.file, stored)
         memory = np.memmap(file, dtype=np.uint8, mode="r")
@@ -974,7 +1175,7 @@ def _open_file(folder: Path, stored: _File) -> BufferedReader:
 
 
 def _check_header(file: BinaryIO, path: Path, stored: _File) -> tuple[int, dict[str, tuple[int, int]]]:
-    """Where the data of a file begin, and each tensor behind that; an error unless the manifest says the same."""
+    """Return where the data of a file and each tensor in it begin; raise unless header and manifest agree."""
     size = os.fstat(file.fileno()).st_size
     if size != stored.bytes:
         raise RunError(f"{path} has {size} bytes, expected {stored.bytes}; it is damaged, write it again")
@@ -1001,12 +1202,12 @@ def _check_file(folder: Path, stored: _File) -> None:
 
 
 def _encode(manifest: _Manifest) -> bytes:
-    """The bytes of run.json."""
+    """Encode a manifest as the bytes of run.json."""
     return encode_json({"format": FORMAT, "version": VERSION, **dataclasses.asdict(manifest)})
 
 
 def _parse(raw: bytes, path: Path) -> _Manifest:
-    """The manifest in the bytes of run.json; an error unless :class:`Run` could have written it."""
+    """Parse the bytes of run.json; raise unless :class:`Run` could have written them."""
     content = decode_json(
         raw, path, kind="a manifest of a twofold run", form=FORMAT, version=VERSION, again="restore it from a copy"
     )
@@ -1018,7 +1219,7 @@ def _parse(raw: bytes, path: Path) -> _Manifest:
 
 
 def _manifest_of(content: dict[str, Any]) -> _Manifest:
-    """Check the content of run.json against all that ``Run`` would write; ValueError names what is wrong."""
+    """Check the content of run.json against everything that ``Run`` would write; ValueError names what is wrong."""
     _table(content, "run.json", ("provenance", "classes", "class_names", "head", "data"))
     provenance = _table(content["provenance"], "provenance")
     for key, value in provenance.items():
@@ -1037,7 +1238,7 @@ def _manifest_of(content: dict[str, Any]) -> _Manifest:
 
 
 def _check_provenance(provenance: Mapping[str, Any]) -> None:
-    """Raise ValueError unless the entries that others rely on are of their kind."""
+    """Raise ValueError unless the entries that other code relies on have the right type."""
     _text(provenance.get("model"), "model")
     for key in ("command", "recipe"):
         if provenance.get(key) is not None:
@@ -1060,7 +1261,7 @@ def _class_names_of(content: Any, classes: int | None) -> tuple[str, ...] | None
 
 
 def _all_text(values: Sequence[object]) -> bool:
-    """Whether there is something, and all of it text that a file can hold."""
+    """Check whether the sequence is not empty, and holds only text that a file can store."""
     try:
         return len(values) > 0 and all(isinstance(v, str) and v.encode() is not None for v in values)
     except UnicodeEncodeError:  # half of a surrogate pair
@@ -1117,7 +1318,7 @@ def _file_of(content: Any, where: str, names: Sequence[str]) -> _File:
 
 
 def _tensor_of(content: Any, where: str) -> tuple[str, tuple[int, ...]]:
-    """The dtype and shape of a tensor: ["F32", [100, 10]]."""
+    """Parse the dtype and shape of a tensor: ["F32", [100, 10]]."""
     is_pair = isinstance(content, list) and len(content) == 2
     if not is_pair or not isinstance(content[0], str) or content[0] not in DTYPES or not isinstance(content[1], list):
         raise ValueError(f"{where} must be a dtype and a shape, got {content!r:.80}")
@@ -1125,7 +1326,7 @@ def _tensor_of(content: Any, where: str) -> tuple[str, tuple[int, ...]]:
 
 
 def _check_tensors(tensors: Tensors, rows: int, pass_count: int | None, name: str) -> None:
-    """Raise unless a writer could have been asked for these tensors."""
+    """Raise unless a writer could have been created with these tensors."""
     fields: dict[str, tuple[str, tuple[int, ...]]] = {}
     for key, (code, shape) in tensors.items():
         if len(shape) == 0 or shape[0] != rows:
@@ -1143,7 +1344,7 @@ def _check_size(stored: _File, note: Mapping[str, str], where: str) -> None:
 
 
 def _table(content: Any, where: str, keys: Sequence[str] | None = None) -> dict[str, Any]:
-    """A JSON object with exactly these keys; by default any."""
+    """Check that the content is a JSON object with exactly these keys (by default any), and return it."""
     if not isinstance(content, dict):
         raise ValueError(f"{where} must be a table, got {content!r:.80}")
     if keys is not None and content.keys() != set(keys):
@@ -1180,7 +1381,7 @@ def _check_depth(content: Any, where: str) -> None:
 
 
 def _plan_of(line: dict[str, Any]) -> _Plan:
-    """The first line of a journal."""
+    """Parse the first line of a journal."""
     plan = _table(line, "its first line", ("role", "rows", "pass_count", "tensors"))
     tensors = {}
     for name, described in _table(plan["tensors"], "tensors").items():
@@ -1197,7 +1398,7 @@ def _journal_line(content: dict[str, Any]) -> bytes:
 
 
 def _read_journal(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a journal; torn ones are passed over, and a journal that is not there has none."""
+    """Read the complete lines of a journal; torn lines are skipped, and a missing journal has none."""
     try:
         with open(open_plain(path, os.O_RDWR), "rb") as file:
             raw = file.read()
