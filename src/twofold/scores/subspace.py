@@ -45,10 +45,47 @@ Kind = Literal["global", "class", "class_pred"]
 
 
 def residual_space(features: Floats, weight: Floats, bias: Floats, dim: int | None = None) -> tuple[Array, Array]:
-    r"""Origin :math:`u = -W^+ b` and residual directions R (D, D - dim) of the features about it, computed once.
+    """Compute the origin and the residual directions of ViM.
 
-    By default ``dim`` is 1000 from a width of 2048 on, 512 from 768 on, and half the width below. Directions that the
-    training features do not fill are residual, whatever ``dim``.
+    The origin is :math:`u = -W^+ b`, where the bias is cancelled. The residual directions are all but the leading
+    eigenvectors of the second moment of the features about u. The eigenvectors are computed once and reused by later
+    calls with the same arrays.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n_samples, n_features)
+        Training features, of width 2 or more.
+    weight : ndarray of shape (n_classes, n_features)
+        Weights of the head.
+    bias : ndarray of shape (n_classes,)
+        Bias of the head.
+    dim : int, optional
+        Number of leading directions to leave out. By default 1000 from a width of 2048 on, 512 from 768 on, and half
+        the width below.
+
+    Returns
+    -------
+    origin : ndarray of shape (n_features,)
+        The point u.
+    basis : ndarray of shape (n_features, n_residual)
+        Orthonormal residual directions in columns; at least ``n_features - dim``.
+
+    Raises
+    ------
+    InvalidInput
+        If the features have width 1, or ``dim`` is below 1 or leaves no direction.
+
+    Notes
+    -----
+    Directions that the training features do not fill are residual, whatever ``dim``.
+
+    Examples
+    --------
+    >>> h = np.array([[2.0, 1.0], [2.0, -1.0]])
+    >>> origin, basis = residual_space(h, np.eye(2), np.zeros(2))
+    >>> np.abs(basis)
+    array([[0.],
+           [1.]])
     """
     width = int(features.shape[1])
     if width < 2:
@@ -63,7 +100,7 @@ def residual_space(features: Floats, weight: Floats, bias: Floats, dim: int | No
 
 @once
 def _about_origin(features: Floats, weight: Floats, bias: Floats) -> tuple[Array, Array, Array]:
-    """Origin, and eigenvalues and eigenvectors of the second moment of the features about it, largest first."""
+    """Compute the origin, and the eigenvalues and eigenvectors of the second moment about it, largest first."""
     w, b = np.asarray(weight, dtype=np.float64), np.asarray(bias, dtype=np.float64)
     # singular values below the precision of stored weights are zero: rows that sum to zero are normal
     origin = -np.linalg.pinv(w, rcond=float(np.finfo(np.float32).eps)) @ b
@@ -74,8 +111,24 @@ def _about_origin(features: Floats, weight: Floats, bias: Floats) -> tuple[Array
 
 
 def residual_norm(features: Floats, origin: Array, basis: Array) -> Array:
-    """Length of each feature, seen from the origin, along the residual directions.
+    r"""Compute the length of each feature, seen from the origin, along the residual directions.
 
+    Parameters
+    ----------
+    features : ndarray of shape (n_samples, n_features)
+        Features to measure.
+    origin : ndarray of shape (n_features,)
+        The origin that :func:`residual_space` returns.
+    basis : ndarray of shape (n_features, n_residual)
+        The residual directions that :func:`residual_space` returns.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        :math:`\lVert R^T (h - u) \rVert` of each feature.
+
+    Examples
+    --------
     >>> residual_norm(np.array([[3.0, 4.0]]), np.zeros(2), np.array([[0.0], [1.0]]))
     array([4.])
     """
@@ -87,17 +140,30 @@ def residual_norm(features: Floats, origin: Array, basis: Array) -> Array:
 )
 @dataclass(frozen=True, eq=False)
 class Vim:
-    r"""Energy of the logits, less a virtual logit made of the residual of the feature.
+    r"""Score by the energy of the logits, reduced by a virtual logit made of the residual of the feature.
 
     .. math:: s = \log \sum_k e^{z_k} - \alpha \lVert R^T (h - u) \rVert, \quad
               \alpha = \frac{\sum_i \max_k z_{ik}}{\sum_i \lVert R^T (h_i - u) \rVert}
 
     over the training rows i, with :math:`u = -W^+ b` the point where the bias is cancelled and R all but the ``dim``
-    leading eigenvectors of the second moment of the features about u. ``dim=None`` is the authors' rule: 1000 from a
-    width of 2048 on, 512 from 768 on, half the width below. Papers disagree on it, and some centre on the mean. It is
-    an error if no direction remains, if the training features have no residual, or if their mean maximum logit is not
-    positive.
+    leading eigenvectors of the second moment of the features about u.
 
+    Parameters
+    ----------
+    dim : int, optional
+        Number of leading directions to leave out. None is the authors' rule: 1000 from a width of 2048 on, 512 from 768
+        on, half the width below.
+
+    Notes
+    -----
+    Papers disagree on ``dim``, and some centre the features on their mean instead of u.
+
+    References
+    ----------
+    Wang et al., CVPR 2022, arXiv:2203.10807.
+
+    Examples
+    --------
     >>> h, head = np.array([[2.0, 1.0], [2.0, -1.0]]), Head(np.eye(2))
     >>> Vim().fit(h, h, head).score(h, h).round(6)
     array([0.313262, 0.048587])
@@ -109,7 +175,28 @@ class Vim:
     alpha: Array = state("")
 
     def fit(self, features: Floats, logits: Floats, head: Head) -> Self:
-        """Residual directions, then the scale by a second pass."""
+        """Find the residual directions, then the scale of the virtual logit in a second pass.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Training features.
+        logits : ndarray of shape (n_samples, n_classes)
+            Training logits.
+        head : Head
+            Last linear layer of the classifier.
+
+        Returns
+        -------
+        Vim
+            A fitted copy; this object stays unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If ``dim`` leaves no direction, the training features have no residual, or their mean maximum logit is not
+            positive.
+        """
         origin, basis = residual_space(features, head.weight, head.bias, self.dim)
         length = size = top = 0.0
         for h, z in blocks(features, logits):
@@ -129,7 +216,20 @@ class Vim:
         return replace(self, origin=origin, basis=basis, alpha=np.array(top / length))
 
     def score(self, features: Floats, logits: Floats) -> Array:
-        """Confidence of each row."""
+        """Compute the confidence of each sample.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Features of the samples to score.
+        logits : ndarray of shape (n_samples, n_classes)
+            Logits of the samples to score.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Confidence of each sample; higher is safer to accept.
+        """
         return logsumexp(logits) - self.alpha * residual_norm(features, self.origin, self.basis)
 
 
@@ -142,12 +242,27 @@ class Vim:
 )
 @dataclass(frozen=True, eq=False)
 class Residual:
-    r"""Negative residual of the feature, the part of ViM that does not look at the logits.
+    r"""Score by the negative residual of the feature, the part of ViM that does not use the logits.
 
     .. math:: s = -\lVert R^T (h - u) \rVert
 
-    with u, R and ``dim`` as in ``vim``, fitted on train (OpenOOD fits on validation data). Zero is best.
+    with u and R as in ``vim``. The best value is zero.
 
+    Parameters
+    ----------
+    dim : int, optional
+        Number of leading directions to leave out; None is the rule of ``vim``.
+
+    Notes
+    -----
+    The directions are fitted on the training set; OpenOOD fits them on validation data.
+
+    References
+    ----------
+    Wang et al., CVPR 2022, arXiv:2203.10807.
+
+    Examples
+    --------
     >>> h = np.array([[2.0, 1.0], [2.0, -1.0]])
     >>> Residual().fit(h, Head(np.eye(2))).score(np.array([[5.0, 3.0]]))
     array([-3.])
@@ -158,12 +273,41 @@ class Residual:
     basis: Array = state("D R")  # (D, D - dim)
 
     def fit(self, features: Floats, head: Head) -> Self:
-        """Residual directions."""
+        """Find the residual directions.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Training features.
+        head : Head
+            Last linear layer of the classifier.
+
+        Returns
+        -------
+        Residual
+            A fitted copy; this object stays unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If the features have width 1, or ``dim`` is below 1 or leaves no direction.
+        """
         origin, basis = residual_space(features, head.weight, head.bias, self.dim)
         return replace(self, origin=origin, basis=basis)
 
     def score(self, features: Floats) -> Array:
-        """Confidence of each row."""
+        """Compute the confidence of each sample.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Features of the samples to score.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Confidence of each sample; higher is safer to accept.
+        """
         return -residual_norm(features, self.origin, self.basis)
 
 
@@ -171,13 +315,13 @@ class Residual:
 
 
 def _with_norms(features: Floats, layers: Mapping[str, Floats] | None) -> tuple[Floats, bool]:
-    """The features whose norms mean something, and whether they are the raw ones of a cosine head."""
+    """Return the features whose norms are meaningful, and whether they are the raw ones of a cosine head."""
     raw = None if layers is None else layers.get(RAW)
     return (features, False) if raw is None else (raw, True)
 
 
 def _as_fitted(features: Floats, layers: Mapping[str, Floats] | None, raw: Array, name: str) -> Array:
-    """The features of the kind that were fitted, in float64."""
+    """Return the kind of features that was fitted, raw or normalised, in float64."""
     chosen = _with_norms(features, layers)[0] if raw else features
     if raw and chosen is features:
         raise InvalidInput(f"{name} was fitted on layers[{RAW!r}], and these outputs have none; extract it here too")
@@ -199,18 +343,37 @@ def _needed(labels: Labels | None, name: str, kind: str) -> Labels:
 )
 @dataclass(frozen=True, eq=False)
 class PcaError:
-    r"""Negative share of a feature that principal components do not reconstruct.
+    r"""Score by the negative share of a feature that principal components do not reconstruct.
 
     .. math:: s = -r, \quad r = \frac{\lVert (I - P P^T)(h - \mu) \rVert}{\lVert h \rVert}
 
-    with P the fewest eigenvectors of :math:`\Sigma` that explain a share ``variance``, or the leading ``components``;
-    at least one direction is left out. ``kind="class"`` takes mean and eigenvectors of each class and its smallest
-    error, ``"class_pred"`` those of the predicted class; classes without training rows are skipped. ``fused=True``
-    gives :math:`(1 - r) \log \sum_k e^{z_k}`, which is meant for energies above zero; the authors clip as
-    ``react`` does before it. Some papers print the norm of the reconstruction below the line; here it is always
-    :math:`\lVert h \rVert` (at least 1e-12, so that a feature of zeros ranks last). Raw features of a cosine head are
-    read from ``layers["penultimate/raw"]`` where present.
+    with P leading eigenvectors of :math:`\Sigma`; at least one direction is left out.
 
+    Parameters
+    ----------
+    kind : {"global", "class", "class_pred"}, default="global"
+        ``"global"`` fits one subspace to all training rows. ``"class"`` fits a mean and eigenvectors to each class and
+        takes the smallest error; ``"class_pred"`` takes the error of the predicted class.
+    variance : float, default=0.9
+        Keep the fewest eigenvectors that explain this share of the variance, in (0, 1].
+    components : int, optional
+        Keep this many leading eigenvectors instead; fewer than the features.
+    fused : bool, default=False
+        Score by :math:`(1 - r) \log \sum_k e^{z_k}`, which is meant for energies above zero; the authors clip the
+        features as ``react`` does before it.
+
+    Notes
+    -----
+    Some papers print the norm of the reconstruction as the denominator; here it is always :math:`\lVert h \rVert` (at
+    least 1e-12, so that a feature of zeros ranks last). Classes without training rows are skipped. Raw features of a
+    cosine head are read from ``layers["penultimate/raw"]`` where present.
+
+    References
+    ----------
+    Guan et al., ICCV 2023.
+
+    Examples
+    --------
     >>> h = np.array([[3.0, 1.0], [1.0, 1.0]])
     >>> PcaError().fit(h, h).score(np.array([[3.0, 4.0]]), np.zeros((1, 2)), np.array([0]))
     array([-0.6])
@@ -232,7 +395,30 @@ class PcaError:
         labels: Labels | None = None,
         layers: Mapping[str, Floats] | None = None,
     ) -> Self:
-        """Principal components; the logits tell how many classes there are."""
+        """Compute the principal components of all training rows or of each class.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Training features.
+        logits : ndarray of shape (n_samples, n_classes)
+            Training logits; only their number of classes is used.
+        labels : ndarray of shape (n_samples,), optional
+            Training labels; rows labelled -1 are ignored. Required unless ``kind="global"``.
+        layers : mapping of str to ndarray, optional
+            Recorded layers by name; ``"penultimate/raw"``, the features before a cosine head normalised them, is read
+            if present.
+
+        Returns
+        -------
+        PcaError
+            A fitted copy; this object stays unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If a setting is out of range, or labels are missing or all -1 with a ``kind`` by class.
+        """
         _checks.choice(self.kind, "kind", KINDS)
         share = _checks.number(self.variance, "variance", 0.0, 1.0, open_low=True)
         chosen, raw = _with_norms(features, layers)
@@ -251,14 +437,44 @@ class PcaError:
         return replace(self, **spaces.leaving_one()._asdict(), raw=np.array(raw))
 
     def check_state(self) -> None:
-        """Raise unless there is one subspace for each class."""
+        """Check that there is one subspace for each class.
+
+        Raises
+        ------
+        InvalidInput
+            If the means, or the offsets into the bases, are inconsistent.
+        """
         check_means(self.means)
         check_offsets(self.offsets, len(self.bases), "bases")
 
     def score(
         self, features: Floats, logits: Floats, predictions: Labels, layers: Mapping[str, Floats] | None = None
     ) -> Array:
-        """Confidence of each row."""
+        """Compute the confidence of each sample.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Features of the samples to score.
+        logits : ndarray of shape (n_samples, n_classes)
+            Logits of the samples; used with ``fused=True``.
+        predictions : ndarray of shape (n_samples,)
+            Predicted class of each sample; used with ``kind="class_pred"``.
+        layers : mapping of str to ndarray, optional
+            Recorded layers by name; ``"penultimate/raw"``, the features before a cosine head normalised them, is read
+            if present.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Confidence of each sample; higher is safer to accept.
+
+        Raises
+        ------
+        InvalidInput
+            If raw features were fitted and are missing here, or, with ``kind="class_pred"``, a predicted class had no
+            training row.
+        """
         h = _as_fitted(features, layers, self.raw, "pca_error")
         spaces = Spaces(self.means, self.bases, self.offsets)
 
@@ -280,24 +496,52 @@ class PcaError:
 )
 @dataclass(frozen=True, eq=False)
 class KernelPcaError:
-    r"""Negative error of reconstructing a unit feature by principal components after a map.
+    r"""Score by the negative error of reconstructing a unit feature by principal components after a map.
 
     .. math:: s = -\lVert (I - U U^T)(\phi(\hat h) - \mu_\phi) \rVert, \quad \hat h = h / \lVert h \rVert
 
-    with U the fewest principal directions of :math:`\phi` over train that explain a share ``variance``. Maps:
+    with U the fewest principal directions of :math:`\phi` over the training set that explain a share ``variance``.
+    Maps:
 
-    - ``cosine``: :math:`\phi(\hat h) = \hat h` (CoP), by default with 85% of the variance, the others with 80%.
+    - ``cosine``: :math:`\phi(\hat h) = \hat h` (CoP).
     - ``fourier``: ``width`` random Fourier features :math:`\sqrt{2/M} \cos(\Omega \hat h + \beta)` of the Gaussian
       kernel :math:`k(a, b) = e^{-\gamma \lVert a - b \rVert^2}` (CoRP), drawn with ``seed``.
-    - ``nystroem``: :math:`K_{LL}^{-1/2} k(L, \hat h)` with ``landmarks`` L, the training rows of the lowest
-      :math:`\log \sum_k e^{z_k}`; eigenvalues of :math:`K_{LL}` are at least 1e-8 of the largest.
+    - ``nystroem``: :math:`K_{LL}^{-1/2} k(L, \hat h)` with ``landmarks`` L, the training rows of the lowest :math:`\log
+      \sum_k e^{z_k}`; eigenvalues of :math:`K_{LL}` are at least 1e-8 of the largest.
     - ``exact``: centred kernel PCA itself, for at most 5000 training rows.
 
-    The authors' settings for CIFAR-10 are the defaults; for ImageNet they keep 99% with ``cosine``, or 50% with gamma 3
-    and width 4096. ``kind`` as in ``pca_error``. ``normalised=True`` divides the squared error by
-    :math:`\lVert \phi \rVert` (of the centred :math:`\phi` if ``exact``), as some print it. A feature of zeros
-    stays zero.
+    Parameters
+    ----------
+    map : {"cosine", "fourier", "nystroem", "exact"}, default="cosine"
+        The map :math:`\phi`, see above.
+    kind : {"global", "class", "class_pred"}, default="global"
+        One subspace, the smallest error over the subspaces of the classes, or the error of the predicted class, as in
+        ``pca_error``.
+    variance : float, optional
+        Share of the variance to explain, in (0, 1]; by default 0.85 with ``cosine`` and 0.8 with the other maps.
+    gamma : float, default=2.0
+        Width parameter of the Gaussian kernel, above 0; larger is narrower.
+    width : int, default=2048
+        Number of random Fourier features, at least 2; used with ``fourier``.
+    landmarks : int, default=2048
+        Number of landmarks, at least 2; used with ``nystroem``.
+    normalised : bool, default=False
+        Divide the squared error by :math:`\lVert \phi \rVert` (of the centred :math:`\phi` with ``exact``), as some
+        papers print it.
+    seed : int, default=0
+        Seed of the random Fourier features.
 
+    Notes
+    -----
+    The defaults are the authors' settings for CIFAR-10; for ImageNet they keep 99% with ``cosine``, or 50% with gamma 3
+    and width 4096. A feature of zeros stays zero.
+
+    References
+    ----------
+    Fang et al., NeurIPS 2024, arXiv:2402.02949; 2025, arXiv:2505.15284.
+
+    Examples
+    --------
     >>> h = np.array([[1.0, 0.0], [0.0, 3.0]])
     >>> KernelPcaError().fit(h, np.zeros((2, 2))).score(np.array([[5.0, 5.0]]), np.array([0])).round(6)
     array([-0.292893])
@@ -320,7 +564,29 @@ class KernelPcaError:
     offsets: Labels = state("C+1", kind="integer")  # into bases
 
     def fit(self, features: Floats, logits: Floats, labels: Labels | None = None) -> Self:
-        """The map, then principal components in it."""
+        """Fit the map, then the principal components of the mapped features.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Training features.
+        logits : ndarray of shape (n_samples, n_classes)
+            Training logits; ``nystroem`` chooses its landmarks by them, and ``kind`` by class reads the number of
+            classes.
+        labels : ndarray of shape (n_samples,), optional
+            Training labels; rows labelled -1 are ignored. Required unless ``kind="global"``.
+
+        Returns
+        -------
+        KernelPcaError
+            A fitted copy; this object stays unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If a setting is out of range, ``map="exact"`` has more than 5000 training rows, or labels are missing or all
+            -1 with a ``kind`` by class.
+        """
         _checks.choice(self.map, "map", ("cosine", "fourier", "nystroem", "exact"))
         _checks.choice(self.kind, "kind", KINDS)
         usual = 0.85 if self.map == "cosine" else 0.8
@@ -341,7 +607,13 @@ class KernelPcaError:
         return replace(ready, **spaces.leaving_one()._asdict())
 
     def check_state(self) -> None:
-        """Raise unless the map has what it needs, and there is one subspace for each class."""
+        """Check that the map has the arrays it needs, and that there is one subspace for each class.
+
+        Raises
+        ------
+        InvalidInput
+            If an array is missing, or its shape does not fit the others.
+        """
         check_offsets(self.offsets, len(self.bases), "bases")
         for name, wanted in {"points": self.map != "cosine", "means": self.map != "exact"}.items():
             if wanted and getattr(self, name) is None:
@@ -357,7 +629,25 @@ class KernelPcaError:
             raise InvalidInput(f"points has {len(self.points)} rows, but the means {self.means.shape[1]} columns")
 
     def score(self, features: Floats, predictions: Labels) -> Array:
-        """Confidence of each row."""
+        """Compute the confidence of each sample.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Features of the samples to score.
+        predictions : ndarray of shape (n_samples,)
+            Predicted class of each sample; used with ``kind="class_pred"``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Confidence of each sample; higher is safer to accept.
+
+        Raises
+        ------
+        InvalidInput
+            If ``kind="class_pred"`` and a predicted class had no training row.
+        """
         h = np.asarray(features, dtype=np.float64)
         chosen = np.asarray(predictions) if self.kind == "class_pred" else None
         name = 'kpca_error(kind="class_pred")'
@@ -372,7 +662,7 @@ class KernelPcaError:
         return -(result**2) / np.maximum(np.linalg.norm(phi, axis=1), TINY) if self.normalised else -result
 
     def _phi(self, rows: Array) -> Array:
-        """The explicit map of features."""
+        """Apply the explicit map to features."""
         h = unit(rows)
         if self.map == "cosine":
             return h
@@ -384,14 +674,14 @@ class KernelPcaError:
         return np.exp(-self.gamma * squared_distances(a, b))
 
     def _draw(self, features: int) -> Self:
-        """Frequencies and phases of the random Fourier features."""
+        """Draw the frequencies and phases of the random Fourier features."""
         rng = np.random.default_rng(_checks.whole(self.seed, "seed", 0))
         width = _checks.whole(self.width, "width", 2)
         points = rng.normal(scale=np.sqrt(2.0 * self.gamma), size=(width, features))
         return replace(self, points=points, mixing=rng.uniform(0.0, 2.0 * np.pi, size=width))
 
     def _choose(self, features: Floats, logits: Floats) -> Self:
-        """The least certain training rows as landmarks, and the inverse root of their kernel matrix."""
+        """Choose the least certain training rows as landmarks, and compute the inverse root of their kernel matrix."""
         count = _checks.whole(self.landmarks, "landmarks", 2)
         energy = np.concatenate([logsumexp(z) for (z,) in blocks(logits)])
         rows = np.sort(np.argsort(energy, kind="stable")[:count])
@@ -401,7 +691,7 @@ class KernelPcaError:
         return replace(self, points=points, mixing=scaled @ vectors.T)
 
     def _fit_exact(self, features: Floats, labels: Labels, classes: int, share: float) -> Self:
-        """Centred kernel PCA of each class: the kernel against its own rows is all that scoring needs."""
+        """Fit centred kernel PCA to each class; scoring needs only the kernel against the rows of that class."""
         if len(features) > EXACT_ROWS:
             raise InvalidInput(
                 f'map="exact" takes at most {EXACT_ROWS} training rows, got {len(features)}; '
@@ -429,7 +719,7 @@ class KernelPcaError:
         )
 
     def _exact_error(self, rows: Array, c: int) -> Array:
-        """The squared length of the centred feature less its squared coordinates; its root, or over its length."""
+        """Compute the norm of the unexplained part, or with ``normalised`` its square over the norm of the whole."""
         mine = slice(self.offsets[c], self.offsets[c + 1])
         level = self.mixing[mine]
         kernel = self._kernel(rows, self.points[mine])
@@ -443,19 +733,37 @@ class KernelPcaError:
 @register_score("neco", paper="Ammar et al., ICLR 2024, arXiv:2310.06823", cost="Dd + C", project=())
 @dataclass(frozen=True, eq=False)
 class Neco:
-    r"""Share of a feature that lies in the leading principal components, times the maximum logit.
+    r"""Score by the share of a feature in the leading principal components, times the maximum logit.
 
     .. math:: s = \frac{\lVert P^T \tilde h \rVert}{\lVert \tilde h \rVert} \max_k z_k, \quad
               \tilde h_j = \frac{h_j - \mu_j}{\sigma_j}
 
-    with P the ``dim`` leading principal directions of the standardised training features, by default one fewer than
-    classes, and always fewer than units that vary; units that do not vary in train are left out. A maximum logit that
-    is not positive is the score itself, so that a larger share never ranks lower. ``scale_by_logit=False`` leaves the
-    share alone (the authors do so for ResNets); ``standardise=False`` takes :math:`\tilde h = h` and the principal
-    directions of the plain features, as some print it; ``denominator="raw"`` divides by
-    :math:`\lVert h \rVert` (the authors do so for DeiT and Swin). The mean feature itself has share 0. Raw features of
-    a cosine head are read from ``layers["penultimate/raw"]`` where present.
+    with P the ``dim`` leading principal directions of the standardised training features.
 
+    Parameters
+    ----------
+    dim : int, optional
+        Number of directions, fewer than the units that vary; by default one fewer than the classes.
+    standardise : bool, default=True
+        Standardise the features; False takes :math:`\tilde h = h` and the principal directions of the plain features,
+        as some papers print it.
+    scale_by_logit : bool, default=True
+        Multiply by the maximum logit; False returns the share alone, as the authors do for ResNets.
+    denominator : {"standardised", "raw"}, default="standardised"
+        Divide by :math:`\lVert \tilde h \rVert`, or by :math:`\lVert h \rVert` as the authors do for DeiT and Swin.
+
+    Notes
+    -----
+    Units that do not vary in the training set are left out. A maximum logit that is not positive is the score itself,
+    so that a larger share never ranks lower. The mean feature itself has share 0. Raw features of a cosine head are
+    read from ``layers["penultimate/raw"]`` where present.
+
+    References
+    ----------
+    Ammar et al., ICLR 2024, arXiv:2310.06823.
+
+    Examples
+    --------
     >>> h = np.array([[2.0, 0.0], [-2.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     >>> fitted = Neco(standardise=False).fit(h, np.zeros((4, 2)))
     >>> fitted.score(np.array([[3.0, 4.0]]), np.array([[2.0, 1.0]])).round(6)
@@ -472,7 +780,28 @@ class Neco:
     raw: Array = state("", kind="bool")  # whether raw features were fitted
 
     def fit(self, features: Floats, logits: Floats, layers: Mapping[str, Floats] | None = None) -> Self:
-        """Means, deviations and principal directions; the logits tell how many classes there are."""
+        """Compute the means, standard deviations and principal directions of the features.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Training features.
+        logits : ndarray of shape (n_samples, n_classes)
+            Training logits; only their number of classes is used.
+        layers : mapping of str to ndarray, optional
+            Recorded layers by name; ``"penultimate/raw"``, the features before a cosine head normalised them, is read
+            if present.
+
+        Returns
+        -------
+        Neco
+            A fitted copy; this object stays unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If ``denominator`` is unknown, fewer than two units vary, or ``dim`` is out of range.
+        """
         _checks.choice(self.denominator, "denominator", ("standardised", "raw"))
         chosen, raw = _with_norms(features, layers)
         known = moments(chosen)
@@ -496,7 +825,28 @@ class Neco:
         return replace(self, mean=known.mean, scale=scale, basis=basis, raw=np.array(raw))
 
     def score(self, features: Floats, logits: Floats, layers: Mapping[str, Floats] | None = None) -> Array:
-        """Confidence of each row."""
+        """Compute the confidence of each sample.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Features of the samples to score.
+        logits : ndarray of shape (n_samples, n_classes)
+            Logits of the samples; used with ``scale_by_logit=True``.
+        layers : mapping of str to ndarray, optional
+            Recorded layers by name; ``"penultimate/raw"``, the features before a cosine head normalised them, is read
+            if present.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Confidence of each sample; higher is safer to accept.
+
+        Raises
+        ------
+        InvalidInput
+            If raw features were fitted and are missing here.
+        """
         h = _as_fitted(features, layers, self.raw, "neco")
         standard = (h - self.mean) * self.scale
         whole = np.linalg.norm(h if self.denominator == "raw" else standard, axis=1)
