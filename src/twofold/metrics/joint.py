@@ -1,15 +1,15 @@
-r"""Both failures at once: accept where the ID score *and* the OOD score are high enough.
+r"""Metrics of both failures at once: accept where the ID score *and* the OOD score are high enough.
 
 For thresholds :math:`(\tau_{id}, \tau_{ood})` the accepted set is
-:math:`A = \{i : s_{id}(i) \ge \tau_{id},\ s_{ood}(i) \ge \tau_{ood}\}`. True accepts TA are its ID samples with the
-right answer; everything else in A is a false accept. With k accepted ID samples of :math:`n_{ID}`:
+:math:`A = \{i : s_{id}(i) \ge \tau_{id},\ s_{ood}(i) \ge \tau_{ood}\}`. Its true accepts TA are the ID samples that are
+predicted correctly; everything else in A is a false accept. With k accepted ID samples of :math:`n_{ID}`:
 
 * precision :math:`TA/|A|`, recall :math:`TA/n_{ID}`, so :math:`F_1 = 2\,TA / (|A| + n_{ID})`;
 * ID coverage :math:`k / n_{ID}`, selective risk :math:`1 - TA/|A|`.
 
 The exact methods search **every** pair of thresholds, ties included; they depend on ranks alone and are symmetric in
 the two scores. Raising a threshold to the lowest accepted ID score keeps k and TA and can only drop OOD samples, so
-thresholds at ID scores suffice (at scores of right answers, for F1).
+thresholds at ID scores suffice (at scores of correct predictions, for F1).
 """
 
 from __future__ import annotations
@@ -38,7 +38,39 @@ _OSCR = "Dhamija, Günther, Boult, NeurIPS 2018, arXiv:1811.04110"
 
 @dataclass(frozen=True)
 class OperatingPoint:
-    """One threshold and what it does: accept where conf >= threshold."""
+    r"""Describe one threshold and what it accepts: the samples with ``conf >= threshold``.
+
+    Parameters
+    ----------
+    value : float
+        F1 at this threshold, :math:`2\,TA / (|A| + n_{ID})`.
+    threshold : float
+        The lowest confidence that is accepted; ``inf`` accepts nothing.
+    precision : float
+        Share of the accepted weight that is predicted correctly; 0 if nothing is accepted.
+    recall : float
+        Accepted correct predictions as a share of all ID samples.
+    risk : float
+        Share of the accepted weight that fails (wrong or OOD); 0 if nothing is accepted.
+    coverage : float
+        Share of the ID samples that is accepted.
+    accepted : float
+        Weight of all accepted samples, ID and OOD.
+    true_accept : float
+        Number of accepted correct predictions.
+    accepted_id : float
+        Number of accepted ID samples.
+    accepted_ood : float
+        Weight of the accepted OOD samples; their number unless ``ood_share`` was set.
+    method : {"exact", "grid", "published"}
+        How the threshold was found.
+
+    Examples
+    --------
+    >>> point = f1([True, True, False], [0.9, 0.6, 0.5])
+    >>> point.threshold, point.precision, point.accepted
+    (0.6, 1.0, 2.0)
+    """
 
     value: float
     threshold: float
@@ -55,7 +87,41 @@ class OperatingPoint:
 
 @dataclass(frozen=True)
 class DoublePoint:
-    """Two thresholds and what they do: accept where conf_id >= tau_id and conf_ood >= tau_ood."""
+    r"""Describe two thresholds and what they accept: samples with ``conf_id >= tau_id`` and ``conf_ood >= tau_ood``.
+
+    Parameters
+    ----------
+    value : float
+        F1 at this pair of thresholds, :math:`2\,TA / (|A| + n_{ID})`.
+    tau_id : float
+        Threshold on ``conf_id``; ``inf`` accepts nothing.
+    tau_ood : float
+        Threshold on ``conf_ood``; ``inf`` accepts nothing.
+    precision : float
+        Share of the accepted weight that is predicted correctly; 0 if nothing is accepted.
+    recall : float
+        Accepted correct predictions as a share of all ID samples.
+    risk : float
+        Share of the accepted weight that fails (wrong or OOD); 0 if nothing is accepted.
+    coverage : float
+        Share of the ID samples that is accepted.
+    accepted : float
+        Weight of all accepted samples, ID and OOD.
+    true_accept : float
+        Number of accepted correct predictions.
+    accepted_id : float
+        Number of accepted ID samples.
+    accepted_ood : float
+        Weight of the accepted OOD samples; their number unless ``ood_share`` was set.
+    method : {"exact", "grid", "published"}
+        How the thresholds were found.
+
+    Examples
+    --------
+    >>> point = ds_f1([1, 1, 0], [0.9, 0.6, 0.7], [3.0, 2.0, 1.0], [1, 1, 0])
+    >>> point.tau_id, point.tau_ood, point.value
+    (0.6, 2.0, 1.0)
+    """
 
     value: float
     tau_id: float
@@ -73,9 +139,31 @@ class DoublePoint:
 
 @dataclass(frozen=True, eq=False)
 class DoubleCurve:
-    """Least risk at each ID coverage level k/n_ID, k = 1..n_ID, and a pair of thresholds that attains it.
+    r"""Hold the least risk at each ID coverage level and a pair of thresholds that attains it.
 
-    A level no pair attains (ties) repeats the next attained one, ``monotone`` curves the best one above.
+    The levels are :math:`k / n_{ID}` for :math:`k = 1, \dots, n_{ID}`.
+
+    Parameters
+    ----------
+    coverage : array of shape (n_id,)
+        ID coverage, rising to 1.
+    risk : array of shape (n_id,)
+        Least selective risk at each level.
+    tau_id : array of shape (n_id,)
+        Threshold on ``conf_id`` of the pair that attains the risk.
+    tau_ood : array of shape (n_id,)
+        Threshold on ``conf_ood`` of that pair.
+    monotone : bool
+        Whether a level may use pairs that accept more ID samples than it asks for.
+
+    Notes ----- Ties can leave a level that no pair attains exactly; it repeats the next attained level. In a
+    ``monotone`` curve every level takes the best one at or above it.
+
+    Examples
+    --------
+    >>> curve = ds_risk_coverage_curve([1, 0, 0], [0.9, 0.5, 0.7], [3.0, 2.0, 1.0], [1, 1, 0])
+    >>> curve.coverage, curve.risk
+    (array([0.5, 1. ]), array([0. , 0.5]))
     """
 
     coverage: Array
@@ -87,7 +175,27 @@ class DoubleCurve:
 
 @dataclass(frozen=True, eq=False)
 class Surface:
-    """F1, risk and ID coverage over a grid of threshold pairs: rows are tau_id, columns tau_ood."""
+    """Hold F1, risk and ID coverage over a grid of threshold pairs.
+
+    Parameters
+    ----------
+    tau_id : array of shape (n_rows,)
+        Thresholds on ``conf_id``, rising; one for each row.
+    tau_ood : array of shape (n_columns,)
+        Thresholds on ``conf_ood``, rising; one for each column.
+    f1 : array of shape (n_rows, n_columns)
+        F1 of accepting correct predictions.
+    risk : array of shape (n_rows, n_columns)
+        Selective risk; 0 where nothing is accepted.
+    coverage : array of shape (n_rows, n_columns)
+        Share of the ID samples that is accepted.
+
+    Examples
+    --------
+    >>> f1_surface([1, 0], [0.9, 0.5], [1.0, 2.0], grid=2).coverage
+    array([[1. , 0.5],
+           [0.5, 0. ]])
+    """
 
     tau_id: Array
     tau_ood: Array
@@ -135,13 +243,52 @@ def f1(
     ood_share: float | None = None,
     nan: NaNPolicy = "error",
 ) -> OperatingPoint:
-    r"""Best F1 of accepting right answers with one threshold, over every threshold.
+    r"""Compute the best F1 of accepting correct predictions with one threshold, over every threshold.
 
     .. math:: \max_\tau \frac{2\,TA(\tau)}{|A(\tau)| + n_{ID}}
 
-    Among maximisers the one that accepts fewest; its threshold is the score of a right answer. Without a right
-    answer the value is 0 and the threshold +inf. ``grid`` and ``published`` as in :func:`ds_f1`.
+    Parameters
+    ----------
+    correct : array-like of bool, shape (n_samples,)
+        Whether each prediction is correct; False on every OOD sample.
+    conf : array-like of float, shape (n_samples,)
+        Confidence, higher is safer to accept. Infinities are allowed.
+    is_id : array-like of bool, shape (n_samples,), optional
+        True for ID samples. By default all samples are ID.
+    method : {"exact", "grid", "published"}, default="exact"
+        Which thresholds to search, as in :func:`ds_f1`. Keep ``exact``, except to reproduce printed numbers.
+    thresholds : int, default=1000
+        Number of quantile thresholds of ``method="grid"``, at least 2; other methods ignore it.
+    ood_share : float, optional
+        Share of OOD samples expected in deployment, in [0, 1). Each OOD sample then weighs
+        share / (1 - share) * n_ID / n_OOD. By default every sample weighs 1.
+    nan : {"error", "reject"}, default="error"
+        Whether a NaN confidence is an error or is ranked lowest, with a ``RejectedNaN`` warning.
 
+    Returns
+    -------
+    OperatingPoint
+        The best F1 as ``value``, its ``threshold``, and what the threshold accepts.
+
+    Raises
+    ------
+    InvalidInput
+        If the arrays differ in length, hold NaN or impossible values, ``correct`` is True on an OOD sample, or a
+        setting is out of range. ``ood_share`` needs ``is_id``, and ``method="published"`` has no ``ood_share``.
+    UnfitData
+        If there is no ID sample, or no OOD sample to apply ``ood_share`` to.
+
+    Notes
+    -----
+    Among maximising thresholds the one that accepts fewest is returned; it is the confidence of a correct prediction.
+    Without any correct prediction the value is 0 and the threshold is ``inf``.
+
+    References
+    ----------
+    From Misclassifications to Outliers (SURE+), arXiv:2603.03903.
+
+    Examples
+    --------
     >>> f1([True, True, False, False], [0.9, 0.6, 0.5, 0.7], [True, True, True, False]).value
     0.6666666666666666
     """
@@ -179,12 +326,49 @@ def aurc_id(
     ood_share: float | None = None,
     nan: NaNPolicy = "error",
 ) -> float:
-    r"""AURC of one score over ID coverage, accepted OOD samples counting as failures (Eq. 4-6 of the joint paper).
+    r"""Compute the AURC of one score over ID coverage, with accepted OOD samples as failures.
 
     .. math:: \frac{1}{n_{ID}} \sum_{i \in ID} R(g_i)
 
-    The same as ``aurc(..., coverage="id")``; the single-score value that DS-AURC improves on.
+    where :math:`R(g_i)` is the selective risk of accepting every sample, ID or OOD, at least as confident as sample i
+    (Eq. 4-6 of the SURE+ paper). It equals ``aurc(..., coverage="id")`` and is the single-score value that DS-AURC,
+    :func:`ds_aurc`, improves on.
 
+    Parameters
+    ----------
+    correct : array-like of bool, shape (n_samples,)
+        Whether each prediction is correct; False on every OOD sample.
+    conf : array-like of float, shape (n_samples,)
+        Confidence, higher is safer to accept. Infinities are allowed.
+    is_id : array-like of bool, shape (n_samples,), optional
+        True for ID samples. By default all samples are ID.
+    ood_share : float, optional
+        Share of OOD samples expected in deployment, in [0, 1); OOD samples are reweighted to it. By default every
+        sample weighs 1.
+    nan : {"error", "reject"}, default="error"
+        Whether a NaN confidence is an error or is ranked lowest, with a ``RejectedNaN`` warning.
+
+    Returns
+    -------
+    float
+        The area, in [0, 1]; lower is better.
+
+    Raises
+    ------
+    InvalidInput
+        If the arrays do not fit together, hold NaN, ``correct`` is True on an OOD sample, there is no ID sample, or
+        ``ood_share`` is out of range or lacks ``is_id`` or an OOD sample.
+
+    Notes
+    -----
+    Tied confidences are accepted together and share one risk, so the order of samples does not matter.
+
+    References
+    ----------
+    From Misclassifications to Outliers (SURE+), arXiv:2603.03903.
+
+    Examples
+    --------
     >>> aurc_id([True, False], [0.9, 0.8], [True, False])
     0.0
     """
@@ -196,7 +380,7 @@ def aurc_id(
 
 @dataclass(frozen=True, eq=False)
 class _Plane:
-    """Samples in rank space: columns are levels of conf_id, rows levels of conf_ood, both most confident first.
+    """Hold samples in rank space: columns are levels of conf_id, rows levels of conf_ood, both most confident first.
 
     A sample sits at the highest threshold it passes on each axis; samples below every threshold are dropped.
     Sorted by row, then column and kind, so that nothing depends on the order of samples.
@@ -211,7 +395,7 @@ class _Plane:
 
     @classmethod
     def of(cls, data: Samples, thresholds_at: Mask) -> _Plane:
-        """Thresholds at the scores of some samples; the useful ones differ by metric."""
+        """Place samples on the plane whose thresholds are the scores of ``thresholds_at``; metrics differ in it."""
         from twofold._kernels import OUTSIDE, RIGHT, WRONG
 
         (tau_id, column), (tau_ood, row) = (_levels(conf, thresholds_at) for conf in data.confs)
@@ -225,13 +409,13 @@ class _Plane:
         return cls(tau_id, tau_ood, starts, columns, kinds, keep[order])
 
     def points(self, weights: Weights | None) -> tuple[Any, ...]:
-        """What the kernels take: the samples, present as often as ``weights`` says, and the number of columns."""
+        """Return what the kernels take: the samples, repeated ``weights`` times, and the number of columns."""
         counts = np.ones(len(self.samples), np.uint8) if weights is None else weights[self.samples]
         return self.starts, self.columns, self.kinds, counts, len(self.tau_id)
 
 
 def _levels(conf: Array, at: Mask) -> tuple[Array, npt.NDArray[np.int64]]:
-    """Distinct values of conf[at], decreasing, and for each sample the first of them it reaches."""
+    """Return the distinct values of conf[at], decreasing, and for each sample the first of them that it reaches."""
     order = np.argsort(conf)[::-1]
     ranked, chosen = conf[order], at[order]
     ends = np.append(ranked[1:] != ranked[:-1], True)
@@ -243,7 +427,7 @@ def _levels(conf: Array, at: Mask) -> tuple[Array, npt.NDArray[np.int64]]:
 
 
 def _best_pair(data: Samples, plane: _Plane, weights: Weights | None = None) -> tuple[int, int, int, int, int]:
-    """TA, accepted ID and OOD samples, column and row of the pair with the best F1."""
+    """Find the pair with the best F1: its TA, accepted ID and OOD samples, column and row."""
     from twofold._kernels import OUTSIDE, RIGHT, best_pair
 
     starts, columns, kinds, counts, levels = plane.points(weights)
@@ -251,8 +435,8 @@ def _best_pair(data: Samples, plane: _Plane, weights: Weights | None = None) -> 
     row = np.repeat(np.arange(rows), np.diff(starts))
     mass = counts * np.where(kinds == OUTSIDE, data.weight, 1.0)
     hits = np.where(kinds == RIGHT, counts, 0)
-    # one threshold alone, on either axis, gives a first ratio and, by 2 TA / (TA + n_ID) >= F1, the right answers
-    # that any better pair accepts: higher thresholds than those that allow it need no look
+    # one threshold alone, on either axis, gives a first ratio and, by 2 TA / (TA + n_ID) >= F1, the least number of
+    # correct predictions that any better pair accepts; thresholds too high to accept that many are skipped
     right, ratio = [], (0.0, 1.0)
     for place, size in ((columns, levels), (row, rows)):
         found = np.cumsum(np.bincount(place, hits, size))
@@ -314,20 +498,65 @@ def ds_f1(
     ood_share: float | None = None,
     nan: NaNPolicy = "error",
 ) -> DoublePoint:
-    r"""Best F1 of accepting right answers with two thresholds (DS-F1, Eq. 3 of the joint paper).
+    r"""Compute the best F1 of accepting correct predictions with two thresholds (DS-F1).
 
     .. math:: \max_{\tau_{id}, \tau_{ood}} \frac{2\,TA}{|A| + n_{ID}}
 
-    ``exact`` is the maximum over every pair, found in O(n log n) a step by Dinkelbach's iteration. Among maximising
-    pairs: fewest accepted, then largest tau_id, then largest tau_ood. Never below :func:`f1` of either score. If no
-    ID sample is right the value is 0 and the thresholds +inf.
+    The maximum of Eq. 3 of the SURE+ paper, with the precision of its Eq. 2. It is never below :func:`f1` of either
+    score.
 
-    ``grid`` tries all pairs of ``thresholds`` quantiles (Algorithm 1 with Eq. 2's precision: its line 13 divides by
-    accepted ID samples, which would ignore OOD). ``published`` is the protocol of the released code: a linear
-    1001 x 1001 grid in single precision, the OOD score min-max scaled over the test samples and the ID score taken
-    as it is; its thresholds are in those units. It is neither symmetric nor invariant to increasing maps, and it is
-    kept only to reproduce printed numbers.
+    Parameters
+    ----------
+    correct : array-like of bool, shape (n_samples,)
+        Whether each prediction is correct; False on every OOD sample.
+    conf_id : array-like of float, shape (n_samples,)
+        Confidence against misclassification, higher is safer to accept. Infinities are allowed.
+    conf_ood : array-like of float, shape (n_samples,)
+        Confidence against OOD inputs, higher is safer to accept. Infinities are allowed.
+    is_id : array-like of bool, shape (n_samples,), optional
+        True for ID samples. By default all samples are ID.
+    method : {"exact", "grid", "published"}, default="exact"
+        ``exact`` searches every pair of thresholds. ``grid`` searches all pairs of quantiles. ``published`` follows the
+        released code and serves only to reproduce printed numbers.
+    thresholds : int, default=1000
+        Number of quantiles per axis of ``method="grid"``, at least 2; other methods ignore it.
+    ood_share : float, optional
+        Share of OOD samples expected in deployment, in [0, 1). Each OOD sample then weighs
+        share / (1 - share) * n_ID / n_OOD. By default every sample weighs 1.
+    nan : {"error", "reject"}, default="error"
+        Whether a NaN confidence is an error or is ranked lowest, with a ``RejectedNaN`` warning.
 
+    Returns
+    -------
+    DoublePoint
+        The best F1 as ``value``, its thresholds ``tau_id`` and ``tau_ood``, and what the pair accepts.
+
+    Raises
+    ------
+    InvalidInput
+        If the arrays differ in length, hold NaN or impossible values, ``correct`` is True on an OOD sample, or a
+        setting is out of range. ``ood_share`` needs ``is_id``. ``method="published"`` has no ``ood_share`` and needs
+        scores that are finite in single precision.
+    UnfitData
+        If there is no ID sample, or no OOD sample to apply ``ood_share`` to.
+
+    Notes
+    -----
+    ``exact`` is the maximum over every pair, ties included, found by Dinkelbach's iteration in O(n log n) a step. Among
+    maximising pairs the one that accepts fewest is returned, then the one with the largest ``tau_id``, then the largest
+    ``tau_ood``. If no ID sample is predicted correctly the value is 0 and both thresholds are ``inf``.
+
+    ``grid`` is the paper's Algorithm 1 with the precision of Eq. 2: line 13 of the algorithm divides by the accepted ID
+    samples, which would ignore OOD. ``published`` is the protocol of the released code: a linear 1001 x 1001 grid in
+    single precision, with the OOD score min-max scaled over the test samples and the ID score as it is; the returned
+    thresholds are in those units. It is neither symmetric in the scores nor invariant to increasing maps of them.
+
+    References
+    ----------
+    From Misclassifications to Outliers (SURE+), arXiv:2603.03903.
+
+    Examples
+    --------
     >>> correct = [1, 1, 1, 0, 1, 0, 0, 0, 0]
     >>> is_id = [1, 1, 1, 1, 1, 1, 0, 0, 0]
     >>> conf_id = [0.95, 0.9, 0.8, 0.7, 0.6, 0.4, 0.85, 0.55, 0.3]
@@ -355,7 +584,7 @@ _SEED_ROWS = 64  # rows walked in full first, so that the bounds bite from the s
 
 
 def _envelope(data: Samples, plane: _Plane, weights: Weights | None = None) -> tuple[Array, npt.NDArray[np.int32]]:
-    """Best TA / accepted for each number k of accepted ID samples (-1: no pair accepts exactly k), and its pair."""
+    """Find the best TA / accepted for each number k of accepted ID samples (-1: no pair has exactly k) and its pair."""
     from twofold._kernels import scan_envelope, seed_envelope
 
     best = np.full(data.inside + 1, -1.0)
@@ -380,7 +609,7 @@ def _envelope(data: Samples, plane: _Plane, weights: Weights | None = None) -> t
 
 
 def _source(best: Array, monotone: bool) -> npt.NDArray[np.int64]:
-    """The level whose pair serves each level: the next attained one, or the best at or above it."""
+    """Find the level whose pair serves each level: the next attained one, or the best at or above it."""
     attained = np.flatnonzero(best >= 0)
     if monotone:  # of equals the nearest
         rising = best[attained][::-1]
@@ -425,11 +654,52 @@ def ds_risk_coverage_curve(
     ood_share: float | None = None,
     nan: NaNPolicy = "error",
 ) -> DoubleCurve:
-    """Least selective risk at every ID coverage over all pairs of thresholds, and a pair that attains it.
+    """Compute the least selective risk at every ID coverage over all pairs of thresholds, and a pair that attains it.
 
-    Exact. :func:`ds_aurc` is the mean of its ``risk``. With ``monotone`` each level takes the least risk among pairs
-    that accept at least as many ID samples.
+    The curve is exact, and :func:`ds_aurc` is the mean of its ``risk``.
 
+    Parameters
+    ----------
+    correct : array-like of bool, shape (n_samples,)
+        Whether each prediction is correct; False on every OOD sample.
+    conf_id : array-like of float, shape (n_samples,)
+        Confidence against misclassification, higher is safer to accept. Infinities are allowed.
+    conf_ood : array-like of float, shape (n_samples,)
+        Confidence against OOD inputs, higher is safer to accept. Infinities are allowed.
+    is_id : array-like of bool, shape (n_samples,), optional
+        True for ID samples. By default all samples are ID.
+    monotone : bool, default=False
+        Take at each level the least risk among pairs that accept at least as many ID samples, so that risk never falls
+        as coverage grows.
+    ood_share : float, optional
+        Share of OOD samples expected in deployment, in [0, 1); OOD samples are reweighted to it. By default every
+        sample weighs 1.
+    nan : {"error", "reject"}, default="error"
+        Whether a NaN confidence is an error or is ranked lowest, with a ``RejectedNaN`` warning.
+
+    Returns
+    -------
+    DoubleCurve
+        Coverage, risk and thresholds, one entry for each number of accepted ID samples from 1 to all.
+
+    Raises
+    ------
+    InvalidInput
+        If the arrays differ in length, hold NaN or impossible values, ``correct`` is True on an OOD sample, or
+        ``ood_share`` is out of range or lacks ``is_id``.
+    UnfitData
+        If there is no ID sample, or no OOD sample to apply ``ood_share`` to.
+
+    Notes
+    -----
+    A level that no pair attains exactly, because of ties, repeats the next attained one.
+
+    References
+    ----------
+    From Misclassifications to Outliers (SURE+), arXiv:2603.03903.
+
+    Examples
+    --------
     >>> curve = ds_risk_coverage_curve([1, 0, 0], [0.9, 0.5, 0.7], [3.0, 2.0, 1.0], [1, 1, 0])
     >>> curve.risk, curve.tau_ood
     (array([0. , 0.5]), array([3., 2.]))
@@ -470,19 +740,68 @@ def ds_aurc(
     ood_share: float | None = None,
     nan: NaNPolicy = "error",
 ) -> float:
-    r"""Area under the least risk that two thresholds can reach at each ID coverage (DS-AURC, Eq. 8, minimum).
+    r"""Compute the area under the least risk that two thresholds can reach at each ID coverage (DS-AURC).
 
     .. math:: \frac{1}{n_{ID}} \sum_{k=1}^{n_{ID}} \min_{\tau_{id}, \tau_{ood}}
               \left\{ 1 - \frac{TA}{|A|} : |A \cap ID| = k \right\}
 
-    A level that no pair attains exactly (ties) takes the next attained one. ``monotone=True`` takes the least risk
-    over pairs that accept *at least* k; that value never exceeds the ID-coverage AURC of either score, ties or not.
+    Eq. 8 of the SURE+ paper with the minimum as its aggregation.
 
-    ``exact`` looks at all pairs, skipping blocks of them that cannot improve any level: quadratic in the number of
-    ID samples at worst, with memory linear in n. ``grid`` is Algorithm 2 with quantile ``thresholds`` and the least
-    risk in each of ``bins`` coverage bins (biased low by about half a bin), for millions of rows. ``published`` as in
-    :func:`ds_f1`, with its 100 bins and its integration over bin centres.
+    Parameters
+    ----------
+    correct : array-like of bool, shape (n_samples,)
+        Whether each prediction is correct; False on every OOD sample.
+    conf_id : array-like of float, shape (n_samples,)
+        Confidence against misclassification, higher is safer to accept. Infinities are allowed.
+    conf_ood : array-like of float, shape (n_samples,)
+        Confidence against OOD inputs, higher is safer to accept. Infinities are allowed.
+    is_id : array-like of bool, shape (n_samples,), optional
+        True for ID samples. By default all samples are ID.
+    method : {"exact", "grid", "published"}, default="exact"
+        ``exact`` considers every pair of thresholds. ``grid`` is meant for millions of rows. ``published`` follows the
+        released code and serves only to reproduce printed numbers.
+    thresholds : int, default=1000
+        Number of quantiles per axis of ``method="grid"``, at least 2; other methods ignore it.
+    bins : int, default=100
+        Number of coverage bins of ``method="grid"``, at least 1; other methods ignore it.
+    monotone : bool, default=False
+        Take the least risk over pairs that accept *at least* k ID samples; only with ``method="exact"``. That value
+        never exceeds the ID-coverage AURC, :func:`aurc_id`, of either score, ties or not.
+    ood_share : float, optional
+        Share of OOD samples expected in deployment, in [0, 1); OOD samples are reweighted to it. By default every
+        sample weighs 1.
+    nan : {"error", "reject"}, default="error"
+        Whether a NaN confidence is an error or is ranked lowest, with a ``RejectedNaN`` warning.
 
+    Returns
+    -------
+    float
+        The area, in [0, 1]; lower is better.
+
+    Raises
+    ------
+    InvalidInput
+        If the arrays differ in length, hold NaN or impossible values, ``correct`` is True on an OOD sample, a setting
+        is out of range, or ``monotone`` is combined with a grid. ``ood_share`` needs ``is_id``. ``method="published"``
+        has no ``ood_share`` and needs scores that are finite in single precision.
+    UnfitData
+        If there is no ID sample, or no OOD sample to apply ``ood_share`` to.
+
+    Notes
+    -----
+    A level that no pair attains exactly, because of ties, takes the risk of the next attained one.
+
+    ``exact`` considers all pairs and skips blocks of them that cannot improve any level: its time is at worst quadratic
+    in the number of ID samples, and its memory is linear in n. ``grid`` is the paper's Algorithm 2 with quantile
+    thresholds and the least risk in each coverage bin, which is biased low by about half a bin. ``published`` uses the
+    grid described in :func:`ds_f1`, with its 100 bins and its integration over bin centres.
+
+    References
+    ----------
+    From Misclassifications to Outliers (SURE+), arXiv:2603.03903.
+
+    Examples
+    --------
     >>> correct = [1, 1, 1, 0, 1, 0, 0, 0, 0]
     >>> is_id = [1, 1, 1, 1, 1, 1, 0, 0, 0]
     >>> conf_id = [0.95, 0.9, 0.8, 0.7, 0.6, 0.4, 0.85, 0.55, 0.3]
@@ -515,10 +834,45 @@ def f1_surface(
     ood_share: float | None = None,
     nan: NaNPolicy = "error",
 ) -> Surface:
-    """F1, risk and ID coverage over ``grid`` x ``grid`` quantile thresholds, for drawing.
+    """Compute F1, risk and ID coverage over a grid of quantile thresholds, for plotting.
 
-    Ties can leave fewer distinct thresholds. An empty accepted set has risk 0.
+    Parameters
+    ----------
+    correct : array-like of bool, shape (n_samples,)
+        Whether each prediction is correct; False on every OOD sample.
+    conf_id : array-like of float, shape (n_samples,)
+        Confidence against misclassification, higher is safer to accept. Infinities are allowed.
+    conf_ood : array-like of float, shape (n_samples,)
+        Confidence against OOD inputs, higher is safer to accept. Infinities are allowed.
+    is_id : array-like of bool, shape (n_samples,), optional
+        True for ID samples. By default all samples are ID.
+    grid : int, default=256
+        Number of quantile thresholds per axis, at least 2.
+    ood_share : float, optional
+        Share of OOD samples expected in deployment, in [0, 1); OOD samples are reweighted to it. By default every
+        sample weighs 1.
+    nan : {"error", "reject"}, default="error"
+        Whether a NaN confidence is an error or is ranked lowest, with a ``RejectedNaN`` warning.
 
+    Returns
+    -------
+    Surface
+        The thresholds and three tables, rows for ``tau_id`` and columns for ``tau_ood``.
+
+    Raises
+    ------
+    InvalidInput
+        If the arrays differ in length, hold NaN or impossible values, ``correct`` is True on an OOD sample, ``grid`` is
+        below 2, or ``ood_share`` is out of range or lacks ``is_id``.
+    UnfitData
+        If there is no ID sample, or no OOD sample to apply ``ood_share`` to.
+
+    Notes
+    -----
+    Ties can leave fewer than ``grid`` distinct thresholds. Where nothing is accepted the risk is 0.
+
+    Examples
+    --------
     >>> f1_surface([1, 0], [0.9, 0.5], [1.0, 2.0], grid=2).f1.round(3)
     array([[0.5  , 0.   ],
            [0.667, 0.   ]])
@@ -560,13 +914,48 @@ def _oscr(s: Sweep) -> float:
     weighted=sweep_weighted(_oscr),
 )
 def oscr(correct: ArrayLike, conf: ArrayLike, is_id: ArrayLike, *, nan: NaNPolicy = "error") -> float:
-    r"""Area under the open-set classification rate curve: ID samples accepted and right, against OOD accepted.
+    r"""Compute the area under the open-set classification rate curve (OSCR).
 
     .. math:: \int_0^1 \mathrm{CCR}\, d\,\mathrm{FPR}, \qquad
               \mathrm{CCR} = \frac{TA}{n_{ID}},\ \mathrm{FPR} = \frac{|A \cap OOD|}{n_{OOD}}
 
-    Straight lines across ties. The ID accuracy for a perfect OOD detector; accuracy times AUROC_ood at most about.
+    The curve plots the share of ID samples that are accepted and predicted correctly against the share of OOD samples
+    that are accepted, over all thresholds.
 
+    Parameters
+    ----------
+    correct : array-like of bool, shape (n_samples,)
+        Whether each prediction is correct; False on every OOD sample.
+    conf : array-like of float, shape (n_samples,)
+        Confidence, higher is safer to accept. Infinities are allowed.
+    is_id : array-like of bool, shape (n_samples,)
+        True for ID samples; both kinds are needed.
+    nan : {"error", "reject"}, default="error"
+        Whether a NaN confidence is an error or is ranked lowest, with a ``RejectedNaN`` warning.
+
+    Returns
+    -------
+    float
+        The area, in [0, 1]; higher is better.
+
+    Raises
+    ------
+    InvalidInput
+        If the arrays differ in length, hold NaN or impossible values, or ``correct`` is True on an OOD sample.
+    UndefinedMetric
+        If there is no ID sample or no OOD sample.
+
+    Notes
+    -----
+    Ties are joined by straight lines. The area equals the ID accuracy times the AUROC of correct ID samples against OOD
+    samples, so a perfect OOD detector reaches the ID accuracy and no detector exceeds it.
+
+    References
+    ----------
+    Dhamija, Günther, Boult, NeurIPS 2018, arXiv:1811.04110.
+
+    Examples
+    --------
     >>> oscr([True, False, False], [0.9, 0.5, 0.6], [True, True, False])
     0.5
     """
@@ -576,8 +965,47 @@ def oscr(correct: ArrayLike, conf: ArrayLike, is_id: ArrayLike, *, nan: NaNPolic
 def ccr_at_fpr(
     correct: ArrayLike, conf: ArrayLike, is_id: ArrayLike, fpr: float = 0.1, *, nan: NaNPolicy = "error"
 ) -> float:
-    """Share of ID samples accepted and right when at most ``fpr`` of the OOD samples are accepted; 0 if none.
+    """Compute the correct classification rate at a false-positive rate of OOD samples.
 
+    It is the share of ID samples that are accepted and predicted correctly, at the lowest threshold that accepts at
+    most ``fpr`` of the OOD samples: one point of the curve of :func:`oscr`.
+
+    Parameters
+    ----------
+    correct : array-like of bool, shape (n_samples,)
+        Whether each prediction is correct; False on every OOD sample.
+    conf : array-like of float, shape (n_samples,)
+        Confidence, higher is safer to accept. Infinities are allowed.
+    is_id : array-like of bool, shape (n_samples,)
+        True for ID samples; both kinds are needed.
+    fpr : float, default=0.1
+        Largest share of OOD samples that may be accepted, in [0, 1].
+    nan : {"error", "reject"}, default="error"
+        Whether a NaN confidence is an error or is ranked lowest, with a ``RejectedNaN`` warning.
+
+    Returns
+    -------
+    float
+        The rate, in [0, 1]; 0 if no threshold is allowed.
+
+    Raises
+    ------
+    InvalidInput
+        If ``fpr`` is outside [0, 1], or the arrays differ in length, hold NaN or impossible values, or ``correct`` is
+        True on an OOD sample.
+    UndefinedMetric
+        If there is no ID sample or no OOD sample.
+
+    Notes
+    -----
+    Only attained points count: tied samples are accepted together, and nothing is interpolated.
+
+    References
+    ----------
+    Dhamija, Günther, Boult, NeurIPS 2018, arXiv:1811.04110.
+
+    Examples
+    --------
     >>> ccr_at_fpr([True, True, False], [0.9, 0.5, 0.6], [True, True, False], 0.0)
     0.5
     """
@@ -590,7 +1018,25 @@ def ccr_at_fpr(
 
 @dataclass(frozen=True, eq=False)
 class PluginCurve:
-    """What the plug-in rule does at every multiplier that changes it, from least to full coverage."""
+    """Hold what the plug-in rule accepts at every multiplier that changes it, from least to full coverage.
+
+    Parameters
+    ----------
+    multiplier : array of shape (n_points,)
+        Multipliers, rising; a sample is accepted from its own multiplier on.
+    coverage : array of shape (n_points,)
+        Share of the mixture of ID and OOD samples that is accepted.
+    mixed_risk : array of shape (n_points,)
+        Cost-weighted risk, (1 - c_fn) P(error, accepted | ID) + c_fn P(accepted | OOD).
+    risk : array of shape (n_points,)
+        Share of failures (wrong or OOD) in the accepted part of the mixture.
+
+    Examples
+    --------
+    >>> curve = plugin_bb_curve([True, False, False], [0.9, 0.6, 0.5], [2.0, 2.0, 0.5], [True, True, False])
+    >>> curve.risk.round(3)
+    array([0.   , 0.5  , 0.667])
+    """
 
     multiplier: Array  # a sample is accepted from its own multiplier on
     coverage: Array  # of the mixture
@@ -607,17 +1053,51 @@ def plugin_bb_curve(
     c_fn: float = 0.75,
     id_share: float | None = None,
 ) -> PluginCurve:
-    r"""The plug-in black-box rule (Narasimhan et al., ICLR 2024, arXiv:2301.12386) over all its multipliers.
+    r"""Compute the risks of the plug-in black-box rule over all its multipliers.
 
-    With ``prob`` the probability of the predicted class and ``ratio`` :math:`\rho` standing for the density ratio of
-    known and unknown inputs, a sample is rejected at multiplier :math:`\lambda` where
+    With ``prob`` the probability of the predicted class and ``ratio`` :math:`\rho` an estimate of the density ratio of
+    ID and OOD inputs, the rule rejects a sample at multiplier :math:`\lambda` where
 
     .. math:: (1 - c_{fn})(1 - p) + \frac{c_{fn} - \lambda (1 - \pi)}{\rho} > \lambda \pi
 
-    :math:`\pi` is ``id_share``, by default that of the samples. Both sides are linear in :math:`\lambda`, so each
-    sample is accepted from one multiplier on and the whole curve is one sort; no grid of multipliers is needed. The
-    rule never looks at ``correct`` or ``is_id``; the risks do.
+    with :math:`\pi` the share of ID samples, ``id_share``.
 
+    Parameters
+    ----------
+    correct : array-like of bool, shape (n_samples,)
+        Whether each prediction is correct; False on every OOD sample.
+    prob : array-like of float, shape (n_samples,)
+        Probability of the predicted class, at most 1.
+    ratio : array-like of float, shape (n_samples,)
+        Density ratio of ID to OOD inputs, above 0.
+    is_id : array-like of bool, shape (n_samples,)
+        True for ID samples; both kinds are needed.
+    c_fn : float, default=0.75
+        Cost of accepting an OOD sample, in [0, 1]; accepting an ID error costs 1 - ``c_fn``.
+    id_share : float, optional
+        Share of ID samples expected in deployment, in (0, 1]. By default that of the samples.
+
+    Returns
+    -------
+    PluginCurve
+        Coverage and risks at every distinct multiplier.
+
+    Raises
+    ------
+    InvalidInput
+        If the arrays differ in length or are not finite, ``correct`` is True on an OOD sample, ``is_id`` does not hold
+        both True and False, a probability is above 1, a ratio is not positive, or a setting is out of range.
+
+    Notes ----- Both sides of the inequality are linear in :math:`\lambda`, so each sample is accepted from one
+    multiplier on and the whole curve is one sort; no grid of multipliers is needed. The rule never uses ``correct`` or
+    ``is_id``; the risks do.
+
+    References
+    ----------
+    Narasimhan et al., ICLR 2024, arXiv:2301.12386.
+
+    Examples
+    --------
     >>> curve = plugin_bb_curve([True, False, False], [0.9, 0.6, 0.5], [2.0, 2.0, 0.5], [True, True, False])
     >>> curve.coverage.round(3), curve.mixed_risk
     (array([0.333, 0.667, 1.   ]), array([0.   , 0.125, 0.875]))
