@@ -263,3 +263,21 @@ def test_intervals_of_groups_hold_the_true_risk(name):
         missed += not low <= truth <= high
     print(name, missed / worlds)
     assert missed / worlds <= 0.05
+
+
+def test_groups_are_split_by_their_kind_in_the_golden_ratio():
+    """With a share: groups of ID rows alone, of OOD rows alone, and of both, also where one row decides."""
+    rng = np.random.default_rng(0)
+    kinds = rng.choice(["id", "ood", "both"], size=60)
+    rows = {"id": [True] * 3, "ood": [False] * 2, "both": [True, True, False]}
+    is_id = np.array([row for kind in kinds for row in rows[kind]])
+    groups = np.array([g for g, kind in enumerate(kinds) for _ in rows[kind]])
+    learns = set()
+    for kind in ("id", "ood", "both"):
+        for i, g in enumerate(np.flatnonzero(kinds == kind)):
+            if i == 0 or (0.5 + i * (math.sqrt(5) - 1) / 2) % 1 < 0.3:
+                learns.add(int(g))
+    learn, test = guarantee.split(is_id, 0.2, groups)
+    assert {int(groups[row]) for row in learn} == learns
+    assert sorted([*learn, *test]) == list(range(len(is_id)))
+    assert not {int(groups[row]) for row in test} & learns

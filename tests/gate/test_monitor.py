@@ -209,3 +209,11 @@ def test_counts_that_cannot_be_are_refused(counts, tmp_path):
     monitor.save(tmp_path / "m.json")
     with pytest.raises(InvalidInput, match="holds no state of a monitor"):
         Monitor.load(tmp_path / "m.json")
+
+
+def test_a_quiet_monitor_comes_back_quiet(tmp_path):
+    monitor = Monitor((0.8, 0.0, 0.0), (0.95, 0.2, 0.2), 0.01)
+    monitor.update(["accept"] * 4 + ["unsure"] * 2)
+    assert -2.0 < monitor.log_e < math.log(2 / 0.01)
+    monitor.save(tmp_path / "m.json")
+    assert Monitor.load(tmp_path / "m.json").counts == (4, 2, 0)
