@@ -1,6 +1,6 @@
-"""Images from local files to arrays: readers, views, checks. Needs NumPy and Pillow, not torch.
+"""Read images from local files as arrays: readers, views and checks. Needs NumPy and Pillow, not torch.
 
-``open("cifar100:PATH?split=test")`` gives :class:`Images`; ``images.read(rows)`` gives uint8 (B, H, W, 3).
+``open("cifar100:PATH?split=test")`` returns :class:`Images`; ``images.read(rows)`` returns uint8 (B, H, W, 3).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Images as rows: one frozen type over arrays, files and generated noise.
+"""Represent images as rows: one frozen type over arrays, files and generated noise.
 
 Row i is the same image whenever it is read, so a pass over the data can be cut, shared and resumed anywhere.
 """
@@ -25,33 +25,89 @@ Rows: TypeAlias = Any  # a slice, a range, or integers or booleans by row
 Step: TypeAlias = tuple[Literal["pad", "shorter", "crop", "exact"], int]
 Noise: TypeAlias = Literal["gaussian", "uniform"]
 
-BLOCK_BYTES = 1 << 23  # of pixels that a pass over a set holds at a time
+BLOCK_BYTES = 1 << 23  # of pixels that a pass over a set holds in memory at a time
 
 
 class Source(Protocol):
-    """Where pixels come from: a length, raw images by row, and a name for error messages."""
+    """Define where pixels come from: a length, raw images by row, and a name of each row for error messages."""
 
     def __len__(self) -> int: ...
 
     def raw(self, rows: Labels) -> Pixels | list[Pixels]:
-        """RGB images (H, W, 3) of these rows; one array where all have one size."""
+        """Read the images of some rows at their own size.
+
+        Parameters
+        ----------
+        rows : ndarray of int64, shape (B,)
+            Row numbers in 0..N-1.
+
+        Returns
+        -------
+        ndarray of uint8, shape (B, H, W, 3), or list of ndarray of uint8, shape (H, W, 3)
+            RGB images; one array where all have the same size.
+        """
         ...
 
     def where(self, row: int) -> str:
-        """What to call this row in a message."""
+        """Name a row for an error message.
+
+        Parameters
+        ----------
+        row : int
+            Row number in 0..N-1.
+
+        Returns
+        -------
+        str
+            Such as the path of a file.
+        """
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class ArraySource:
-    """Images of an array, in memory or memory-mapped: (N, H, W), (N, H, W, 1 or 3) or (N, 1 or 3, H, W)."""
+    """Read images from an array, in memory or memory-mapped.
+
+    Build one with :meth:`of`, which checks the array.
+
+    Parameters
+    ----------
+    pixels : ndarray of uint8, shape (N, H, W, 1 or 3)
+        The images.
+    name : str
+        What the array is called in error messages.
+
+    Examples
+    --------
+    >>> source = ArraySource.of(np.zeros((2, 1, 8, 8), np.uint8), "digits")
+    >>> source.raw(np.array([0, 1])).shape, source.where(1)
+    ((2, 8, 8, 3), 'digits, image 1')
+    """
 
     pixels: Pixels
     name: str
 
     @classmethod
     def of(cls, pixels: Any, name: str) -> Self:
-        """Check the shape and type of an array."""
+        """Check the shape and type of an array and move its channels last.
+
+        Parameters
+        ----------
+        pixels : array-like of uint8, shape (N, H, W), (N, H, W, 1 or 3) or (N, 1 or 3, H, W)
+            The images.
+        name : str
+            What the array is called in error messages.
+
+        Returns
+        -------
+        ArraySource
+            The source; the pixels are not copied.
+
+        Raises
+        ------
+        InvalidInput
+            If the array is not uint8, has another shape, or holds images without pixels.
+        """
         array = pixels if isinstance(pixels, np.ndarray) else np.asarray(pixels)
         if array.dtype != np.uint8:
             raise InvalidInput(
@@ -72,7 +128,18 @@ class ArraySource:
         return len(self.pixels)
 
     def raw(self, rows: Labels) -> Pixels:
-        """A copy of these rows, grey repeated to RGB."""
+        """Copy the images of some rows; grey is repeated to RGB.
+
+        Parameters
+        ----------
+        rows : ndarray of int64, shape (B,)
+            Row numbers in 0..N-1.
+
+        Returns
+        -------
+        ndarray of uint8, shape (B, H, W, 3)
+            The images.
+        """
         together = len(rows) > 0 and bool((np.diff(rows) == 1).all())
         block = self.pixels[rows[0] : rows[-1] + 1] if together else self.pixels[rows]
         if block.shape[3] == 1:
@@ -80,13 +147,30 @@ class ArraySource:
         return np.array(block, order="C")
 
     def where(self, row: int) -> str:
-        """File and row."""
+        """Name the array and the row.
+
+        Parameters
+        ----------
+        row : int
+            Row number.
+
+        Returns
+        -------
+        str
+            The name for an error message.
+        """
         return f"{self.name}, image {row}"
 
 
 @dataclass(frozen=True, eq=False)
 class FileSource:
-    """Image files, decoded when read."""
+    """Read image files, each decoded when it is needed.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        The files, one for each row.
+    """
 
     paths: Sequence[Path]
 
@@ -94,17 +178,64 @@ class FileSource:
         return len(self.paths)
 
     def raw(self, rows: Labels) -> list[Pixels]:
-        """Decode these files."""
+        """Decode the files of some rows.
+
+        Parameters
+        ----------
+        rows : ndarray of int64, shape (B,)
+            Row numbers in 0..N-1.
+
+        Returns
+        -------
+        list of ndarray of uint8, shape (H, W, 3)
+            The images, each at its own size.
+
+        Raises
+        ------
+        InvalidInput
+            If a file is missing or cannot be decoded, or has more than 8 bits a channel.
+        """
         return [decoded(self.paths[i]) for i in rows.tolist()]
 
     def where(self, row: int) -> str:
-        """The file."""
+        """Name the file of a row.
+
+        Parameters
+        ----------
+        row : int
+            Row number.
+
+        Returns
+        -------
+        str
+            The path.
+        """
         return str(self.paths[row])
 
 
 @dataclass(frozen=True, eq=False)
 class NoiseSource:
-    """Independent noise in every channel of every pixel; row i depends on the seed and i alone."""
+    """Generate independent noise in every channel of every pixel; row i depends on the seed and i alone.
+
+    Parameters
+    ----------
+    kind : {"gaussian", "uniform"}
+        Normal noise clipped to [0, 1], or bytes of equal probability.
+    count : int
+        Number of images.
+    size : int
+        Height and width in pixels.
+    seed : int
+        Seed of the noise.
+    mean, std : float, default=0.5 and 1.0
+        Of gaussian noise, for values in [0, 1] before clipping; uniform noise ignores them.
+
+    Examples
+    --------
+    >>> source = NoiseSource("uniform", count=10, size=4, seed=0)
+    >>> bool((source.raw(np.array([3, 7]))[1] == source.raw(np.array([7]))[0]).all())
+    True
+    """
 
     kind: Noise
     count: int
@@ -117,7 +248,18 @@ class NoiseSource:
         return self.count
 
     def raw(self, rows: Labels) -> Pixels:
-        """Draw these rows."""
+        """Draw the images of some rows.
+
+        Parameters
+        ----------
+        rows : ndarray of int64, shape (B,)
+            Row numbers.
+
+        Returns
+        -------
+        ndarray of uint8, shape (B, size, size, 3)
+            The images.
+        """
         shape = (self.size, self.size, 3)
         result = np.empty((len(rows), *shape), dtype=np.uint8)
         for place, row in enumerate(rows.tolist()):
@@ -129,13 +271,34 @@ class NoiseSource:
         return result
 
     def where(self, row: int) -> str:
-        """Kind and row."""
+        """Name the kind of noise and the row.
+
+        Parameters
+        ----------
+        row : int
+            Row number.
+
+        Returns
+        -------
+        str
+            The name for an error message.
+        """
         return f"{self.kind} noise, image {row}"
 
 
 @dataclass(frozen=True, eq=False)
 class TableSource:
-    """Images of one column of a table that gives its rows as dictionaries of PIL images."""
+    """Read images from one column of a table whose rows are dictionaries with PIL images, as those of Hugging Face are.
+
+    Parameters
+    ----------
+    table : object
+        Anything with ``len(table)`` and ``table[row][column]``.
+    column : str
+        The column with the images.
+    name : str
+        What the table is called in error messages.
+    """
 
     table: Any
     column: str
@@ -145,7 +308,23 @@ class TableSource:
         return len(self.table)
 
     def raw(self, rows: Labels) -> list[Pixels]:
-        """Fetch these rows one by one."""
+        """Fetch the images of some rows, one by one.
+
+        Parameters
+        ----------
+        rows : ndarray of int64, shape (B,)
+            Row numbers in 0..N-1.
+
+        Returns
+        -------
+        list of ndarray of uint8, shape (H, W, 3)
+            The images, each at its own size.
+
+        Raises
+        ------
+        InvalidInput
+            If an image cannot be decoded, or has more than 8 bits a channel.
+        """
         return [self._one(i) for i in rows.tolist()]
 
     def _one(self, row: int) -> Pixels:
@@ -157,17 +336,47 @@ class TableSource:
             raise InvalidInput(f"{self.where(row)} is no readable image: {error}") from error
 
     def where(self, row: int) -> str:
-        """Name and row."""
+        """Name the table and the row.
+
+        Parameters
+        ----------
+        row : int
+            Row number.
+
+        Returns
+        -------
+        str
+            The name for an error message.
+        """
         return f"{self.name}, image {row}"
 
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """A data set of images as rows.
+    """Hold a data set of images as rows, read when they are needed.
 
-    ``labels`` are class numbers, -1 where a row has no class; ``ids`` are stable names of the rows, which views keep.
-    Build one with :meth:`of` or with :func:`twofold.nn.data.open`.
+    Build one with :meth:`of` or with :func:`twofold.nn.data.open`. ``images[rows]`` is a view of some rows (a slice,
+    row numbers or a mask); no pixels are read until :meth:`read`.
 
+    Parameters
+    ----------
+    source : Source
+        Where the pixels come from.
+    labels : ndarray of int64, shape (N,)
+        Class numbers, -1 where a row has no class.
+    ids : ndarray, shape (N,)
+        Stable names of the rows (strings or integers), which views keep.
+    class_names : tuple of str, optional
+        Names of the classes by number.
+    name : str, default="images"
+        What the data set is called in messages and reports.
+    rows : ndarray of int64, optional
+        Rows of the source, by default all in order.
+    steps : tuple of (str, int), default=()
+        Rules that bring every image to one size, in order; set them with :meth:`fit`.
+
+    Examples
+    --------
     >>> images = Images.of(np.zeros((4, 8, 8), np.uint8), [0, 1, 1, -1], class_names=("cat", "dog"))
     >>> len(images), images.shape, images.read(slice(0, 2)).shape
     (4, (8, 8), (2, 8, 8, 3))
@@ -193,7 +402,36 @@ class Images:
         class_names: Sequence[str] | None = None,
         name: str = "images",
     ) -> Self:
-        """Images of an array or another source, checked; no labels means -1 everywhere, no ids the row numbers."""
+        """Build a data set from an array or another source, with checks.
+
+        Parameters
+        ----------
+        pixels : array-like of uint8, or Source
+            Images (N, H, W), (N, H, W, 1 or 3) or (N, 1 or 3, H, W), or an object with ``raw``, ``where`` and a length.
+        labels : array-like of int, shape (N,), optional
+            Class numbers; -1 for no class. Without labels all are -1.
+        ids : array-like of str or int, shape (N,), optional
+            Stable names of the rows; by default the row numbers.
+        class_names : sequence of str, optional
+            Names of the classes by number.
+        name : str, default="images"
+            What the data set is called in messages.
+
+        Returns
+        -------
+        Images
+            The data set.
+
+        Raises
+        ------
+        InvalidInput
+            If there are no images, the array is not uint8 or has another shape, or labels or ids do not fit.
+
+        Examples
+        --------
+        >>> Images.of(np.zeros((3, 8, 8), np.uint8)).labels
+        array([-1, -1, -1])
+        """
         source: Source = pixels if hasattr(pixels, "raw") else ArraySource.of(pixels, name)
         count = len(source)
         if count == 0:
@@ -221,14 +459,41 @@ class Images:
 
     @cached_property
     def shape(self) -> tuple[int, int]:
-        """Height and width; without a size rule, those of the first image."""
+        """Height and width in pixels; without a size rule, those of the first image.
+
+        Raises
+        ------
+        InvalidInput
+            If there are no rows.
+        """
         if len(self) == 0:
             raise InvalidInput(f"{self.name}: no rows are left, so the images have no size")
         first = self.read(slice(0, 1))
         return int(first.shape[1]), int(first.shape[2])
 
     def read(self, rows: Rows = slice(None)) -> Pixels:
-        """Decoded images (B, H, W, 3) of these rows, all of one size."""
+        """Read and decode the images of some rows, all of one size.
+
+        Parameters
+        ----------
+        rows : slice, sequence of int, or mask of shape (N,), default=slice(None)
+            Which rows; negative numbers count from the end. By default all.
+
+        Returns
+        -------
+        ndarray of uint8, shape (B, H, W, 3)
+            The images.
+
+        Raises
+        ------
+        InvalidInput
+            If a row does not exist, a file cannot be decoded, or the images differ in size (use :meth:`fit`).
+
+        Examples
+        --------
+        >>> Images.of(np.zeros((4, 8, 8), np.uint8)).read([0, -1]).shape
+        (2, 8, 8, 3)
+        """
         some = self._places(rows)
         inner = some if self.rows is None else self.rows[some]
         raw = self.source.raw(inner)
@@ -245,17 +510,54 @@ class Images:
         return np.stack(ready) if ready else np.empty((0, *self.shape, 3), dtype=np.uint8)
 
     def blocks(self) -> Iterator[Pixels]:
-        """All rows in order, a few megabytes at a time."""
+        """Read all rows in order, a few megabytes at a time.
+
+        Yields
+        ------
+        ndarray of uint8, shape (B, H, W, 3)
+            The next images.
+
+        Examples
+        --------
+        >>> sum(len(block) for block in Images.of(np.zeros((4, 8, 8), np.uint8)).blocks())
+        4
+        """
         height, width = self.shape
         step = max(BLOCK_BYTES // (3 * height * width), 1)
         for start in range(0, len(self), step):
             yield self.read(slice(start, start + step))
 
     def fit(self, *, pad: int | None = None, size: int | None = None, crop: int | None = None) -> Images:
-        """Every image padded with zeros, its shorter side then resized to ``size``, its centre ``crop`` then cut out.
+        """Bring every image to one size: pad with zeros, then resize the shorter side, then crop the centre.
 
-        The resize is PIL's bilinear, which is antialiased. ``size`` alone also crops the centre square, so that all
-        images come out equal. Rules already set come first.
+        Parameters
+        ----------
+        pad : int, optional
+            Pixels of zeros added on each side.
+        size : int, optional
+            Length of the shorter side after resizing. ``size`` alone also crops the centre square, so that all images
+            come out equal.
+        crop : int, optional
+            Side of the square that is cut from the centre; by default ``size``.
+
+        Returns
+        -------
+        Images
+            A view; the rules act when rows are read, behind those already set.
+
+        Raises
+        ------
+        InvalidInput
+            If a value is not a whole number that is large enough; on reading, if an image is smaller than ``crop``.
+
+        Notes
+        -----
+        The resize is PIL's bilinear filter, which is antialiased.
+
+        Examples
+        --------
+        >>> Images.of(np.zeros((2, 8, 12), np.uint8)).fit(size=4).shape
+        (4, 4)
         """
         steps: list[Step] = []
         if pad is not None:
@@ -267,12 +569,48 @@ class Images:
         return self.stepped(*steps)
 
     def stepped(self, *steps: Step) -> Images:
-        """More size rules behind those already set."""
+        """Append size rules to those already set.
+
+        Parameters
+        ----------
+        *steps : (str, int)
+            Rules in order: ``("pad", pixels)``, ``("shorter", side)``, ``("crop", side)`` or ``("exact", side)``; the
+            last resizes both sides and may change the aspect ratio.
+
+        Returns
+        -------
+        Images
+            A view; the rules act when rows are read.
+
+        Examples
+        --------
+        >>> Images.of(np.zeros((2, 8, 12), np.uint8)).stepped(("exact", 6)).shape
+        (6, 6)
+        """
         return replace(self, steps=(*self.steps, *steps))
 
     def relabel(self, labels: Any, class_names: Sequence[str] | None = None) -> Images:
-        """Other labels: one for all, one by row, or a mapping from old to new (what it leaves out becomes -1).
+        """Replace the labels and the class names.
 
+        Parameters
+        ----------
+        labels : int, array-like of int of shape (N,), or mapping of int to int
+            One label for all rows, one for each row, or new labels by old label; what a mapping leaves out becomes -1.
+        class_names : sequence of str, optional
+            Names of the new classes; by default there are none.
+
+        Returns
+        -------
+        Images
+            A view with the new labels.
+
+        Raises
+        ------
+        InvalidInput
+            If the labels do not fit the rows or the class names.
+
+        Examples
+        --------
         >>> images = Images.of(np.zeros((3, 8, 8), np.uint8), [0, 1, 2])
         >>> images.relabel({0: 1, 2: 0}).labels
         array([ 1, -1,  0])
@@ -289,9 +627,32 @@ class Images:
         return replace(self, labels=checked, class_names=names)
 
     def subset(self, classes: Any, *, keep_labels: bool = False) -> Images:
-        """Rows of these classes, given by name or number.
+        """Select the rows of some classes.
 
-        Labels become 0, 1, ... in the order given, or stay as they are with ``keep_labels``.
+        Parameters
+        ----------
+        classes : str, int, or sequence of str or int
+            Classes by name or number.
+        keep_labels : bool, default=False
+            Keep the labels as they are. By default they become 0, 1, ... in the order of ``classes``.
+
+        Returns
+        -------
+        Images
+            A view of these rows.
+
+        Raises
+        ------
+        InvalidInput
+            If no row has one of the classes, a class is repeated, or a number is out of range.
+        UnknownName
+            If a class name does not exist.
+
+        Examples
+        --------
+        >>> images = Images.of(np.zeros((3, 8, 8), np.uint8), [0, 1, 2])
+        >>> images.subset([2, 0]).labels
+        array([1, 0])
         """
         numbers = self.class_numbers(classes)
         kept = self[np.flatnonzero(np.isin(self.labels, numbers))]
@@ -303,7 +664,30 @@ class Images:
         return kept.relabel({old: new for new, old in enumerate(numbers)}, names)
 
     def class_numbers(self, classes: Any) -> list[int]:
-        """Numbers of classes given by name or number."""
+        """Look up the numbers of classes.
+
+        Parameters
+        ----------
+        classes : str, int, or sequence of str or int
+            Classes by name or number.
+
+        Returns
+        -------
+        list of int
+            Their numbers, in the same order.
+
+        Raises
+        ------
+        InvalidInput
+            If ``classes`` is empty, repeats a class, or holds a number out of range.
+        UnknownName
+            If a class name does not exist.
+
+        Examples
+        --------
+        >>> Images.of(np.zeros((2, 8, 8), np.uint8), [0, 1], class_names=("cat", "dog")).class_numbers("dog")
+        [1]
+        """
         given = [classes] if isinstance(classes, str | int | np.integer) else list(classes)
         numbers = [self._class_number(c) for c in given]
         if len(set(numbers)) != len(numbers):
@@ -330,7 +714,7 @@ class Images:
         return number
 
     def _places(self, rows: Rows) -> Labels:
-        """Row numbers in 0..N-1."""
+        """Turn a selection into row numbers in 0..N-1."""
         if isinstance(rows, slice):
             return np.arange(*rows.indices(len(self)), dtype=np.int64)
         some = np.asarray(rows)
@@ -353,7 +737,32 @@ class Images:
 
 
 def fitted(image: Pixels, steps: tuple[Step, ...], where: Callable[[], str]) -> Pixels:
-    """One image brought to size by the steps."""
+    """Bring one image to size by rules in order.
+
+    Parameters
+    ----------
+    image : ndarray of uint8, shape (H, W, 3)
+        The image.
+    steps : tuple of (str, int)
+        Rules, as in :meth:`Images.stepped`.
+    where : callable
+        Returns the name of the image for an error message.
+
+    Returns
+    -------
+    ndarray of uint8, shape (H', W', 3)
+        The image at its new size.
+
+    Raises
+    ------
+    InvalidInput
+        If the image is smaller than a crop.
+
+    Examples
+    --------
+    >>> fitted(np.zeros((8, 12, 3), np.uint8), (("pad", 2), ("crop", 10)), lambda: "image").shape
+    (10, 10, 3)
+    """
     for kind, value in steps:
         height, width = image.shape[:2]
         if kind == "pad":
@@ -371,14 +780,14 @@ def fitted(image: Pixels, steps: tuple[Step, ...], where: Callable[[], str]) -> 
 
 
 def _shorter(height: int, width: int, size: int) -> tuple[int, int]:
-    """Height and width with the shorter one at ``size``, the longer cut to a whole number as torchvision does."""
+    """Compute height and width with the shorter one at ``size``, the longer cut to a whole number as torchvision does."""
     if height <= width:
         return size, int(size * width / height)
     return int(size * height / width), size
 
 
 def _resized(image: Pixels, height: int, width: int) -> Pixels:
-    """Bilinear with PIL, which widens the kernel when it shrinks and so does not alias."""
+    """Resize by PIL's bilinear filter, which widens the kernel when it shrinks and so does not alias."""
     if image.shape[:2] == (height, width):
         return image
     pil = pillow()
@@ -386,7 +795,18 @@ def _resized(image: Pixels, height: int, width: int) -> Pixels:
 
 
 def pillow() -> Any:
-    """The module ``PIL.Image``."""
+    """Import and return the module ``PIL.Image``.
+
+    Returns
+    -------
+    module
+        ``PIL.Image``.
+
+    Raises
+    ------
+    MissingExtra
+        If Pillow is not installed.
+    """
     try:
         from PIL import Image
     except ImportError as error:
@@ -399,7 +819,25 @@ BROKEN = (OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError, str
 
 
 def decoded(path: Path) -> Pixels:
-    """An image file as RGB."""
+    """Decode an image file as 8-bit RGB.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    ndarray of uint8, shape (H, W, 3)
+        The image.
+
+    Raises
+    ------
+    InvalidInput
+        If the file is missing or damaged, or has more than 8 bits a channel.
+    MissingExtra
+        If Pillow is not installed.
+    """
     pil = pillow()
     try:
         with pil.open(path) as image:
@@ -413,7 +851,30 @@ def decoded(path: Path) -> Pixels:
 
 
 def rgb(image: Any, where: str) -> Pixels:
-    """A PIL image as 8-bit RGB; grey is repeated, transparency dropped, more than 8 bits refused."""
+    """Convert a PIL image to 8-bit RGB; grey is repeated, transparency dropped.
+
+    Parameters
+    ----------
+    image : PIL.Image.Image
+        The image.
+    where : str
+        Its name for the error message.
+
+    Returns
+    -------
+    ndarray of uint8, shape (H, W, 3)
+        The image.
+
+    Raises
+    ------
+    InvalidInput
+        If the image has more than 8 bits a channel.
+
+    Examples
+    --------
+    >>> rgb(pillow().new("L", (4, 2)), "grey image").shape
+    (2, 4, 3)
+    """
     if image.mode[0] in "IF":
         raise InvalidInput(f"{where} has more than 8 bits a channel (mode {image.mode}); save it with 8 bits")
     if image.mode == "P" and "transparency" in image.info:
