@@ -21,8 +21,24 @@ SCALE_WIDTH = 160.0  # of the colours below a heat map
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Round numbers inside [low, high], at most ``most`` of them.
+    """Choose round numbers inside [low, high] for the marks of an axis.
 
+    Steps are 1, 2, 2.5 or 5 times a power of ten.
+
+    Parameters
+    ----------
+    low, high : float
+        Ends of the axis.
+    most : int, default=6
+        Upper limit on the number of steps between marks.
+
+    Returns
+    -------
+    list of float
+        The marks, ascending; ``[low]`` if the span is not positive and finite.
+
+    Examples
+    --------
     >>> ticks(0.0, 1.0), ticks(-3.2, 17.0)
     ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [0.0, 5.0, 10.0, 15.0])
     """
@@ -36,8 +52,20 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def shown(value: float) -> str:
-    """A tick as text.
+    """Format a tick with at most four significant digits.
 
+    Parameters
+    ----------
+    value : float
+        The position of the tick.
+
+    Returns
+    -------
+    str
+        The text beside the tick.
+
+    Examples
+    --------
     >>> shown(0.2), shown(1e6), shown(0.0)
     ('0.2', '1e+06', '0')
     """
@@ -45,19 +73,90 @@ def shown(value: float) -> str:
 
 
 def clipped(text: str, most: int) -> str:
-    """Text cut to ``most`` letters; the whole is in a title beside it."""
+    """Shorten a text to at most ``most`` letters, the last of them an ellipsis.
+
+    Parameters
+    ----------
+    text : str
+        The text to shorten.
+    most : int
+        Number of letters to keep, the ellipsis included.
+
+    Returns
+    -------
+    str
+        The text itself if it is short enough.
+
+    Examples
+    --------
+    >>> clipped("confidence", 5), clipped("msp", 5)
+    ('conf…', 'msp')
+    """
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def label(x: float, y: float, text: str, cls: str = "t", most: int = 60, extra: str = "") -> str:
-    """A text element; what is cut off is told when one points at it."""
+    """Format an SVG text element; a shortened text shows in full as a tooltip.
+
+    Parameters
+    ----------
+    x, y : float
+        Position of the text in the drawing.
+    text : str
+        What to write; it is escaped here.
+    cls : str, default="t"
+        Classes of the style sheet, such as ``"t m"`` for centred text and ``"t e"`` for text that ends at ``x``.
+    most : int, default=60
+        Number of letters after which the text is cut.
+    extra : str, default=""
+        Further attributes of the element, as markup with a leading space.
+
+    Returns
+    -------
+    str
+        The element.
+
+    Examples
+    --------
+    >>> label(0, 12, "a < b")
+    '<text class="t" x="0.0" y="12.0">a &lt; b</text>'
+    """
     told = f"<title>{escape(text)}</title>" if len(text) > most else ""
     return f'<text class="{cls}" x="{x:.1f}" y="{y:.1f}"{extra}>{told}{escape(clipped(text, most))}</text>'
 
 
 @dataclass
 class Plot:
-    """Axes with a legend above; series are added, then :meth:`svg` draws them."""
+    """Draw lines, areas, points and bars on a pair of axes with a legend above.
+
+    Add series with :meth:`line`, :meth:`area`, :meth:`dots` and :meth:`bars`, then call :meth:`svg`.
+
+    Parameters
+    ----------
+    x, y : tuple of float
+        Limits of the axes; an empty range is widened by 0.5 on both sides.
+    x_label, y_label : str
+        Labels of the axes.
+    about : str
+        Sentence that says what the drawing shows, for screen readers.
+    width, height : int, default=480, 320
+        Size of the drawing in pixels.
+    left : int, default=58
+        Width of the margin that holds the numbers of the vertical axis.
+    lines : int, default=2
+        Number of lines reserved for the legend. With as many lines as names, longer names are shown in full.
+    body : list of str
+        Elements added so far.
+    legend : list of tuple
+        Class and name of each series in the legend.
+
+    Examples
+    --------
+    >>> plot = Plot((0, 1), (0, 1), "coverage", "risk", "Risk over coverage.")
+    >>> plot.line([0.5, 1.0], [0.0, 0.2], "k0", "msp")
+    >>> plot.svg().startswith("<svg")
+    True
+    """
 
     x: tuple[float, float]
     y: tuple[float, float]
@@ -86,13 +185,33 @@ class Plot:
         return np.asarray(self.bottom - share * (self.bottom - self.top))
 
     def line(self, xs: Sequence[float] | Array, ys: Sequence[float] | Array, cls: str, name: str = "") -> None:
-        """A line; with a name it is in the legend."""
+        """Add a line through points.
+
+        Parameters
+        ----------
+        xs, ys : array-like of shape (n_points,)
+            Coordinates in the units of the axes.
+        cls : str
+            Class of the style sheet that sets colour and dashes, ``"k0"`` to ``"k6"``.
+        name : str, default=""
+            Name in the legend; an empty name leaves the line out of it.
+        """
         self.body.append(f'<path class="l {cls}" d="{_path(self._px(xs), self._py(ys))}"/>')
         if name:
             self.legend.append((cls, name))
 
     def area(self, xs: Sequence[float] | Array, ys: Sequence[float] | Array, cls: str, name: str = "") -> None:
-        """A line whose area down to the axis is tinted."""
+        """Add a line and tint the area between it and the horizontal axis.
+
+        Parameters
+        ----------
+        xs, ys : array-like of shape (n_points,)
+            Coordinates in the units of the axes.
+        cls : str
+            Class of the style sheet that sets the colour.
+        name : str, default=""
+            Name in the legend; an empty name leaves the line out of it.
+        """
         px, py = self._px(xs), self._py(ys)
         if len(px):
             closed = f"{_path(px, py)}L{px[-1]:.1f} {self.bottom}L{px[0]:.1f} {self.bottom}Z"
@@ -102,7 +221,19 @@ class Plot:
     def dots(
         self, xs: Sequence[float] | Array, ys: Sequence[float] | Array, cls: str, name: str = "", size: str = "d"
     ) -> None:
-        """Points, all in one path."""
+        """Add points; all of them share one path element, which keeps the file small.
+
+        Parameters
+        ----------
+        xs, ys : array-like of shape (n_points,)
+            Coordinates in the units of the axes.
+        cls : str
+            Class of the style sheet that sets the colour.
+        name : str, default=""
+            Name in the legend; an empty name leaves the points out of it.
+        size : {"d", "dd"}, default="d"
+            Class of the style sheet for small or large points.
+        """
         px, py = self._px(xs), self._py(ys)
         path = "".join(f"M{a:.1f} {b:.1f}h0" for a, b in zip(px, py, strict=True))
         self.body.append(f'<path class="{size} {cls}" d="{path}"/>')
@@ -110,7 +241,19 @@ class Plot:
             self.legend.append((f"{size} {cls}", name))
 
     def bars(self, lows: Array, highs: Array, heights: Array, cls: str, name: str = "") -> None:
-        """Bars from the axis up."""
+        """Add bars that rise from the horizontal axis.
+
+        Parameters
+        ----------
+        lows, highs : ndarray of shape (n_bars,)
+            Left and right ends of the bars, in the units of the horizontal axis.
+        heights : ndarray of shape (n_bars,)
+            Upper ends of the bars, in the units of the vertical axis.
+        cls : str
+            Class of the style sheet that sets the colour.
+        name : str, default=""
+            Name in the legend; an empty name leaves the bars out of it.
+        """
         a, b, top = self._px(lows), self._px(highs), self._py(heights)
         for left, right, y in zip(a, b, top, strict=True):
             size = f'width="{max(right - left - 1, 0.5):.1f}" height="{max(self.bottom - y, 0):.1f}"'
@@ -119,7 +262,13 @@ class Plot:
             self.legend.append((f"b {cls}", name))
 
     def svg(self) -> str:
-        """The drawing."""
+        """Draw the axes, the series and the legend.
+
+        Returns
+        -------
+        str
+            The SVG element.
+        """
         parts = [f'<g class="g">{self._grid()}</g>', *self.body, self._axes(), self._legend()]
         return wrap(self.width, self.height, self.about, "".join(parts))
 
@@ -174,7 +323,24 @@ class Plot:
 
 
 def wrap(width: float, height: float, about: str, body: str, extra: str = "") -> str:
-    """A drawing with the sentence that says what it shows."""
+    """Wrap drawn elements into an SVG element that scales with the page.
+
+    Parameters
+    ----------
+    width, height : float
+        Size of the drawing in pixels.
+    about : str
+        Sentence that says what the drawing shows, for screen readers; it is escaped here.
+    body : str
+        The elements, as markup.
+    extra : str, default=""
+        Further attributes of the SVG element, as markup with a leading space.
+
+    Returns
+    -------
+    str
+        The SVG element.
+    """
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 {width:g} {height:g}" role="img" '
         f'aria-label="{escape(about)}"{extra}>{body}</svg>'
@@ -182,7 +348,22 @@ def wrap(width: float, height: float, about: str, body: str, extra: str = "") ->
 
 
 def natural(width: float, height: float, about: str, body: str) -> str:
-    """A drawing that keeps its size, however wide the page is."""
+    """Wrap drawn elements into an SVG element that keeps its size, however wide the page is.
+
+    Parameters
+    ----------
+    width, height : float
+        Size of the drawing in pixels, rounded up.
+    about : str
+        Sentence that says what the drawing shows, for screen readers.
+    body : str
+        The elements, as markup.
+
+    Returns
+    -------
+    str
+        The SVG element.
+    """
     return wrap(math.ceil(width), math.ceil(height), about, body, f' style="width:{math.ceil(width)}px"')
 
 
@@ -196,8 +377,22 @@ def _path(px: Array, py: Array) -> str:
 
 
 def thinned(count: int, most: int = 240) -> Array:
-    """Evenly spaced places of a long curve, its ends among them.
+    """Choose evenly spaced points of a long curve, both ends included.
 
+    Parameters
+    ----------
+    count : int
+        Number of points of the curve.
+    most : int, default=240
+        Number of points to keep.
+
+    Returns
+    -------
+    ndarray of int
+        Indices of the points to keep, ascending.
+
+    Examples
+    --------
     >>> thinned(5, 3).tolist(), thinned(2).tolist()
     ([0, 2, 4], [0, 1])
     """
@@ -205,9 +400,23 @@ def thinned(count: int, most: int = 240) -> Array:
 
 
 def heat_map(values: Array, rows: Sequence[str], columns: Sequence[str], about: str, groups: Sequence[str] = ()) -> str:
-    """A matrix of shares as squares, the stronger the colour the larger, with the scale of colours below.
+    """Draw a matrix of shares as squares, darker for larger values, with the colour scale below.
 
-    ``groups`` name the block each row belongs to.
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows, n_columns)
+        Shares, zero or larger; colours range from 0 to the largest.
+    rows, columns : sequence of str
+        Names of the rows and columns.
+    about : str
+        Sentence that says what the drawing shows, for screen readers.
+    groups : sequence of str, default=()
+        Name of the block each row belongs to; a line and the name separate the blocks.
+
+    Returns
+    -------
+    str
+        The SVG element.
     """
     cell_w, cell_h = max(14.0, min(34.0, 620.0 / len(columns))), 18.0 if len(rows) <= 60 else 13.0
     side = 12 + LETTER * min(max(map(len, groups)), 22) if any(groups) else 0.0
@@ -250,9 +459,29 @@ def _colour_scale(left: float, top: float, biggest: float) -> str:
 
 
 def bar_rows(names: Sequence[str], values: Array, x_label: str, about: str, unit: str = "%") -> str:
-    """A bar for each name from zero to the left or right.
+    """Draw a horizontal bar for each name, from zero to the left or right.
 
-    Bars end at -100 and 100; the number beside them is always the whole.
+    Parameters
+    ----------
+    names : sequence of str
+        Names of the bars, from top to bottom.
+    values : ndarray of shape (n_names,)
+        Lengths of the bars. A value that is not finite leaves its row empty.
+    x_label : str
+        Label of the horizontal axis.
+    about : str
+        Sentence that says what the drawing shows, for screen readers.
+    unit : str, default="%"
+        Unit behind the number of each bar.
+
+    Returns
+    -------
+    str
+        The SVG element.
+
+    Notes
+    -----
+    Bars are cut at -100 and 100; the number beside a bar is never cut.
     """
     left, right, row, top = 150.0, WIDTH - 66.0, 22.0, 10.0
     ends = np.concatenate([[0.0], values])
@@ -283,7 +512,26 @@ def bar_rows(names: Sequence[str], values: Array, x_label: str, about: str, unit
 
 
 def interval_rows(names: Sequence[str], values: Array, lows: Array, highs: Array, x_label: str, about: str) -> str:
-    """A dot for each name, with its interval; NaN limits leave the dot alone."""
+    """Draw a dot with its interval for each name.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of the rows, from top to bottom.
+    values : ndarray of shape (n_names,)
+        Positions of the dots.
+    lows, highs : ndarray of shape (n_names,)
+        Limits of the intervals; where the lower limit is NaN, only the dot is drawn.
+    x_label : str
+        Label of the horizontal axis.
+    about : str
+        Sentence that says what the drawing shows, for screen readers.
+
+    Returns
+    -------
+    str
+        The SVG element.
+    """
     left, right, row, top = 190.0, WIDTH - 14.0, 20.0, 10.0
     ends = np.concatenate([values, lows, highs])
     low, high = _spread((float(np.nanmin(ends)), float(np.nanmax(ends))))
@@ -306,7 +554,22 @@ def interval_rows(names: Sequence[str], values: Array, lows: Array, highs: Array
 
 
 def box_rows(groups: Sequence[tuple[str, Array]], x_label: str, about: str) -> str:
-    """A box plot for each group: quartiles, median, whiskers to the extremes, every value as a dot."""
+    """Draw a box plot for each group: quartiles, median, whiskers to the extremes, and the values as dots.
+
+    Parameters
+    ----------
+    groups : sequence of (str, ndarray)
+        Name and values of each group; no group may be empty. At most the first 200 values of a group are drawn as dots.
+    x_label : str
+        Label of the horizontal axis.
+    about : str
+        Sentence that says what the drawing shows, for screen readers.
+
+    Returns
+    -------
+    str
+        The SVG element.
+    """
     left, right, row, top = 150.0, WIDTH - 14.0, 30.0, 10.0
     pooled = np.concatenate([values for _, values in groups])
     low, high = _spread((float(pooled.min()), float(pooled.max())))
@@ -337,7 +600,26 @@ def box_rows(groups: Sequence[tuple[str, Array]], x_label: str, about: str) -> s
 def rank_rows(
     names: Sequence[str], ranks: Array, cliques: Sequence[Sequence[str]], top_names: Sequence[str], about: str
 ) -> str:
-    """Mean ranks, a line for each method; bars at the right join methods that cannot be told apart."""
+    """Draw the mean rank of each method, with bars that join statistically tied methods.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Methods, best first.
+    ranks : ndarray of shape (n_methods,)
+        Mean rank of each method, 1 for the best.
+    cliques : sequence of sequence of str
+        Groups of methods that do not differ significantly; a group of one has no bar.
+    top_names : sequence of str
+        The clique of the best method, which is coloured.
+    about : str
+        Sentence that says what the drawing shows, for screen readers.
+
+    Returns
+    -------
+    str
+        The SVG element.
+    """
     several = [group for group in cliques if len(group) > 1]
     left, row, top = 24 + LETTER * min(max(map(len, names)), 27), 20.0, 34.0
     right = left + 270.0
@@ -368,7 +650,26 @@ def rank_rows(
 
 
 def member_map(rows: Sequence[str], columns: Sequence[str], member: Mask, judged: Mask, about: str) -> str:
-    """A dot where a method leads a group, a ring where it was compared and does not."""
+    """Draw a dot where a method is in the top clique of a group, and a ring where it was compared and is not.
+
+    Parameters
+    ----------
+    rows : sequence of str
+        Methods.
+    columns : sequence of str
+        Groups of blocks.
+    member : ndarray of bool, shape (n_methods, n_groups)
+        Whether the method is in the group's top clique.
+    judged : ndarray of bool, shape (n_methods, n_groups)
+        Whether the method was compared in the group.
+    about : str
+        Sentence that says what the drawing shows, for screen readers.
+
+    Returns
+    -------
+    str
+        The SVG element.
+    """
     left, row, column = 24 + LETTER * min(max(map(len, rows)), 27), 20.0, 30.0
     top = 18 + 0.75 * LETTER * min(max(len(c) for c in columns), 26)
     width, height = left + column * len(columns) + 110, top + row * len(rows) + 8

@@ -16,9 +16,27 @@ from twofold.stats import Interval
 
 @dataclass(frozen=True)
 class Number:
-    """A number of a table: its natural value, its interval, and the factor and digits it is printed with.
+    """Hold a number of a table: its natural value, its interval, and the factor and digits it is printed with.
 
-    ``spread`` is a standard deviation, printed behind the value where there is one.
+    Parameters
+    ----------
+    value : float
+        The value in natural units; NaN prints as a dash.
+    low, high : float, default=NaN
+        Limits of the interval, in natural units.
+    factor : float, default=1.0
+        Factor of the printed number, such as 100 for percent.
+    digits : int, default=1
+        Digits after the decimal point.
+    strong : bool, default=False
+        Whether to print the number in bold.
+    spread : float, default=NaN
+        Standard deviation, printed behind the value unless it is NaN.
+
+    Examples
+    --------
+    >>> str(Number(0.912, factor=100)), str(Number(0.912, factor=100, spread=0.01))
+    ('91.2', '91.2 ± 1.0')
     """
 
     value: float
@@ -31,7 +49,22 @@ class Number:
 
     @classmethod
     def of(cls, interval: Interval, factor: float = 1.0, *, strong: bool = False) -> Number:
-        """An interval of the statistics."""
+        """Make a number from an interval of :mod:`twofold.stats`.
+
+        Parameters
+        ----------
+        interval : Interval
+            Value with its limits.
+        factor : float, default=1.0
+            Factor of the printed number, such as 100 for percent.
+        strong : bool, default=False
+            Whether to print the number in bold.
+
+        Returns
+        -------
+        Number
+            The number with one digit after the decimal point.
+        """
         return cls(interval.value, interval.low, interval.high, factor, strong=strong)
 
     def __str__(self) -> str:
@@ -44,6 +77,8 @@ class Number:
     def span(self) -> str:
         """The interval as text; empty where there is none.
 
+        Examples
+        --------
         >>> Number(0.912, 0.9, 0.924, factor=100).span
         '[90.0, 92.4]'
         """
@@ -57,7 +92,23 @@ Cell: TypeAlias = "str | int | Number"
 
 @dataclass(frozen=True)
 class Table:
-    """A table: the first ``heads`` columns name the row, the others hold what is told about it."""
+    """Hold a table whose first ``heads`` columns name the row and whose other columns describe it.
+
+    Parameters
+    ----------
+    key : str
+        Identifier in the page and in JSON.
+    caption : str
+        Sentence above the table.
+    columns : tuple of str
+        Headings.
+    rows : tuple of tuple of str, int or Number
+        Cells, as many in each row as there are columns.
+    heads : int, default=1
+        Number of columns that name the row.
+    notes : tuple of str, default=()
+        Remarks below the table.
+    """
 
     key: str
     caption: str
@@ -69,7 +120,25 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing (SVG), what it shows, and the numbers it was drawn from."""
+    """Hold a drawing, what it shows, and the numbers it was drawn from.
+
+    Parameters
+    ----------
+    key : str
+        Identifier in the page.
+    title : str
+        Heading above the drawing.
+    caption : str
+        Sentences below the drawing.
+    svg : str
+        The drawing.
+    columns : tuple of str, default=()
+        Headings of the numbers.
+    rows : tuple of tuple, default=()
+        The numbers, which a reader can download from the page.
+    wide : bool, default=False
+        Whether the drawing takes the whole width of the page and scrolls.
+    """
 
     key: str
     title: str
@@ -82,7 +151,15 @@ class Figure:
 
 @dataclass(frozen=True)
 class Markup:
-    """HTML that only the page has: the explorer, pictures."""
+    """Hold HTML that only the page shows, such as the explorer and pictures.
+
+    Parameters
+    ----------
+    html : str
+        The markup, escaped by whoever makes it.
+    plain : str, default=""
+        What Markdown says instead.
+    """
 
     html: str
     plain: str = ""  # what the other forms say instead
@@ -93,7 +170,17 @@ Part: TypeAlias = "str | Table | Figure | Markup"
 
 @dataclass(frozen=True)
 class Section:
-    """One heading and what is below it; text is plain, never HTML."""
+    """Hold one heading and what is below it.
+
+    Parameters
+    ----------
+    key : str
+        Identifier in the page and in JSON.
+    title : str
+        The heading.
+    parts : tuple of str, Table, Figure or Markup
+        Paragraphs, tables and figures in order; a string is plain text, never HTML.
+    """
 
     key: str
     title: str
@@ -102,9 +189,32 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """A whole report. ``tiles`` are the few numbers that stand at the top: value, what it is, and its interval.
+    """Hold a whole report, whatever its format.
 
-    ``summary`` is the headline as plain values, for programs that read the page.
+    Parameters
+    ----------
+    title, subtitle : str
+        Headings of the report.
+    tiles : tuple of (str, str, str)
+        The few numbers at the top: value, what it is, and its interval.
+    sections : tuple of Section
+        The body.
+    data : dict, default={}
+        Values for the page's script.
+    summary : dict, default={}
+        The headline as plain values, for programs that read the page.
+
+    Examples
+    --------
+    >>> made = Document("Trust", "resnet18", (), (Section("verdict", "Verdict", ("Accuracy is 91 %.",)),))
+    >>> print(made.to_markdown(), end="")
+    # Trust
+    <BLANKLINE>
+    resnet18
+    <BLANKLINE>
+    ## Verdict
+    <BLANKLINE>
+    Accuracy is 91 %.
     """
 
     title: str
@@ -115,11 +225,23 @@ class Document:
     summary: dict[str, Any] = field(default_factory=dict)
 
     def tables(self) -> list[Table]:
-        """All tables, in order."""
+        """List the tables of all sections in order.
+
+        Returns
+        -------
+        list of Table
+            The tables.
+        """
         return [part for section in self.sections for part in section.parts if isinstance(part, Table)]
 
     def to_markdown(self) -> str:
-        """Sentences and tables; figures are named, and live on the page."""
+        """Format the sentences and tables as Markdown; figures are left out.
+
+        Returns
+        -------
+        str
+            The text, with special characters escaped.
+        """
         lines = [f"# {markdown(self.title)}", "", markdown(self.subtitle), ""]
         for section in self.sections:
             body = [_markdown_part(part) for part in section.parts]
@@ -128,11 +250,23 @@ class Document:
         return "\n".join(lines).rstrip() + "\n"
 
     def to_latex(self) -> str:
-        """The tables, each a float with a caption; no package is needed."""
+        """Format the tables as LaTeX floats with captions; no package is needed.
+
+        Returns
+        -------
+        str
+            The tables in order; sentences and figures are left out.
+        """
         return "\n".join(_latex_table(table) for table in self.tables())
 
     def to_json(self) -> str:
-        """Sentences and tables with natural values; NaN becomes null."""
+        """Format the sentences and tables as JSON, with values in natural units.
+
+        Returns
+        -------
+        str
+            Indented JSON; NaN becomes null.
+        """
         content = {
             "title": self.title,
             "subtitle": self.subtitle,
@@ -213,13 +347,45 @@ def _json_cell(cell: Cell) -> Any:
 
 
 def finite(value: float) -> float | None:
-    """A number as JSON holds it: None where it is not finite."""
+    """Convert a number to what JSON can hold: None where it is not finite.
+
+    Parameters
+    ----------
+    value : float
+        The number.
+
+    Returns
+    -------
+    float or None
+        The number, or None for NaN and infinities.
+
+    Examples
+    --------
+    >>> finite(0.5), finite(float("nan"))
+    (0.5, None)
+    """
     return float(value) if math.isfinite(value) else None
 
 
 def count(n: int, one: str, several: str | None = None) -> str:
-    """A number with its noun.
+    """Format a number with its noun.
 
+    Parameters
+    ----------
+    n : int
+        How many there are.
+    one : str
+        The noun for one.
+    several : str, optional
+        The noun for several; by default ``one`` with an s.
+
+    Returns
+    -------
+    str
+        Number with thousands separators, and noun.
+
+    Examples
+    --------
     >>> count(1, "mistake"), count(2000, "input")
     ('1 mistake', '2,000 inputs')
     """
@@ -227,8 +393,22 @@ def count(n: int, one: str, several: str | None = None) -> str:
 
 
 def listed(words: Sequence[str], most: int = 4) -> str:
-    """Words in a sentence.
+    """Join words into the list of a sentence, and count those beyond the first few.
 
+    Parameters
+    ----------
+    words : sequence of str
+        The words.
+    most : int, default=4
+        Number of words to write out; a single one more is written out too.
+
+    Returns
+    -------
+    str
+        The list.
+
+    Examples
+    --------
     >>> listed(["a", "b", "c"]), listed(list("abcdefg"))
     ('a, b and c', 'a, b, c, d and 3 more')
     """
@@ -238,5 +418,16 @@ def listed(words: Sequence[str], most: int = 4) -> str:
 
 
 def static(name: str) -> str:
-    """A file of the page: style, script or markup."""
+    """Read a file of the page: style, script or markup.
+
+    Parameters
+    ----------
+    name : str
+        Name of the file in ``report/static``.
+
+    Returns
+    -------
+    str
+        Its text.
+    """
     return files("twofold.report").joinpath("static", name).read_text(encoding="utf-8")

@@ -41,10 +41,31 @@ LINE = 0.21  # inches of a line of text
 
 
 def critical_difference(comparison: Comparison, path: str | Path) -> Path:
-    """Mean ranks, best first, and bars that join methods which cannot be told apart.
+    """Draw mean ranks, best first, with bars that join statistically tied methods.
 
-    The usual critical-difference diagram, turned so that each method has a line of its own: the dot is its mean rank,
-    each column at the right is a clique. Methods of the top clique are blue.
+    This is the usual critical-difference diagram, turned so that each method has a line of its own: the dot is its mean
+    rank, and each column at the right is a clique. Methods of the top clique are blue.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        What :meth:`twofold.bench.Results.compare` returns.
+    path : str or Path
+        File to write; its suffix (``.png``, ``.svg`` or ``.pdf``) decides the format.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    InvalidInput
+        If the suffix is none of the three, or the folder does not exist.
+    MissingExtra
+        If matplotlib is not installed.
+    RunError
+        If the file cannot be written.
     """
     target, style = _target(path), _style()
     with style:
@@ -90,11 +111,32 @@ def critical_difference(comparison: Comparison, path: str | Path) -> Path:
 
 
 def clique_map(table: CliqueMap, path: str | Path) -> Path:
-    """The map of top cliques: a dot where a method is in the top clique of a group, joined within each group.
+    """Draw the map of top cliques: a dot where a method is in the top clique of a group, joined within each group.
 
     A ring is a method that was compared and is not in the top clique; without a mark, it was not compared. A column is
     grey where Friedman's test does not reject, so that all methods are one clique, and the number at its head is that
     of its blocks. Lines of methods that lead in at least half of the other groups are shaded.
+
+    Parameters
+    ----------
+    table : CliqueMap
+        Top cliques of several groups of blocks.
+    path : str or Path
+        File to write; its suffix (``.png``, ``.svg`` or ``.pdf``) decides the format.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    InvalidInput
+        If the suffix is none of the three, or the folder does not exist.
+    MissingExtra
+        If matplotlib is not installed.
+    RunError
+        If the file cannot be written.
     """
     target, style = _target(path), _style()
     with style:
@@ -122,9 +164,32 @@ def clique_map(table: CliqueMap, path: str | Path) -> Path:
 
 
 def heat(pivot: Pivot, path: str | Path, *, digits: int = 2) -> Path:
-    """A pivot as a heat map with its scale of colours: dark is good, each column by itself; bold is best.
+    """Draw a pivot table as a heat map: dark is good, each column on its own scale, bold is best.
 
-    A dagger ties with the best. The figure is on white, whatever the theme of the page that shows it.
+    A dagger marks values that tie with the best. The figure is on white, whatever the theme of the page that shows it.
+
+    Parameters
+    ----------
+    pivot : Pivot
+        What :meth:`twofold.bench.Results.pivot` returns.
+    path : str or Path
+        File to write; its suffix (``.png``, ``.svg`` or ``.pdf``) decides the format.
+    digits : int, default=2
+        Digits after the decimal point of the printed values.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    InvalidInput
+        If the suffix is none of the three, or the folder does not exist.
+    MissingExtra
+        If matplotlib is not installed.
+    RunError
+        If the file cannot be written.
     """
     target, style = _target(path), _style()
     with style:
@@ -163,10 +228,32 @@ def heat(pivot: Pivot, path: str | Path, *, digits: int = 2) -> Path:
 
 
 def risk_coverage(curves: Mapping[str, tuple[ArrayLike, ArrayLike]], path: str | Path) -> Path:
-    """Selective risk over coverage, a line for each name; ``curves`` has coverage and risk by name.
+    """Draw selective risk over coverage, a line for each name.
 
-    :func:`twofold.metrics.risk_coverage_curve` gives both.
+    Parameters
+    ----------
+    curves : mapping of str to (array-like, array-like)
+        Coverage and risk of each named curve, as :func:`twofold.metrics.risk_coverage_curve` computes them.
+    path : str or Path
+        File to write; its suffix (``.png``, ``.svg`` or ``.pdf``) decides the format.
 
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no curve, coverage and risk differ in length, the suffix is none of the three, or the folder does
+        not exist.
+    MissingExtra
+        If matplotlib is not installed.
+    RunError
+        If the file cannot be written.
+
+    Examples
+    --------
     >>> risk_coverage({"msp": ([0.5, 1.0], [0.0, 0.2])}, "curve.gif")
     Traceback (most recent call last):
     twofold.errors.InvalidInput: a figure's file must end in .png, .svg, .pdf; curve.gif has the suffix '.gif'
@@ -213,7 +300,7 @@ def _target(path: str | Path) -> Path:
 
 
 def _style() -> AbstractContextManager[None]:
-    """Matplotlib's own defaults and ours, whatever the user has set."""
+    """Combine matplotlib's own defaults with ours, whatever the user has set."""
     try:
         style = import_module("matplotlib.style")
     except ImportError as error:
@@ -223,13 +310,13 @@ def _style() -> AbstractContextManager[None]:
 
 
 def _canvas(width: float, height: float) -> tuple[Any, Any]:
-    """A figure whose axes are as large as given, in inches; labels go around them and are never cut."""
+    """Make a figure whose axes have exactly this size in inches; labels go around them and are never cut."""
     figure = import_module("matplotlib.figure").Figure(figsize=(width, height))
     return figure, figure.add_axes((0, 0, 1, 1))
 
 
 def _lines(axes: Any, names: Sequence[str], colours: Sequence[str]) -> None:
-    """A name for each line at the left, the first on top."""
+    """Write a name for each line at the left, the first on top."""
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_yticks(range(len(names)), names, parse_math=False)
     axes.tick_params(axis="y", length=0)
@@ -238,7 +325,7 @@ def _lines(axes: Any, names: Sequence[str], colours: Sequence[str]) -> None:
 
 
 def _heads(axes: Any, names: Sequence[str]) -> None:
-    """A name for each column above, slanted so that no two of them touch."""
+    """Write a name for each column above, slanted so that no two of them touch."""
     axes.xaxis.tick_top()
     axes.set_xticks(range(len(names)), names, rotation=50, ha="left", va="bottom", rotation_mode="anchor")
     for label in axes.get_xticklabels():
@@ -249,7 +336,7 @@ def _heads(axes: Any, names: Sequence[str]) -> None:
 
 
 def _note(axes: Any, *lines: str) -> None:
-    """What is shown, below the axes."""
+    """Write what is shown below the axes."""
     axes.annotate(
         "\n".join(lines),
         (0, 0),
@@ -264,7 +351,7 @@ def _note(axes: Any, *lines: str) -> None:
 
 
 def _quality(pivot: Pivot) -> Array:
-    """From 0, the worst of a column, to 1, the best; columns without spread are in the middle."""
+    """Scale each column from 0, its worst value, to 1, its best; columns without spread become 0.5."""
     values = pivot.values if pivot.better == "higher" else -pivot.values
     values = np.where(np.isfinite(values), values, np.nan)
     known = ~np.isnan(values)

@@ -43,17 +43,53 @@ def report(
 ) -> Path:
     """Write the report on a run, on a file of outputs, or on benchmark results, to one file.
 
-    ``source`` is a Run or its folder; an npz file with ``logits`` and ``labels`` (-1: unknown input), or with
-    ``correct`` and ``conf`` and optionally ``is_id`` and ``conf_ood``; Results or their folder; or a document that is
-    made already, as that of a study. Of a run, ``id`` and
-    ``ood`` are the pair of scores that is judged; without them the best pair of ``scores`` on its validation data.
-    ``images`` has an array (N, H, W) or (N, H, W, 3), or what ``twofold.nn.data.open`` gives, for data sets whose cases
-    are to be seen, or names an npz file of such arrays; ``ood_classes`` has, for sets of unknown inputs, the class of
-    each row, or SUPERCLASS/CLASS. Formats but ``html`` hold the sentences and tables. ``resamples`` is an upper limit:
-    large sets take fewer. ``command`` is the command line that makes this page, to be shown on it; by default it is put
-    together from the arguments. ``done`` is told each finished step. The same source and seed give the same bytes.
+    The same source and seed give the same bytes.
 
+    Parameters
+    ----------
+    source : Run, Results, Document, str or Path
+        A run or its folder; an npz file with ``logits`` and ``labels`` (-1: unknown input), or with ``correct`` and
+        ``conf`` and optionally ``is_id`` and ``conf_ood``; results or their folder; or a finished document, such as
+        that of a study.
+    path : str or Path
+        File to write; it is replaced if it exists.
+    id, ood : str, optional
+        The pair of scores to judge on a run. By default the best pair of ``scores`` on the run's validation data.
+    scores : sequence of str, optional
+        Scores to compare on a run.
+    images : mapping, str or Path, optional
+        Pictures of the data sets whose cases should be shown: by name of the data set an array (N, H, W) or
+        (N, H, W, 3), or what ``twofold.nn.data.open`` returns; or an npz file of such arrays.
+    ood_classes : mapping of str to array-like, optional
+        For sets of unknown inputs, the class of each row, or SUPERCLASS/CLASS.
+    format : {"html", "md", "latex", "json"}, default="html"
+        Format of the file. All but ``html`` hold tables without figures; ``md`` and ``json`` also hold the sentences.
+    resamples : int, default=200
+        Upper limit on the number of bootstrap resamples; large sets use fewer.
+    seed : int, default=0
+        Seed of the resampling.
+    command : str, optional
+        Command line to show on the page as the one that makes it. By default it is derived from the arguments.
+    done : callable, optional
+        Called with the name of each finished step.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    InvalidInput
+        If the format is unknown, the source or the folder of ``path`` does not exist, ``resamples`` is not a positive
+        whole number, or an option for runs comes with results.
+    RunError
+        If the file cannot be written; it is then unchanged.
+
+    Examples
+    --------
     >>> import tempfile
+    >>> import numpy as np
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     np.savez(f"{folder}/scores.npz", correct=[True, False, True, True], conf=[0.9, 0.2, 0.8, 0.7])
     ...     page = report(f"{folder}/scores.npz", f"{folder}/report.html", resamples=10)
@@ -101,7 +137,41 @@ def document(
     format: Format = "html",  # noqa: A002
     done: Done = lambda _: None,
 ) -> Document:
-    """What :func:`report` writes, before it has a form."""
+    """Build what :func:`report` writes, before it is formatted.
+
+    Parameters
+    ----------
+    source : Run, Results, Document, str or Path
+        What to report on, as in :func:`report`. A document is returned as it is.
+    id, ood : str, optional
+        The pair of scores to judge on a run. By default the best pair of ``scores`` on the run's validation data.
+    scores : sequence of str, optional
+        Scores to compare on a run.
+    images : mapping, str or Path, optional
+        Pictures of the data sets whose cases should be shown, as in :func:`report`.
+    ood_classes : mapping of str to array-like, optional
+        For sets of unknown inputs, the class of each row, or SUPERCLASS/CLASS.
+    resamples : int, default=200
+        Upper limit on the number of bootstrap resamples; large sets use fewer.
+    seed : int, default=0
+        Seed of the resampling.
+    command : str, optional
+        Command line to show on the page. By default it is derived from the arguments.
+    format : {"html", "md", "latex", "json"}, default="html"
+        Format named in the derived command line; it changes nothing else.
+    done : callable, optional
+        Called with the name of each finished step.
+
+    Returns
+    -------
+    Document
+        Title, headline numbers and sections.
+
+    Raises
+    ------
+    InvalidInput
+        If the source does not exist, or an option for runs comes with results.
+    """
     place = Path(source) if isinstance(source, str | Path) else None
     if place is not None and not place.exists():
         raise InvalidInput(f"there is no file or folder {place}; give a run, an npz file or a folder of results")
@@ -148,7 +218,20 @@ def _holds_results(place: Path) -> bool:
 
 
 def page(made: Document) -> str:
-    """The document as HTML. Every text is escaped; a policy in the head lets no script run but the page's own."""
+    """Format a document as one HTML page.
+
+    Every text is escaped, and a content security policy in the head lets no script run but the page's own.
+
+    Parameters
+    ----------
+    made : Document
+        The report.
+
+    Returns
+    -------
+    str
+        The page, with style, script, figures and data inside.
+    """
     from twofold import __version__
 
     script = static("page.js")
@@ -180,17 +263,31 @@ def page(made: Document) -> str:
 
 
 def _summary(made: Document) -> str:
-    """The headline as data, in an element of its own; nothing where a document has none."""
+    """Embed the headline as data in an element of its own; return nothing where a document has none."""
     if not made.summary:
         return ""
     return f'<script type="application/json" id="twofold-summary">{as_json(made.summary)}</script>\n'
 
 
 def as_json(value: Any) -> str:
-    """JSON that may stand inside a script element: no text in it can end the element or open a comment.
+    r"""Format a value as JSON that is safe inside a script element.
 
+    No text in it can end the element or open a comment.
+
+    Parameters
+    ----------
+    value : Any
+        Mappings, lists, tuples and plain values; floats that are not finite become null.
+
+    Returns
+    -------
+    str
+        Compact JSON in ASCII.
+
+    Examples
+    --------
     >>> as_json(["</script><!--", float("nan")])
-    '["\\\\u003c/script\\\\u003e\\\\u003c!--",null]'
+    '["\\u003c/script\\u003e\\u003c!--",null]'
     """
     text = json.dumps(_finite(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -40,10 +40,40 @@ def intervals(
     seed: int = 0,
     done: Callable[[], Any] | None = None,
 ) -> dict[str, Interval]:
-    """The metrics of :func:`~twofold.metrics.evaluate` with bootstrap intervals, resampled within ID and OOD.
+    """Compute the metrics of :func:`~twofold.metrics.evaluate` with bootstrap intervals.
 
-    ``done`` is called after each metric. A metric without a value has NaN for its interval.
+    Rows are resampled within ID and within OOD, so that both counts stay as they are.
 
+    Parameters
+    ----------
+    correct : array-like of bool, shape (n_samples,)
+        Whether the prediction is correct; False on every OOD sample.
+    conf : array-like of shape (n_samples,)
+        Confidence; higher is safer to accept.
+    is_id : array-like of bool, shape (n_samples,), optional
+        Whether the sample is in-distribution; without it all samples are.
+    conf_ood : array-like of shape (n_samples,), optional
+        Second confidence, for OOD detection and the joint metrics.
+    ood_share : float, optional
+        OOD prevalence expected in deployment, for the selective and joint metrics.
+    only : iterable of str, optional
+        Names of the metrics; by default the standard set of ``evaluate``.
+    n : int, default=1000
+        Number of resamples.
+    level : float, default=0.95
+        Confidence level, between 0 and 1.
+    seed : int, default=0
+        Seed of the resampling.
+    done : callable, optional
+        Called without arguments after each metric, for a progress bar.
+
+    Returns
+    -------
+    dict of str to Interval
+        Percentile interval of each metric. A metric without a value has NaN for value and limits.
+
+    Examples
+    --------
     >>> table = intervals([True, False, True, True], [0.9, 0.2, 0.8, 0.3], only=["aurc"], n=100)
     >>> table["aurc"].low <= table["aurc"].value <= table["aurc"].high
     True
@@ -82,7 +112,7 @@ def _interval(name: str, arrays: Mapping[str, Any], ood_share: float | None, **o
 
 
 def _quiet_bootstrap(metric: Callable[..., Any], *arrays: Any, **options: Any) -> Interval:
-    """Bootstrap; resamples without a value are counted in the interval, which is where a table looks."""
+    """Run the bootstrap without warnings; the interval itself counts the resamples that had no value."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TwofoldWarning)
         return bootstrap(metric, *arrays, **options)
@@ -105,8 +135,34 @@ def joint_table(
     seed: int = 0,
     done: Callable[[], Any] | None = None,
 ) -> dict[str, Interval]:
-    """The columns of ``JOINT`` for one pair of scores: each score alone, and both together.
+    """Compute the columns of ``JOINT`` for one pair of scores: each score alone, and both together.
 
+    Parameters
+    ----------
+    correct : array-like of bool, shape (n_samples,)
+        Whether the prediction is correct; False on every OOD sample.
+    conf_id : array-like of shape (n_samples,)
+        Confidence against misclassification.
+    conf_ood : array-like of shape (n_samples,)
+        Confidence against OOD inputs.
+    is_id : array-like of bool, shape (n_samples,)
+        Whether the sample is in-distribution.
+    n : int, default=1000
+        Number of resamples.
+    level : float, default=0.95
+        Confidence level, between 0 and 1.
+    seed : int, default=0
+        Seed of the resampling.
+    done : callable, optional
+        Called without arguments after each metric, for a progress bar.
+
+    Returns
+    -------
+    dict of str to Interval
+        Interval of each metric, in the order of ``JOINT``.
+
+    Examples
+    --------
     >>> table = joint_table([1, 0, 1, 0], [4, 3, 2, 1], [2, 4, 3, 1], [1, 1, 1, 0], n=50)
     >>> list(table)[-2:]
     ['ds_f1', 'ds_aurc']
