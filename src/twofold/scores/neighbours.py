@@ -33,7 +33,24 @@ TINY = 1e-12
 
 
 def unit(rows: Floats) -> Floats:
-    """Rows of length 1 in float64 if that is what they were, else in float32; rows of zeros stay."""
+    """Scale rows to length 1; rows of zeros stay zero.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_samples, n_features)
+        Rows to normalise, of any floating type.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_features)
+        Unit rows, in float64 if ``rows`` is float64, else in float32.
+
+    Examples
+    --------
+    >>> unit(np.array([[3.0, 4.0], [0.0, 0.0]]))
+    array([[0.6, 0.8],
+           [0. , 0. ]])
+    """
     precision = np.float64 if rows.dtype == np.float64 else np.float32
     result = np.empty(rows.shape, precision)
     first = 0
@@ -58,13 +75,29 @@ def _sampled_bank(features: Floats, classes: Labels, rows: int, seed: int) -> Fl
 
 
 def _bank(features: Floats, classes: Labels, rows: int, seed: int) -> Floats:
-    """Unit training rows: all of them, or a stratified sample; the same object whenever it is asked for again."""
+    """Return the unit training rows, all or a stratified sample; repeated calls return the same object."""
     return _whole_bank(features) if rows >= len(features) else _sampled_bank(features, classes, rows, seed)
 
 
 def stratified(classes: Labels, rows: int, seed: int) -> Places:
-    """A random sample of ``rows`` places, each class in proportion, in the order of the set.
+    """Draw a random sample of rows with every class in proportion.
 
+    Parameters
+    ----------
+    classes : ndarray of shape (n_samples,)
+        Class of each row.
+    rows : int
+        Size of the sample.
+    seed : int
+        Seed of the draw.
+
+    Returns
+    -------
+    ndarray of shape (rows,)
+        Indices of the sampled rows, ascending.
+
+    Examples
+    --------
     >>> np.bincount(np.array([0, 0, 1, 1, 1, 1])[stratified(np.array([0, 0, 1, 1, 1, 1]), 3, seed=0)])
     array([1, 2])
     """
@@ -76,7 +109,7 @@ def stratified(classes: Labels, rows: int, seed: int) -> Places:
 
 
 def _share(fraction: float | None, total: int) -> int:
-    """How many rows of the training set the bank holds; by default at most 50,000."""
+    """Return how many training rows the bank holds; by default at most 50,000."""
     if fraction is None:
         return min(total, 50_000)
     return max(1, round(total * _checks.number(fraction, "fraction", 0.0, 1.0, open_low=True)))
@@ -88,7 +121,7 @@ def _share(fraction: float | None, total: int) -> int:
 def _candidates(
     bank: Floats, queries: Floats, k: int, scale: Array | None, shift: Array | None
 ) -> tuple[npt.NDArray[np.float32], Places]:
-    """Values and places of the k largest ``scale * (query . row) + shift`` of each query in float32, largest first."""
+    """Return the k largest ``scale * (query . row) + shift`` of each query in float32, and their indices."""
     from twofold._kernels import keep_largest
 
     factor, offset = np.empty(0, np.float32), np.empty(0, np.float32)  # empty: 1 and 0
@@ -114,7 +147,7 @@ def _candidates(
 def _exact(
     bank: Floats, queries: Floats, rows: Places, columns: Places, scale: Array | None, shift: Array | None
 ) -> Array:
-    """The value of single pairs of query and bank row, in float64."""
+    """Compute the value of single pairs of query and bank row in float64."""
     result = np.empty(len(rows))
     for first in range(0, len(rows), 4096):
         part = slice(first, first + 4096)
@@ -139,10 +172,47 @@ def largest(
     shift: Array | None = None,
     spare: int = SPARE,
 ) -> tuple[Array, Places]:
-    """The k largest ``scale * (query . row) + shift`` over the bank, in float64 and largest first, and their places.
+    """Find the k largest ``scale * (query . row) + shift`` over the bank for each query.
 
-    With ``only``, just those ranks (counted from 1) are exact, which saves most of the float64 work. Rows must have
-    length 1 at most or, with ``shift``, a squared length of at most twice its size, as where products become distances.
+    Candidates come from a blocked product in float32. Those that float32 cannot distinguish are recomputed in float64,
+    so the search is exact.
+
+    Parameters
+    ----------
+    bank : ndarray of shape (n_rows, n_features)
+        Rows to search. Their length must be at most 1 or, with ``shift``, their squared length at most twice its size,
+        as where products become distances.
+    queries : ndarray of shape (n_samples, n_features)
+        Rows to search for.
+    k : int
+        Number of values for each query.
+    only : sequence of int, default=()
+        Ranks, counted from 1, that must be exact; this saves most of the float64 work. By default all are exact.
+    scale : ndarray of shape (n_rows,), optional
+        Factor of each bank row; by default 1.
+    shift : ndarray of shape (n_rows,), optional
+        Offset of each bank row; by default 0.
+    spare : int, default=6
+        Candidates to hold beyond the k-th. Where too many are within rounding error, the search is repeated with 16
+        times as many.
+
+    Returns
+    -------
+    values : ndarray of shape (n_samples, k)
+        The values in float64, largest first.
+    places : ndarray of shape (n_samples, k)
+        Their rows in the bank.
+
+    Raises
+    ------
+    InvalidInput
+        If ``k`` exceeds the number of bank rows.
+
+    Examples
+    --------
+    >>> values, places = largest(np.eye(3), np.array([[0.0, 2.0, 1.0]]), 2)
+    >>> values, places
+    (array([[2., 1.]]), array([[1, 2]]))
     """
     if k > len(bank):
         raise InvalidInput(f"k={k} neighbours were asked for, and the bank has {len(bank)} rows; choose a smaller k")
@@ -189,16 +259,35 @@ def _check_neighbours(k: int, bank: Floats) -> None:
 )
 @dataclass(frozen=True, eq=False)
 class Neighbours:
-    r"""Negative squared distance to the k-th nearest training row, between unit features.
+    r"""Score by the negative squared distance to the k-th nearest training row, between unit features.
 
     .. math:: s = -\lVert \hat h - \hat h_{(k)} \rVert^2 = 2 \langle \hat h, \hat h_{(k)} \rangle - 2
 
-    By default k = 50, or 1000 for more than 100,000 training rows, and never more than there are. The bank holds all
-    training rows, or a stratified random ``fraction`` of them (more than 100,000 need much memory). ``index`` is
-    ``"exact"``, ``"faiss"`` (a flat index), or a function of the width that makes any index with ``add(rows)`` and
-    ``search(rows, k)`` giving values and places; distances are recomputed from the places. FD-Shifts neither normalises
-    nor takes more than the first 1000 rows: another score. A feature of zeros has s = -2.
+    Parameters
+    ----------
+    k : int, optional
+        Rank of the neighbour; by default 50, or 1000 for a bank of more than 100,000 rows, and never more than there
+        are.
+    fraction : float, default=1.0
+        Share of the training rows in the bank, in (0, 1], drawn at random and stratified by class; lower it to save
+        memory with more than 100,000 rows.
+    index : {"exact", "faiss"} or callable, default="exact"
+        The search: exact, a flat faiss index, or a function of the width that makes any index with ``add(rows)`` and
+        ``search(rows, k)`` returning values and places. Distances are recomputed from the places.
+    seed : int, default=0
+        Seed of the draw where ``fraction`` is below 1.
 
+    Notes
+    -----
+    FD-Shifts neither normalises the features nor uses more than the first 1000 rows, which is another score. A feature
+    of zeros has s = -2.
+
+    References
+    ----------
+    Sun et al., ICML 2022, arXiv:2204.06507.
+
+    Examples
+    --------
     >>> h = np.array([[1.0, 0.0], [0.0, 1.0], [3.0, 3.0]])
     >>> Neighbours(k=1).fit(h, np.zeros(3, int)).score(np.array([[2.0, 0.0], [1.0, 1.0]])).round(6) + 0.0
     array([0., 0.])
@@ -211,7 +300,27 @@ class Neighbours:
     bank: Floats = state("M D")  # unit rows
 
     def fit(self, features: Floats, predictions: Labels, labels: Labels | None = None) -> Self:
-        """Normalise and keep the rows."""
+        """Normalise the training rows and store them as the bank.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Training features.
+        predictions : ndarray of shape (n_samples,)
+            Predicted classes of the training rows, to stratify by where there are no labels.
+        labels : ndarray of shape (n_samples,), optional
+            Training labels to stratify by.
+
+        Returns
+        -------
+        Neighbours
+            A fitted copy; this object stays unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If a setting is out of range, or ``k`` exceeds the rows of the bank.
+        """
         if not callable(self.index):
             _checks.choice(self.index, "index", ("exact", "faiss"))
         classes = predictions if labels is None else labels
@@ -222,23 +331,80 @@ class Neighbours:
         return fitted
 
     def check_state(self) -> None:
-        """Raise unless the bank has enough rows."""
+        """Check that the bank has enough rows.
+
+        Raises
+        ------
+        InvalidInput
+            If the bank has fewer than ``k`` rows.
+        """
         _check_neighbours(self.rank, self.bank)
 
     @property
     def rank(self) -> int:
-        """k, or its default for this bank."""
+        """Rank of the neighbour: ``k``, or its default for this bank.
+
+        Raises
+        ------
+        InvalidInput
+            If ``k`` is not a whole number of at least 1.
+        """
         if self.k is not None:
             return _checks.whole(self.k, "k", 1)
         return min(len(self.bank), 50 if len(self.bank) <= 100_000 else 1000)
 
     def score(self, features: Floats) -> Array:
-        """Confidence of each row."""
+        """Compute the confidence of each sample.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Features of the samples to score.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Confidence of each sample; higher is safer to accept.
+
+        Raises
+        ------
+        InvalidInput
+            If an approximate index finds fewer than ``k`` neighbours.
+        MissingExtra
+            If ``index="faiss"`` and faiss is not installed.
+        """
         return self.together([self], features)[0]
 
     @classmethod
     def together(cls, fitted: Sequence[Self], features: Floats) -> list[Array]:
-        """Scores of several settings of k by one search for each bank."""
+        """Score with several settings of ``k`` by one search for each bank.
+
+        Parameters
+        ----------
+        fitted : sequence of Neighbours
+            Fitted scores; those that share a bank and an index share the search.
+        features : ndarray of shape (n_samples, n_features)
+            Features of the samples to score.
+
+        Returns
+        -------
+        list of ndarray of shape (n_samples,)
+            Confidences, one array for each fitted score.
+
+        Raises
+        ------
+        InvalidInput
+            If an approximate index finds fewer than ``k`` neighbours.
+        MissingExtra
+            If ``index="faiss"`` and faiss is not installed.
+
+        Examples
+        --------
+        >>> h = np.array([[1.0, 0.0], [0.0, 1.0]])
+        >>> fitted = [Neighbours(k=k).fit(h, np.zeros(2, int)) for k in (1, 2)]
+        >>> [conf.round(6) + 0.0 for conf in Neighbours.together(fitted, np.array([[1.0, 0.0]]))]
+        [array([0.]), array([-2.])]
+        """
         queries = unit(np.asarray(features, dtype=np.float64))
         cosines: dict[tuple[int, Any], tuple[list[int], Array]] = {}
         for one in fitted:
@@ -253,7 +419,7 @@ class Neighbours:
         return found
 
     def _search(self, queries: Floats, ranks: list[int]) -> Array:
-        """Cosines at the given ranks."""
+        """Return the cosines at the given ranks."""
         if self.index == "exact":
             values, _ = largest(self.bank, queries, ranks[-1], only=ranks)
         else:
@@ -291,15 +457,36 @@ class Neighbours:
 )
 @dataclass(frozen=True, eq=False)
 class NNGuide:
-    r"""A logit score times the guidance of the nearest training rows.
+    r"""Score by a logit score times the guidance of the nearest training rows.
 
     .. math:: s = S(z) \cdot \frac1k \sum_{i \in \text{top } k} S(z_i) \langle \hat h, \hat h_i \rangle
 
-    S is ``base``, any score of logits. If it is not positive on all training rows, a constant (``shift``) is added
-    that makes it so, since a product of two negative numbers would turn the order round. The bank is a random
-    ``fraction`` of the training rows, stratified by class (by default all, at most 50,000). OpenOOD takes the first
-    rows of a list sorted by class, which is one class only; the authors use k = 10, OpenOOD 100, others the whole bank.
+    with S the score ``base``.
 
+    Parameters
+    ----------
+    k : int, default=10
+        Number of neighbours. The authors use 10, OpenOOD 100, others the whole bank.
+    fraction : float, optional
+        Share of the training rows in the bank, in (0, 1], drawn at random and stratified by class; by default all, at
+        most 50,000.
+    base : str, default="energy"
+        Any score that needs logits alone, or a chain that ends in one.
+    seed : int, default=0
+        Seed of the draw of the bank.
+
+    Notes
+    -----
+    If the base is not positive on all training rows, a constant (``shift``) is added that makes it so, since a product
+    of two negative numbers would reverse the order. OpenOOD takes the first rows of a list sorted by class, which
+    belong to one class only.
+
+    References
+    ----------
+    Park, Jung, Teoh, ICCV 2023, arXiv:2309.14888.
+
+    Examples
+    --------
     >>> train = Outputs([[2.0, 0.0], [0.0, 2.0]], features=[[1.0, 0.0], [0.0, 1.0]])
     >>> NNGuide(k=1, base="mls").fit(train, train.features).score(train, train.features)
     array([4., 4.])
@@ -315,11 +502,38 @@ class NNGuide:
     shift: Array = state("")
 
     def inner(self) -> tuple[Chain, ...]:
-        """The base."""
+        """Return the chain of the base score, fitted if this object is.
+
+        Returns
+        -------
+        tuple of Chain
+            One chain.
+        """
         return self.chain or (scorer(self.base),)
 
     def fit(self, outputs: Outputs, features: Floats, val_outputs: Outputs | None = None) -> Self:
-        """Bank and base scores of the training set."""
+        """Fit the base score, and store the bank and its base scores.
+
+        Parameters
+        ----------
+        outputs : Outputs
+            Training outputs.
+        features : ndarray of shape (n_samples, n_features)
+            Training features.
+        val_outputs : Outputs, optional
+            Validation outputs, for a base that is fitted on them.
+
+        Returns
+        -------
+        NNGuide
+            A fitted copy; this object stays unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If the base needs more than logits or is not finite on all training rows, or ``k`` exceeds the rows of the
+            bank.
+        """
         (blank,) = self.inner()
         if not set(blank.needs) <= {"logits"}:
             raise InvalidInput(
@@ -341,11 +555,30 @@ class NNGuide:
         return replace(self, chain=(base,), bank=bank, weight=kept + shift, shift=np.array(shift))
 
     def check_state(self) -> None:
-        """Raise unless the bank has enough rows."""
+        """Check that the bank has enough rows.
+
+        Raises
+        ------
+        InvalidInput
+            If the bank has fewer than ``k`` rows.
+        """
         _check_neighbours(self.k, self.bank)
 
     def score(self, outputs: Outputs, features: Floats) -> Array:
-        """Confidence of each row."""
+        """Compute the confidence of each sample.
+
+        Parameters
+        ----------
+        outputs : Outputs
+            Outputs to score.
+        features : ndarray of shape (n_samples, n_features)
+            Features of the samples to score.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Confidence of each sample; higher is safer to accept.
+        """
         queries = unit(np.asarray(features, dtype=np.float64))
         guidance, _ = largest(self.bank, queries, self.k, scale=self.weight)
         return (self.chain[0].run(outputs) + self.shift) * guidance.mean(axis=1)
@@ -359,14 +592,31 @@ class NNGuide:
 )
 @dataclass(frozen=True, eq=False)
 class Relation:
-    r"""Sum of the relations to the training rows: alike in feature and in answer.
+    r"""Score by the sum of the relations to the training rows, which are alike in feature and in prediction.
 
     .. math:: s = \sum_i r_i^q [r_i > 0.03], \qquad
               r_i = \max(0, \langle \hat h, \hat h_i \rangle) \langle p, p_i \rangle
 
-    with q = ``power``. The bank is a stratified ``fraction`` of the training rows (by default all, at most 50,000).
+    Parameters
+    ----------
+    power : float, default=1.0
+        The exponent q, above 0; larger values stress the closest relations.
+    fraction : float, optional
+        Share of the training rows in the bank, in (0, 1], drawn at random and stratified by class; by default all, at
+        most 50,000.
+    seed : int, default=0
+        Seed of the draw of the bank.
+
+    Notes
+    -----
     Features in float32 are multiplied in float32, which keeps six digits.
 
+    References
+    ----------
+    Kim, Yun, Song, NeurIPS 2023, arXiv:2301.12321.
+
+    Examples
+    --------
     >>> h, z = np.eye(2), np.array([[9.0, 0.0], [0.0, 9.0]])
     >>> Relation().fit(h, z, np.array([0, 1])).score(h, z).round(3)
     array([1., 1.])
@@ -379,7 +629,29 @@ class Relation:
     answers: Floats = state("M C")  # probabilities
 
     def fit(self, features: Floats, logits: Floats, predictions: Labels, labels: Labels | None = None) -> Self:
-        """Unit rows and their probabilities."""
+        """Store the unit training rows and their probabilities.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Training features.
+        logits : ndarray of shape (n_samples, n_classes)
+            Training logits.
+        predictions : ndarray of shape (n_samples,)
+            Predicted classes of the training rows, to stratify by where there are no labels.
+        labels : ndarray of shape (n_samples,), optional
+            Training labels to stratify by.
+
+        Returns
+        -------
+        Relation
+            A fitted copy; this object stays unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If ``power`` or ``fraction`` is out of range.
+        """
         _checks.number(self.power, "power", 0.0, np.inf, open_low=True, open_high=True)
         classes, rows = predictions if labels is None else labels, _share(self.fraction, len(features))
         bank = _bank(features, classes, rows, self.seed)
@@ -387,7 +659,20 @@ class Relation:
         return replace(self, bank=bank, answers=softmax(kept).astype(bank.dtype))
 
     def score(self, features: Floats, logits: Floats) -> Array:
-        """Confidence of each row."""
+        """Compute the confidence of each sample.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Features of the samples to score.
+        logits : ndarray of shape (n_samples, n_classes)
+            Logits of the samples to score.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Confidence of each sample; higher is safer to accept.
+        """
         queries = unit(np.asarray(features, dtype=np.float64)).astype(self.bank.dtype)
         answer = softmax(logits).astype(self.bank.dtype)
         result = np.zeros(len(queries))
@@ -413,15 +698,33 @@ class Relation:
 )
 @dataclass(frozen=True, eq=False)
 class LocalOutlierFactor:
-    r"""Negative local outlier factor: density at the sample against the density at its neighbours.
+    r"""Score by the negative local outlier factor: the density at the neighbours relative to that at the sample.
 
     .. math:: s = -\frac1k \sum_{i \in \text{top } k} \frac{\rho_i}{\rho}, \qquad
               \rho = \left[ \frac1k \sum_{i \in \text{top } k} \max(d_i, d^{(k)}_i) \right]^{-1}
 
     with :math:`d_i` the Euclidean distance to training row i and :math:`d^{(k)}_i` that of row i to its own k-th
-    neighbour. Equals scikit-learn's ``LocalOutlierFactor(novelty=True).score_samples``; the search is ours. Fitting
-    compares all pairs, so a stratified sample of at most ``rows`` training rows is kept.
+    neighbour.
 
+    Parameters
+    ----------
+    k : int, default=20
+        Number of neighbours, fewer than the training rows that are kept.
+    rows : int, default=20_000
+        Largest number of training rows to keep, a stratified sample; fitting compares all pairs of them.
+    seed : int, default=0
+        Seed of the draw of the sample.
+
+    Notes
+    -----
+    Equals scikit-learn's ``LocalOutlierFactor(novelty=True).score_samples``; the search is our own.
+
+    References
+    ----------
+    Breunig et al., SIGMOD 2000.
+
+    Examples
+    --------
     >>> h = np.array([[0.0], [1.0], [2.0], [3.0], [4.0]])
     >>> fitted = LocalOutlierFactor(k=2).fit(h, np.zeros(5, int))
     >>> bool(fitted.score(np.array([[2.0]])) > fitted.score(np.array([[9.0]])))
@@ -437,7 +740,27 @@ class LocalOutlierFactor:
     density: Array = state("M")
 
     def fit(self, features: Floats, predictions: Labels, labels: Labels | None = None) -> Self:
-        """Distances and densities among the training rows."""
+        """Compute the distances and densities among the training rows.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Training features.
+        predictions : ndarray of shape (n_samples,)
+            Predicted classes of the training rows, to stratify by where there are no labels.
+        labels : ndarray of shape (n_samples,), optional
+            Training labels to stratify by.
+
+        Returns
+        -------
+        LocalOutlierFactor
+            A fitted copy; this object stays unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If a setting is out of range, or ``k`` is not below the number of rows kept.
+        """
         k, rows = _checks.whole(self.k, "k", 1), min(_checks.whole(self.rows, "rows", 2), len(features))
         if k >= rows:
             raise InvalidInput(f"lof(k={k}): each of {rows} training rows has {rows - 1} others; choose a smaller k")
@@ -459,17 +782,34 @@ class LocalOutlierFactor:
         return replace(fitted, reach=reach, density=density)
 
     def check_state(self) -> None:
-        """Raise unless the bank has enough rows."""
+        """Check that the bank has enough rows.
+
+        Raises
+        ------
+        InvalidInput
+            If the bank has fewer than ``k`` rows.
+        """
         _check_neighbours(self.k, self.bank)
 
     def score(self, features: Floats) -> Array:
-        """Confidence of each row."""
+        """Compute the confidence of each sample.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Features of the samples to score.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Confidence of each sample; higher is safer to accept.
+        """
         distance, places = self._distances(np.asarray(features, dtype=np.float64) - self.centre, self.k)
         density = 1.0 / (np.maximum(distance, self.reach[places]).mean(axis=1) + 1e-10)
         return -(self.density[places]).mean(axis=1) / density
 
     def _distances(self, queries: Array, k: int) -> tuple[Array, Places]:
-        """Distances to the k nearest rows, nearest first, and their places."""
+        """Return the distances to the k nearest rows, nearest first, and the indices of these rows."""
         length = np.einsum("nd,nd->n", self.bank, self.bank)
         _, places = largest(self.bank, queries, k, scale=np.full(len(self.bank), 2.0), shift=-length)
         away = np.stack([np.linalg.norm(q - self.bank[p], axis=1) for q, p in zip(queries, places, strict=True)])
