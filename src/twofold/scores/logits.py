@@ -25,13 +25,34 @@ TINY = 1e-12
     "msp", paper="Hendrycks & Gimpel, ICLR 2017, arXiv:1610.02136", aliases=("msr", "mcp"), cost="C", probabilities=True
 )
 def msp(logits: Floats, predictions: Labels) -> Array:
-    r"""Maximum softmax probability, as the log-odds of the predicted class.
+    r"""Score by the maximum softmax probability, as the log-odds of the predicted class.
 
     .. math:: s = z_{\hat y} - \log \sum_{k \ne \hat y} e^{z_k}
 
-    Ranks exactly like :math:`p_{\hat y}` but never saturates. The probability itself is
-    :math:`1 / (1 + e^{-s})`. One class alone is certain: +inf.
+    Ranks exactly like :math:`p_{\hat y}` but never saturates. The probability itself is :math:`1 / (1 + e^{-s})`.
 
+    Parameters
+    ----------
+    logits : ndarray of shape (n_samples, n_classes)
+        Logits of the samples to score.
+    predictions : ndarray of shape (n_samples,)
+        Predicted class of each sample.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Confidence of each sample; higher is safer to accept.
+
+    Notes
+    -----
+    With a single class the prediction is certain: +inf.
+
+    References
+    ----------
+    Hendrycks & Gimpel, ICLR 2017, arXiv:1610.02136.
+
+    Examples
+    --------
     >>> msp(np.array([[2.0, 1.0, 0.1]]), np.array([0])).round(8)
     array([0.65884613])
     """
@@ -42,8 +63,28 @@ def msp(logits: Floats, predictions: Labels) -> Array:
     "mls", paper="Hendrycks et al., ICML 2022, arXiv:1911.11132", aliases=("max_logit", "maxlogit"), cost="C"
 )
 def mls(logits: Floats) -> Array:
-    """Maximum logit.
+    r"""Score by the maximum logit.
 
+    .. math:: s = \max_k z_k
+
+    Unlike probabilities, it changes when a constant is added to all logits.
+
+    Parameters
+    ----------
+    logits : ndarray of shape (n_samples, n_classes)
+        Logits of the samples to score.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Confidence of each sample; higher is safer to accept.
+
+    References
+    ----------
+    Hendrycks et al., ICML 2022, arXiv:1911.11132.
+
+    Examples
+    --------
     >>> mls(np.array([[2.0, 1.0, 0.1]]))
     array([2.])
     """
@@ -57,13 +98,39 @@ def mls(logits: Floats) -> Array:
     grid={"p": (0, 1, 2, 3, 4, 5, 6, 7, 8)},
 )
 def maxlogit_pnorm(logits: Floats, *, p: float = 2.0) -> Array:
-    r"""Maximum of the centred logits over their p-norm; p = 0 does not divide.
+    r"""Score by the maximum of the centred logits over their p-norm.
 
     .. math:: s = \frac{\max_k (z_k - \bar z)}{\lVert z - \bar z \rVert_p}
 
-    Unchanged by shifting and scaling the logits. Equal logits have 0. The authors choose p in 0..8 by validation AURC;
-    papers print the plain norm, or compute the norm of the probabilities, which are other scores.
+    Parameters
+    ----------
+    logits : ndarray of shape (n_samples, n_classes)
+        Logits of the samples to score.
+    p : float, default=2.0
+        Order of the norm, at least 0; 0 does not divide. The authors choose p in 0..8 by validation AURC.
 
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Confidence of each sample; higher is safer to accept.
+
+    Raises
+    ------
+    InvalidInput
+        If ``p`` is negative or not finite.
+
+    Notes
+    -----
+    Shifting and scaling the logits leaves the score unchanged (with p = 0, shifting only). Equal logits have score 0.
+    Some papers print the norm of the logits as they are, or compute the norm of the probabilities, which are other
+    scores.
+
+    References
+    ----------
+    Cattelan & Silva, UAI 2024, arXiv:2305.15508.
+
+    Examples
+    --------
     >>> maxlogit_pnorm(np.array([[2.0, 1.0, 0.1]]), p=5).round(8)
     array([0.88527901])
     """
@@ -82,12 +149,30 @@ def maxlogit_pnorm(logits: Floats, *, p: float = 2.0) -> Array:
 
 @register_score("margin", paper="Scheffer, Decomain, Wrobel, IDA 2001", cost="C", probabilities=True)
 def margin(logits: Floats) -> Array:
-    r"""Softmax margin: the lead of the most likely class over the second.
+    """Score by the softmax margin, the lead of the most likely class over the second.
 
     .. math:: s = p_{(1)} - p_{(2)} = p_{(1)} (1 - e^{z_{(2)} - z_{(1)}})
 
-    One class alone has margin 1.
+    Parameters
+    ----------
+    logits : ndarray of shape (n_samples, n_classes)
+        Logits of the samples to score.
 
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Confidence of each sample; higher is safer to accept.
+
+    Notes
+    -----
+    In [0, 1]; a single class has margin 1.
+
+    References
+    ----------
+    Scheffer, Decomain, Wrobel, IDA 2001.
+
+    Examples
+    --------
     >>> margin(np.array([[2.0, 1.0, 0.1]])).round(8)
     array([0.41656817])
     """
@@ -106,12 +191,28 @@ def margin(logits: Floats) -> Array:
     probabilities=True,
 )
 def entropy(logits: Floats) -> Array:
-    r"""Negative entropy of the softmax.
+    r"""Score by the negative entropy of the softmax.
 
     .. math:: s = \sum_k p_k \log p_k
 
     from :math:`-\log C` to 0.
 
+    Parameters
+    ----------
+    logits : ndarray of shape (n_samples, n_classes)
+        Logits of the samples to score.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Confidence of each sample; higher is safer to accept.
+
+    References
+    ----------
+    Chow, IEEE Trans. Inf. Theory 1970.
+
+    Examples
+    --------
     >>> entropy(np.array([[2.0, 1.0, 0.1]])).round(8)
     array([-0.84673818])
     """
@@ -134,12 +235,30 @@ def entropy(logits: Floats) -> Array:
     probabilities=True,
 )
 def gini(logits: Floats) -> Array:
-    r"""Negative Gini impurity of the softmax.
+    r"""Score by the negative Gini impurity of the softmax.
 
     .. math:: s = \sum_k p_k^2 - 1
 
-    DOCTOR-alpha, ``collision`` and ``gen(gamma=1)`` over all classes rank alike.
+    Parameters
+    ----------
+    logits : ndarray of shape (n_samples, n_classes)
+        Logits of the samples to score.
 
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Confidence of each sample; higher is safer to accept.
+
+    Notes
+    -----
+    DOCTOR-alpha, ``collision`` and ``gen(gamma=1)`` over all classes rank the same.
+
+    References
+    ----------
+    Granese et al. (DOCTOR), NeurIPS 2021, arXiv:2106.02395.
+
+    Examples
+    --------
     >>> gini(np.array([[2.0, 1.0, 0.1]])).round(8)
     array([-0.49722852])
     """
@@ -149,14 +268,41 @@ def gini(logits: Floats) -> Array:
 
 @register_score("energy", paper="Liu et al., NeurIPS 2020, arXiv:2010.03759", aliases=("ebo",), cost="C")
 def energy(logits: Floats, *, temperature: float = 1.0, weights: tuple[float, ...] | None = None) -> Array:
-    r"""Negative free energy of the logits.
+    r"""Score by the negative free energy of the logits.
 
     .. math:: s = T \log \sum_k w_k e^{z_k / T}
 
-    Ranks like the maximum logit as :math:`T \to 0`. Unlike probabilities it changes when a constant is added to all
-    logits. ``weights``: one for each class, none negative, as learnt beside the classifier (VOS, arXiv:2202.01197); by
-    default all 1.
+    Parameters
+    ----------
+    logits : ndarray of shape (n_samples, n_classes)
+        Logits of the samples to score.
+    temperature : float, default=1.0
+        The temperature T, above 0; the score ranks like the maximum logit as :math:`T \to 0`.
+    weights : tuple of float, optional
+        One weight :math:`w_k` for each class, none negative, as learnt with the classifier (VOS, arXiv:2202.01197); by
+        default all 1.
 
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Confidence of each sample; higher is safer to accept.
+
+    Raises
+    ------
+    InvalidInput
+        If ``temperature`` is not positive and finite, or ``weights`` are not one finite, non-negative number for each
+        class, at least one of them positive.
+
+    Notes
+    -----
+    Unlike probabilities, it changes when a constant is added to all logits.
+
+    References
+    ----------
+    Liu et al., NeurIPS 2020, arXiv:2010.03759.
+
+    Examples
+    --------
     >>> energy(np.array([[2.0, 1.0, 0.1]])).round(8)
     array([2.41703002])
     """
@@ -178,13 +324,39 @@ def energy(logits: Floats, *, temperature: float = 1.0, weights: tuple[float, ..
     grid={"gamma": (0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0), "top": (10, 50, 100, 200, 500, 1000)},
 )
 def gen(logits: Floats, *, gamma: float = 0.1, top: int = 100) -> Array:
-    r"""Generalised entropy of the largest probabilities.
+    r"""Score by the generalised entropy of the largest probabilities.
 
     .. math:: s = -\sum_{k \le M} [p_{(k)} (1 - p_{(k)})]^\gamma
 
-    with M = ``top`` (all classes if there are fewer). The product is raised to the power as a whole; one paper
-    prints otherwise.
+    Parameters
+    ----------
+    logits : ndarray of shape (n_samples, n_classes)
+        Logits of the samples to score.
+    gamma : float, default=0.1
+        The exponent, above 0; smaller values give more weight to small probabilities.
+    top : int, default=100
+        The number M of largest probabilities to sum; all classes if there are fewer.
 
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Confidence of each sample; higher is safer to accept.
+
+    Raises
+    ------
+    InvalidInput
+        If ``gamma`` is not positive and finite, or ``top`` is not a whole number of at least 1.
+
+    Notes
+    -----
+    The product is raised to the power as a whole; one paper prints it otherwise.
+
+    References
+    ----------
+    Liu, Lochman, Zach, CVPR 2023.
+
+    Examples
+    --------
     >>> gen(np.array([[2.0, 1.0, 0.1]])).round(8), gen(np.array([[2.0, 1.0, 0.1]]), top=2).round(8)
     (array([-2.4904266]), array([-1.7054331]))
     """
@@ -204,12 +376,35 @@ def gen(logits: Floats, *, gamma: float = 0.1, top: int = 100) -> Array:
     grid={"alpha": (0.1, 0.3, 0.5, 0.7, 0.9), "top": (10, 50, 100, 200, 500, 1000)},
 )
 def renyi(logits: Floats, *, alpha: float = 0.5, top: int | None = None) -> Array:
-    r"""Negative Rényi entropy of the largest probabilities.
+    r"""Score by the negative Rényi entropy of the largest probabilities.
 
     .. math:: s = -\frac{1}{1 - \alpha} \log \sum_{k \le M} p_{(k)}^\alpha
 
-    M = ``top``, by default all classes; alpha within 1e-6 of 1 is the Shannon limit, alpha = 2 the collision entropy.
+    Parameters
+    ----------
+    logits : ndarray of shape (n_samples, n_classes)
+        Logits of the samples to score.
+    alpha : float, default=0.5
+        Order of the entropy, above 0; 2 is the collision entropy, and within 1e-6 of 1 it is the Shannon limit.
+    top : int, optional
+        The number M of largest probabilities to sum; by default all classes.
 
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Confidence of each sample; higher is safer to accept.
+
+    Raises
+    ------
+    InvalidInput
+        If ``alpha`` is not positive and finite, or ``top`` is not a whole number of at least 1.
+
+    References
+    ----------
+    Rényi, Berkeley Symposium 1961.
+
+    Examples
+    --------
     >>> renyi(np.array([[2.0, 1.0, 0.1]])).round(8)
     array([-0.96252469])
     """
@@ -223,12 +418,30 @@ def renyi(logits: Floats, *, alpha: float = 0.5, top: int | None = None) -> Arra
 
 @register_score("collision", paper="Rényi, Berkeley Symposium 1961", aliases=("pce",), cost="C", probabilities=True)
 def collision(logits: Floats) -> Array:
-    r"""Negative collision entropy of the softmax.
+    r"""Score by the negative collision entropy of the softmax.
 
     .. math:: s = \log \sum_k p_k^2
 
+    Parameters
+    ----------
+    logits : ndarray of shape (n_samples, n_classes)
+        Logits of the samples to score.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Confidence of each sample; higher is safer to accept.
+
+    Notes
+    -----
     Ranks like ``gini``.
 
+    References
+    ----------
+    Rényi, Berkeley Symposium 1961.
+
+    Examples
+    --------
     >>> collision(np.array([[2.0, 1.0, 0.1]])).round(8)
     array([-0.68761952])
     """
@@ -238,12 +451,28 @@ def collision(logits: Floats) -> Array:
 
 @register_score("guessing", paper="Massey, ISIT 1994", aliases=("ge",), cost="C log C", probabilities=True)
 def guessing(logits: Floats) -> Array:
-    r"""Negative expected number of guesses, most likely class first.
+    r"""Score by the negative expected number of guesses, most likely class first.
 
     .. math:: s = -\sum_k k\, p_{(k)}
 
     from -(C + 1)/2 to -1.
 
+    Parameters
+    ----------
+    logits : ndarray of shape (n_samples, n_classes)
+        Logits of the samples to score.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Confidence of each sample; higher is safer to accept.
+
+    References
+    ----------
+    Massey, ISIT 1994.
+
+    Examples
+    --------
     >>> guessing(np.array([[2.0, 1.0, 0.1]])).round(8)
     array([-1.43956475])
     """
@@ -260,14 +489,24 @@ def guessing(logits: Floats) -> Array:
 )
 @dataclass(frozen=True, eq=False)
 class KLMatching:
-    r"""Negative least divergence from the typical answer of a class.
+    r"""Score by the negative divergence from the closest typical prediction of a class.
 
     .. math:: s = -\min_k \mathrm{KL}(p \,\Vert\, d_k), \qquad
               d_k = \text{mean of } p \text{ over samples predicted as } k
 
-    fitted on validation outputs (train without them). Classes never predicted are skipped; d is floored at 1e-12 and
-    renormalised. One matrix product: :math:`\sum_j p_j \log p_j - p \cdot \log d^T`.
+    The divergence takes one matrix product: :math:`\sum_j p_j \log p_j - p \cdot \log d^T`. There are no settings.
 
+    Notes
+    -----
+    Fitted on validation outputs, or on the training outputs without them. Classes that are never predicted are skipped;
+    d is floored at 1e-12 and renormalised.
+
+    References
+    ----------
+    Hendrycks et al., ICML 2022, arXiv:1911.11132.
+
+    Examples
+    --------
     >>> z = np.log(np.array([[0.8, 0.2], [0.3, 0.7]]))
     >>> KLMatching().fit(z, np.array([0, 1])).score(z).round(8)
     array([-0., -0.])
@@ -276,7 +515,20 @@ class KLMatching:
     log_typical: Array = state("K C")  # one row per class that was predicted
 
     def fit(self, val_logits: Floats, val_predictions: Labels) -> Self:
-        """Mean probabilities by predicted class."""
+        """Average the probabilities of each predicted class.
+
+        Parameters
+        ----------
+        val_logits : ndarray of shape (n_samples, n_classes)
+            Validation logits.
+        val_predictions : ndarray of shape (n_samples,)
+            Predicted classes of the validation rows.
+
+        Returns
+        -------
+        KLMatching
+            A fitted copy; this object stays unchanged.
+        """
         classes, place = np.unique(val_predictions, return_inverse=True)
         typical = np.zeros((len(classes), val_logits.shape[1]))
         first = 0
@@ -287,7 +539,18 @@ class KLMatching:
         return replace(self, log_typical=np.log(typical / typical.sum(axis=1, keepdims=True)))
 
     def score(self, logits: Floats) -> Array:
-        """Confidence of each row."""
+        """Compute the confidence of each sample.
+
+        Parameters
+        ----------
+        logits : ndarray of shape (n_samples, n_classes)
+            Logits of the samples to score.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Confidence of each sample; higher is safer to accept.
+        """
         log_p = log_softmax(logits)
         p = np.exp(log_p)
         own = (p * log_p).sum(axis=1)
@@ -295,8 +558,20 @@ class KLMatching:
 
 
 def probability(outputs: Outputs) -> Array:
-    r"""Softmax probability of the predicted class, in [0, 1], for calibration metrics; rank by ``msp`` instead.
+    """Compute the softmax probability of the predicted class, for calibration metrics; rank by ``msp`` instead.
 
+    Parameters
+    ----------
+    outputs : Outputs
+        Outputs with logits; the probability is that of ``outputs.predictions``.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Probabilities in [0, 1].
+
+    Examples
+    --------
     >>> probability(Outputs([[2.0, 1.0, 0.1]])).round(8)
     array([0.65900114])
     """
@@ -304,13 +579,13 @@ def probability(outputs: Outputs) -> Array:
 
 
 def _probabilities(logits: Floats) -> tuple[Array, Array]:
-    """p and 1 - p, both to full relative precision."""
+    """Compute p and 1 - p, both to full relative precision."""
     log_p, log_miss = _log_probabilities(logits)
     return np.exp(log_p), np.exp(log_miss)
 
 
 def _log_probabilities(logits: Floats) -> tuple[Array, Array]:
-    """log p and log(1 - p); the latter of the top class by adding up the others."""
+    """Compute log p and log(1 - p); for the top class the latter comes from the sum of the others."""
     log_p = log_softmax(logits)
     rows, top = np.arange(len(log_p)), log_p.argmax(axis=1)
     others = log_p.copy()
@@ -321,7 +596,7 @@ def _log_probabilities(logits: Floats) -> tuple[Array, Array]:
 
 
 def _largest(log_p: Array, top: int | None) -> Labels:
-    """Columns of the ``top`` largest entries of each row."""
+    """Return the columns of the ``top`` largest entries of each row."""
     classes = log_p.shape[1]
     count = classes if top is None else _checks.whole(top, "top", 1)
     if count >= classes:
@@ -337,20 +612,37 @@ def _largest(log_p: Array, top: int | None) -> Labels:
 )
 @dataclass(frozen=True, eq=False)
 class OpenMax:
-    r"""Negative probability of the unknown class after revising the top logits by Weibull tails.
+    r"""Score by the negative probability of the unknown class after revising the top logits by Weibull tails.
 
-    For class c, :math:`m_c` is the mean logit vector of its right training answers and a Weibull is fitted to their
-    ``tail`` largest distances to it (shifted so that the smallest is 1, as the reference library does). The i-th of
-    the ``alpha`` largest logits is shrunk by :math:`1 - \frac{\alpha + 1 - i}{\alpha} F_c(\lVert z - m_c \rVert)`; what
-    they lose is the logit of the unknown class. A class with fewer right answers than the tail uses all it has; with
-    fewer than 2, all its labelled samples; with fewer than 2 of those it is skipped. The prediction judged stays that
-    of the logits.
+    For class c, :math:`m_c` is the mean logit vector of its correctly predicted training samples, and a Weibull
+    distribution is fitted to their ``tail`` largest distances to it (shifted so that the smallest is 1, as the
+    reference library does). The i-th of the ``alpha`` largest logits is shrunk by :math:`1 - \frac{\alpha + 1 -
+    i}{\alpha} F_c(\lVert z - m_c \rVert)`; what they lose is the logit of the unknown class. The prediction that is
+    judged stays that of the logits.
 
-    pytorch-ood 0.4 ranks otherwise with equal ``alpha`` and ``tail``: it takes all labelled samples, where the paper's
-    Algorithm 1 takes those that are classified correctly, and shifts the tail by 10,000 instead of 1, which makes the
-    Weibull a Gumbel law (shapes of some thousands). With these two changed it agrees with this score. It also gives
-    distance 0 to classes that nothing in the batch is predicted as, so that its scores depend on the batch.
+    Parameters
+    ----------
+    alpha : int, default=3
+        Number of top logits to revise, at least 1; at most all classes are.
+    tail : int, default=20
+        Number of largest distances to fit each Weibull distribution to, at least 2.
 
+    Notes
+    -----
+    A class with fewer correct predictions than the tail uses all it has; with fewer than 2, all its labelled samples;
+    with fewer than 2 of those it is skipped.
+
+    pytorch-ood 0.4 ranks differently with equal ``alpha`` and ``tail``: it takes all labelled samples, where the
+    paper's Algorithm 1 takes those that are classified correctly, and shifts the tail by 10,000 instead of 1, which
+    makes the Weibull a Gumbel law (shapes of some thousands). With these two changed it agrees with this score. It also
+    assigns distance 0 to classes that nothing in the batch is predicted as, so that its scores depend on the batch.
+
+    References
+    ----------
+    Bendale & Boult, CVPR 2016, arXiv:1511.06233.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> z, y = 4 * np.eye(3)[[0, 1, 2] * 20] + rng.normal(size=(60, 3)), np.array([0, 1, 2] * 20)
     >>> fitted = OpenMax().fit(z, y, z.argmax(axis=1))
@@ -364,7 +656,27 @@ class OpenMax:
     weibulls: Array = state("C 3")  # shape, scale, smallest tail distance; shape 0 where a class is skipped
 
     def fit(self, logits: Floats, labels: Labels, predictions: Labels) -> Self:
-        """Class means and Weibull tails."""
+        """Compute the class means and fit the Weibull tails.
+
+        Parameters
+        ----------
+        logits : ndarray of shape (n_samples, n_classes)
+            Training logits.
+        labels : ndarray of shape (n_samples,)
+            Training labels; rows labelled -1 belong to no class and are ignored.
+        predictions : ndarray of shape (n_samples,)
+            Predicted classes of the training rows.
+
+        Returns
+        -------
+        OpenMax
+            A fitted copy; this object stays unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If ``alpha`` or ``tail`` is out of range, or no class has two labelled training samples.
+        """
         tail = _checks.whole(self.tail, "tail", 2)
         _checks.whole(self.alpha, "alpha", 1)
         classes = logits.shape[1]
@@ -384,13 +696,30 @@ class OpenMax:
         return replace(self, means=means, weibulls=weibulls)
 
     def check_state(self) -> None:
-        """Raise unless shapes and scales of the tails are not negative."""
+        """Check that the shapes and scales of the tails are not negative.
+
+        Raises
+        ------
+        InvalidInput
+            If one of them is negative, or ``alpha`` is not a whole number of at least 1.
+        """
         _checks.whole(self.alpha, "alpha", 1)
         if (self.weibulls < 0).any():
             raise InvalidInput("weibulls must not be negative")
 
     def score(self, logits: Floats) -> Array:
-        """Confidence of each row."""
+        """Compute the confidence of each sample.
+
+        Parameters
+        ----------
+        logits : ndarray of shape (n_samples, n_classes)
+            Logits of the samples to score.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Confidence of each sample; higher is safer to accept.
+        """
         z = np.asarray(logits, dtype=np.float64)
         alpha = min(self.alpha, z.shape[1])
         order = np.argsort(-z, axis=1, kind="stable")[:, :alpha]
@@ -410,7 +739,7 @@ class OpenMax:
 
 
 def _weibull(x: Array) -> tuple[float, float]:
-    """Maximum-likelihood shape and scale of a two-parameter Weibull, by Newton on the profile equation."""
+    """Fit shape and scale of a two-parameter Weibull by maximum likelihood, with Newton on the profile equation."""
     log_x = np.log(x)
     if np.ptp(log_x) < 1e-9:  # one distance: a step there
         return 1e3, float(x[0])
