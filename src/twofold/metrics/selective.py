@@ -1,4 +1,4 @@
-r"""Selective classification: how much risk is left when only the most confident answers are accepted.
+"""Selective classification: the risk that remains when only the most confident predictions are accepted.
 
 Accept where conf >= threshold. Over all thresholds, with :math:`n` samples, losses :math:`l_i`, and
 :math:`N_t, L_t` the number and the loss of the samples accepted at the t-th distinct confidence:
@@ -6,8 +6,8 @@ Accept where conf >= threshold. Over all thresholds, with :math:`n` samples, los
 * coverage :math:`N_t / n`, selective risk :math:`R_t = L_t / N_t`, generalised risk :math:`G_t = L_t / n`;
 * AURC integrates :math:`R` over coverage, AUGRC integrates :math:`G`.
 
-``correct`` says which answers are right (the 0/1 loss); ``loss`` replaces it by any loss. With ``is_id`` every OOD
-sample is a failure. ``ood_share`` re-weighs OOD samples to the prevalence expected in deployment.
+``correct`` says which predictions are correct (the 0/1 loss); ``loss`` replaces it by any loss. With ``is_id`` every
+OOD sample is a failure. ``ood_share`` reweights OOD samples to the prevalence expected in deployment.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _empirical(s: Sweep) -> float:
 
 
 def _rank_weighted(s: Sweep, weight: Callable[[Array, Array, float], Array]) -> float:
-    """(1/n) sum of loss times the mean of ``weight`` over the positions a+1..b that a tie group fills."""
+    """Return (1/n) sum of loss times the mean of ``weight`` over the positions a+1..b that a tie group fills."""
     before = s.accepted - s.mass
     return float(np.diff(s.loss, prepend=0.0) @ weight(before, s.accepted, s.total)) / s.total
 
@@ -112,7 +112,7 @@ def _aurc_weighted(
     nan: NaNPolicy = "error",
     **named: Any,
 ) -> Weighted | None:
-    """The plain empirical AURC has kernels of its own; other conventions go through the sweep."""
+    """Prepare AURC for resampling: the plain empirical AURC has its own kernels, other conventions use the sweep."""
     if named or estimator != "empirical" or ood_share is not None:
         named |= {"coverage": coverage, "estimator": estimator, "ood_share": ood_share, "nan": nan}
         return _sweep_weighted_aurc(correct, conf, is_id, **named)
@@ -161,7 +161,7 @@ def aurc(
     bins: int = 100,
     nan: NaNPolicy = "error",
 ) -> float:
-    r"""Area under the risk-coverage curve.
+    r"""Compute the area under the risk-coverage curve (AURC).
 
     .. math:: \mathrm{AURC} = \frac{1}{n} \sum_i R(g_i), \qquad
               R(\tau) = \frac{\sum_j l_j [g_j \ge \tau]}{\sum_j [g_j \ge \tau]}
@@ -178,18 +178,78 @@ def aurc(
     ``continuous``    the exact integral where risk is linear in accepted loss between thresholds
     ================= =========================================================================================
 
-    ``trapezoid`` rewards ties: between two thresholds the true risk lies above the chord. State the estimator with
-    every number.
+    Parameters
+    ----------
+    correct : array-like of shape (n_samples,)
+        Whether each prediction is correct, as booleans or 0/1; False on every OOD sample.
+    conf : array-like of shape (n_samples,)
+        Confidence of each prediction; higher is safer to accept. Infinite values are allowed.
+    is_id : array-like of shape (n_samples,), default=None
+        True for in-distribution samples; the others are OOD, and accepting one is a failure. By default all samples are
+        in-distribution.
+    loss : array-like of shape (n_samples,), default=None
+        Finite loss of each sample, used as it is, also on OOD samples. By default the 0/1 loss of ``correct``. Pass it
+        when mistakes differ in severity.
+    ood_share : float, default=None
+        OOD prevalence expected in deployment, in [0, 1): OOD samples are reweighted to this share of all samples. Needs
+        ``is_id``. By default every sample has weight 1. Set it when the test set has more or fewer OOD samples than
+        deployment will have.
+    coverage : {"all", "id"}, default="all"
+        Whose coverage the risk is averaged over: all samples, or ID samples only (see Notes).
+    estimator : str, default="empirical"
+        One of the rules above; with ``coverage="id"`` one of ``empirical``, ``grid`` and ``published``. Change it to
+        compare with published numbers that follow another rule.
+    thresholds : int, default=1000
+        Number of quantile thresholds of ``grid``, at least 2; other estimators ignore it.
+    bins : int, default=100
+        Number of coverage bins of ``grid``; other estimators ignore it.
+    nan : {"error", "reject"}, default="error"
+        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
+        :class:`~twofold.errors.RejectedNaN` warning.
 
-    ``coverage="id"`` is the joint paper's AURC (its Eq. 4-6): the mean over ID samples of the risk at each one's own
-    threshold, accepted OOD samples counting as failures. There ``estimator`` may also be ``grid`` (quantile
+    Returns
+    -------
+    float
+        The area, in [0, 1] for 0/1 losses; lower is better.
+
+    Raises
+    ------
+    InvalidInput
+        If arrays differ in length or hold values that are not allowed, if ``correct`` is True on an OOD sample, if
+        ``ood_share`` is outside [0, 1) or comes without ``is_id``, or if ``estimator``, ``coverage`` and ``loss`` do
+        not go together: ``coverage="id"`` needs ``empirical``, ``grid`` or ``published`` and at least one ID sample;
+        ``grid`` and ``published`` need ``coverage="id"`` and take no ``loss``; ``published`` takes no ``ood_share``.
+    UnfitData
+        If ``ood_share`` is set but there is no ID or no OOD sample.
+
+    Notes
+    -----
+    State the estimator with every number. ``trapezoid`` rewards ties: between two thresholds the true risk lies above
+    the chord.
+
+    ``coverage="id"`` is the AURC of the joint paper (its Eq. 4-6): the mean over ID samples of the risk at each one's
+    own threshold, with accepted OOD samples counted as failures. There ``estimator`` may also be ``grid`` (quantile
     ``thresholds`` and coverage ``bins``) or ``published`` (the linear grid of the released code).
 
+    References
+    ----------
+    Geifman, Uziel, El-Yaniv, ICLR 2019, arXiv:1805.08206; Zhou et al., ICML 2025, arXiv:2410.15361 (estimators);
+    Jaeger et al., ICLR 2023, arXiv:2211.15259 (FD-Shifts).
+
+    Examples
+    --------
     >>> conf, correct = [0.9, 0.8, 0.8, 0.1], [True, False, True, False]
+    >>> round(aurc(correct, conf), 4)
+    0.2917
     >>> round(aurc(correct, conf, estimator="trapezoid"), 4)
     0.1875
     >>> round(aurc(correct, conf, estimator="expected"), 7)
     0.2708333
+
+    The last sample is OOD, and half of the inputs in deployment will be:
+
+    >>> round(aurc(correct, conf, is_id=[True, True, True, False], ood_share=0.5), 4)
+    0.4444
     """
     _check_convention(coverage, estimator, is_id, loss=loss is not None)
     if estimator in ("grid", "published"):
@@ -219,7 +279,7 @@ def _grid_aurc(
 
 
 def _optimum(s: Sweep, *, coverage: Coverage = "all", estimator: Estimator = "empirical") -> float:
-    """AURC of the perfect ranking of the same samples, no two of them tied."""
+    """Return the AURC of the perfect ranking of the same samples, without ties."""
     if s.atoms is not None:
         loss, weight = (np.repeat(a, np.where(s.atoms[1] > 0, s.atoms[2], 0)) for a in s.atoms[:2])
         rising = np.lexsort((weight, loss))
@@ -245,13 +305,13 @@ def _optimum(s: Sweep, *, coverage: Coverage = "all", estimator: Estimator = "em
 
 
 def _harmonic_gap(start: float, steps: float) -> float:
-    """H_{start+steps} - H_start."""
+    """Return the difference of harmonic numbers H_{start+steps} - H_start."""
     high, low = _math.harmonic(np.array([start + steps, start]))
     return float(high - low)
 
 
 def _ranked(loss: Array, weight: Array) -> Sweep:
-    """The sweep of samples in this order, most confident first, all distinct."""
+    """Return the sweep of samples in this order, most confident first, all confidences distinct."""
     accepted = np.cumsum(weight)
     return Sweep(-np.arange(len(loss), dtype=np.float64), accepted, np.cumsum(weight * loss), accepted)
 
@@ -282,18 +342,65 @@ def eaurc(
     estimator: Estimator = "empirical",
     nan: NaNPolicy = "error",
 ) -> float:
-    r"""Excess AURC: what the ranking loses against a perfect ranking of the same answers.
+    r"""Compute the excess AURC: what the ranking loses against a perfect ranking of the same predictions.
 
     .. math:: \mathrm{AURC} - \mathrm{AURC}^*, \qquad
               \mathrm{AURC}^* = \frac{1}{n} \sum_{j=1}^{F} \frac{j}{n - F + j} \text{ for F failures}
 
-    The optimum is the exact finite-n one, so a perfect strict ranking has 0 (up to rounding); the usual
-    :math:`e + (1-e)\ln(1-e)` is its limit and leaves an offset. With ``loss`` the optimum ranks by rising loss. The
-    optimum has no ties and, with ``ood_share``, puts lighter failures first, which is best for ``empirical``;
-    ``trapezoid``, which rewards ties, can go below it.
+    Parameters
+    ----------
+    correct : array-like of shape (n_samples,)
+        Whether each prediction is correct, as booleans or 0/1; False on every OOD sample.
+    conf : array-like of shape (n_samples,)
+        Confidence of each prediction; higher is safer to accept. Infinite values are allowed.
+    is_id : array-like of shape (n_samples,), default=None
+        True for in-distribution samples; the others are OOD, and accepting one is a failure. By default all samples are
+        in-distribution.
+    loss : array-like of shape (n_samples,), default=None
+        Finite loss of each sample, used as it is, also on OOD samples. By default the 0/1 loss of ``correct``. Pass it
+        when mistakes differ in severity.
+    ood_share : float, default=None
+        OOD prevalence expected in deployment, in [0, 1): OOD samples are reweighted to this share of all samples. Needs
+        ``is_id``. By default every sample has weight 1. Set it when the test set has more or fewer OOD samples than
+        deployment will have.
+    coverage : {"all", "id"}, default="all"
+        Whose coverage the risk is averaged over; ``"id"`` as in :func:`aurc`, for the 0/1 loss only.
+    estimator : str, default="empirical"
+        Rule of :func:`aurc` for both areas, except ``grid`` and ``published``, which have no exact optimum.
+    nan : {"error", "reject"}, default="error"
+        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
+        :class:`~twofold.errors.RejectedNaN` warning.
 
+    Returns
+    -------
+    float
+        The excess, in [0, 1] for 0/1 losses (see Notes for ``trapezoid``); lower is better.
+
+    Raises
+    ------
+    InvalidInput
+        If the arrays or ``ood_share`` are invalid as in :func:`aurc`, if ``estimator`` is ``grid`` or ``published``, or
+        if ``coverage="id"`` comes with ``loss``, with an estimator other than ``empirical``, or without any ID sample.
+    UnfitData
+        If ``ood_share`` is set but there is no ID or no OOD sample.
+
+    Notes
+    -----
+    The optimum is the exact finite-n one, so a perfect strict ranking has 0 (up to rounding); the usual
+    :math:`e + (1-e)\ln(1-e)` with error rate e is its limit and leaves an offset. With ``loss`` the optimum ranks by
+    rising loss. The optimum has no ties and, with ``ood_share``, puts lighter failures first, which is best for
+    ``empirical``; ``trapezoid``, which rewards ties, can go below it.
+
+    References
+    ----------
+    Geifman, Uziel, El-Yaniv, ICLR 2019, arXiv:1805.08206.
+
+    Examples
+    --------
     >>> round(eaurc([True, True, False], [0.9, 0.8, 0.1]), 12)
     0.0
+    >>> round(eaurc([True, False, True], [0.9, 0.8, 0.1]), 4)
+    0.1667
     """
     _check_convention(coverage, estimator, is_id)
     _refuse_grid(estimator)
@@ -346,14 +453,60 @@ def naurc(
     estimator: Estimator = "empirical",
     nan: NaNPolicy = "error",
 ) -> float:
-    r"""AURC scaled so that a perfect ranking has 0 and a random one has 1; worse than random exceeds 1.
+    r"""Compute the AURC scaled so that a perfect ranking has 0 and a random one has 1; worse than random exceeds 1.
 
     .. math:: \frac{\mathrm{AURC} - \mathrm{AURC}^*}{\bar l - \mathrm{AURC}^*}
 
-    Undefined (``UndefinedMetric``) when all losses are equal.
+    with the optimum :math:`\mathrm{AURC}^*` of :func:`eaurc` and the mean loss :math:`\bar l`.
 
+    Parameters
+    ----------
+    correct : array-like of shape (n_samples,)
+        Whether each prediction is correct, as booleans or 0/1; False on every OOD sample.
+    conf : array-like of shape (n_samples,)
+        Confidence of each prediction; higher is safer to accept. Infinite values are allowed.
+    is_id : array-like of shape (n_samples,), default=None
+        True for in-distribution samples; the others are OOD, and accepting one is a failure. By default all samples are
+        in-distribution.
+    loss : array-like of shape (n_samples,), default=None
+        Finite loss of each sample, used as it is, also on OOD samples. By default the 0/1 loss of ``correct``. Pass it
+        when mistakes differ in severity.
+    ood_share : float, default=None
+        OOD prevalence expected in deployment, in [0, 1): OOD samples are reweighted to this share of all samples. Needs
+        ``is_id``. By default every sample has weight 1. Set it when the test set has more or fewer OOD samples than
+        deployment will have.
+    coverage : {"all", "id"}, default="all"
+        Whose coverage the risk is averaged over; ``"id"`` as in :func:`aurc`, for the 0/1 loss only.
+    estimator : str, default="empirical"
+        Rule of :func:`aurc` for both areas, except ``grid`` and ``published``, which have no exact optimum.
+    nan : {"error", "reject"}, default="error"
+        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
+        :class:`~twofold.errors.RejectedNaN` warning.
+
+    Returns
+    -------
+    float
+        The normalised area; lower is better.
+
+    Raises
+    ------
+    UndefinedMetric
+        If all losses are equal, so that every ranking is as good as any other.
+    InvalidInput
+        If the arguments are invalid as in :func:`eaurc`.
+    UnfitData
+        If ``ood_share`` is set but there is no ID or no OOD sample.
+
+    References
+    ----------
+    Cattelan & Silva, UAI 2024, arXiv:2305.15508.
+
+    Examples
+    --------
     >>> round(naurc([True, True, False], [0.9, 0.8, 0.1]), 12)
     0.0
+    >>> round(naurc([True, False, True], [0.9, 0.8, 0.1]), 12)
+    0.75
     """
     _check_convention(coverage, estimator, is_id)
     _refuse_grid(estimator)
@@ -366,7 +519,7 @@ def naurc(
 
 
 def _augrc(s: Sweep) -> float:
-    # the mid-rank less a half is the mean of N before and after the group
+    # the mid-rank minus a half is the mean of the accepted weight before and after the tie group
     from twofold._kernels import trapezoid
 
     return float(s.loss[-1] - trapezoid(s.loss, s.accepted) / s.total) / s.total
@@ -392,14 +545,58 @@ def augrc(
     ood_share: float | None = None,
     nan: NaNPolicy = "error",
 ) -> float:
-    r"""Area under the generalised-risk-coverage curve: the mean risk of a silent failure over all coverages.
+    r"""Compute the area under the generalised-risk-coverage curve: the mean risk of a silent failure.
+
+    The mean is taken over all coverages:
 
     .. math:: \frac{1}{n} \sum_i l_i \left(1 - \frac{\mathrm{rank}_i - \frac12}{n}\right)
 
-    with mid-ranks, 1 = most confident. Exact for finite n and under ties, where it equals the mean over random tie
-    orders. For 0/1 losses it is :math:`(1 - \mathrm{AUROC}) a e + e^2/2`, between :math:`e^2/2` and
-    :math:`e - e^2/2`.
+    with mid-ranks, 1 = most confident.
 
+    Parameters
+    ----------
+    correct : array-like of shape (n_samples,)
+        Whether each prediction is correct, as booleans or 0/1; False on every OOD sample.
+    conf : array-like of shape (n_samples,)
+        Confidence of each prediction; higher is safer to accept. Infinite values are allowed.
+    is_id : array-like of shape (n_samples,), default=None
+        True for in-distribution samples; the others are OOD, and accepting one is a failure. By default all samples are
+        in-distribution.
+    loss : array-like of shape (n_samples,), default=None
+        Finite loss of each sample, used as it is, also on OOD samples. By default the 0/1 loss of ``correct``. Pass it
+        when mistakes differ in severity.
+    ood_share : float, default=None
+        OOD prevalence expected in deployment, in [0, 1): OOD samples are reweighted to this share of all samples. Needs
+        ``is_id``. By default every sample has weight 1. Set it when the test set has more or fewer OOD samples than
+        deployment will have.
+    nan : {"error", "reject"}, default="error"
+        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
+        :class:`~twofold.errors.RejectedNaN` warning.
+
+    Returns
+    -------
+    float
+        The area, in [0, 0.5] for 0/1 losses; lower is better.
+
+    Raises
+    ------
+    InvalidInput
+        If arrays differ in length or hold values that are not allowed, if ``correct`` is True on an OOD sample, or if
+        ``ood_share`` is outside [0, 1) or comes without ``is_id``.
+    UnfitData
+        If ``ood_share`` is set but there is no ID or no OOD sample.
+
+    Notes
+    -----
+    Exact for finite n and under ties, where it equals the mean over random tie orders. For 0/1 losses with accuracy a
+    and error rate e it is :math:`(1 - \mathrm{AUROC}) a e + e^2/2`, between :math:`e^2/2` and :math:`e - e^2/2`.
+
+    References
+    ----------
+    Traub et al., NeurIPS 2024, arXiv:2407.01032.
+
+    Examples
+    --------
     >>> augrc([True, False, True, False], [0.9, 0.8, 0.8, 0.1])
     0.15625
     """
@@ -429,10 +626,52 @@ def eaugrc(
     ood_share: float | None = None,
     nan: NaNPolicy = "error",
 ) -> float:
-    r"""Excess AUGRC: :math:`\mathrm{AUGRC} - e^2/2 = (1 - \mathrm{AUROC}) a e`, with 0 for a perfect ranking.
+    r"""Compute the excess AUGRC, which is 0 for a perfect ranking.
 
+    .. math:: \mathrm{AUGRC} - \frac{e^2}{2} = (1 - \mathrm{AUROC})\, a e
+
+    with accuracy a and error rate e.
+
+    Parameters
+    ----------
+    correct : array-like of shape (n_samples,)
+        Whether each prediction is correct, as booleans or 0/1; False on every OOD sample.
+    conf : array-like of shape (n_samples,)
+        Confidence of each prediction; higher is safer to accept. Infinite values are allowed.
+    is_id : array-like of shape (n_samples,), default=None
+        True for in-distribution samples; the others are OOD, and accepting one is a failure. By default all samples are
+        in-distribution.
+    ood_share : float, default=None
+        OOD prevalence expected in deployment, in [0, 1): OOD samples are reweighted to this share of all samples. Needs
+        ``is_id``. By default every sample has weight 1. Set it when the test set has more or fewer OOD samples than
+        deployment will have.
+    nan : {"error", "reject"}, default="error"
+        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
+        :class:`~twofold.errors.RejectedNaN` warning.
+
+    Returns
+    -------
+    float
+        The excess, in [0, 0.25]; lower is better.
+
+    Raises
+    ------
+    InvalidInput
+        If arrays differ in length or hold values that are not allowed, if ``correct`` is True on an OOD sample, or if
+        ``ood_share`` is outside [0, 1) or comes without ``is_id``.
+    UnfitData
+        If ``ood_share`` is set but there is no ID or no OOD sample.
+
+    References
+    ----------
+    Traub et al., NeurIPS 2024, arXiv:2407.01032.
+
+    Examples
+    --------
     >>> eaugrc([True, False], [0.9, 0.8])
     0.0
+    >>> eaugrc([False, True], [0.9, 0.8])
+    0.25
     """
     return _eaugrc(sweep(correct, conf, is_id=is_id, ood_share=ood_share, nan=nan))
 
@@ -442,13 +681,27 @@ def eaugrc(
 
 @dataclass(frozen=True, eq=False)
 class RiskCoverageCurve:
-    """The attainable operating points, from least to full coverage: accept where conf >= threshold."""
+    """Hold the attainable operating points, from least to full coverage: accept where conf >= threshold.
+
+    Attributes
+    ----------
+    threshold : ndarray of shape (n_thresholds,)
+        The distinct confidences, decreasing.
+    coverage : ndarray of shape (n_thresholds,)
+        Accepted share of the samples that ``counts`` names.
+    risk : ndarray of shape (n_thresholds,)
+        Selective risk: mean loss of the accepted samples.
+    generalised_risk : ndarray of shape (n_thresholds,)
+        Loss of the accepted samples divided by the number (weight) of all samples.
+    counts : {"all", "id"}
+        Whether ``coverage`` counts all samples or ID samples only.
+    """
 
     threshold: Array
     coverage: Array
     risk: Array
     generalised_risk: Array
-    counts: Coverage  # what coverage counts: all samples, or ID samples
+    counts: Coverage
 
 
 def risk_coverage_curve(
@@ -461,12 +714,53 @@ def risk_coverage_curve(
     coverage: Coverage = "all",
     nan: NaNPolicy = "error",
 ) -> RiskCoverageCurve:
-    """Selective risk against coverage at every distinct confidence.
+    """Compute selective risk and coverage at every distinct confidence.
 
-    With ``coverage="id"`` coverage is the accepted share of the ID samples; thresholds above every ID sample then
-    have coverage 0.
+    Parameters
+    ----------
+    correct : array-like of shape (n_samples,)
+        Whether each prediction is correct, as booleans or 0/1; False on every OOD sample.
+    conf : array-like of shape (n_samples,)
+        Confidence of each prediction; higher is safer to accept. Infinite values are allowed.
+    is_id : array-like of shape (n_samples,), default=None
+        True for in-distribution samples; the others are OOD, and accepting one is a failure. By default all samples are
+        in-distribution.
+    loss : array-like of shape (n_samples,), default=None
+        Finite loss of each sample, used as it is, also on OOD samples. By default the 0/1 loss of ``correct``. Pass it
+        when mistakes differ in severity.
+    ood_share : float, default=None
+        OOD prevalence expected in deployment, in [0, 1): OOD samples are reweighted to this share of all samples. Needs
+        ``is_id``. By default every sample has weight 1. Set it when the test set has more or fewer OOD samples than
+        deployment will have.
+    coverage : {"all", "id"}, default="all"
+        Whether coverage counts all samples or ID samples only.
+    nan : {"error", "reject"}, default="error"
+        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
+        :class:`~twofold.errors.RejectedNaN` warning.
 
+    Returns
+    -------
+    RiskCoverageCurve
+        Thresholds, coverage, risk and generalised risk, from least to full coverage.
+
+    Raises
+    ------
+    InvalidInput
+        If arrays differ in length or hold values that are not allowed, if ``correct`` is True on an OOD sample, if
+        ``ood_share`` is outside [0, 1) or comes without ``is_id``, or if ``coverage="id"`` finds no ID sample.
+    UnfitData
+        If ``ood_share`` is set but there is no ID or no OOD sample.
+
+    Notes
+    -----
+    With ``coverage="id"`` coverage is the accepted share of the ID samples; thresholds above every ID sample then have
+    coverage 0.
+
+    Examples
+    --------
     >>> curve = risk_coverage_curve([True, False, True], [0.9, 0.5, 0.1])
+    >>> curve.coverage.round(3)
+    array([0.333, 0.667, 1.   ])
     >>> curve.risk.round(3)
     array([0.   , 0.5  , 0.333])
     """
@@ -486,10 +780,48 @@ def risk_at_coverage(
     ood_share: float | None = None,
     nan: NaNPolicy = "error",
 ) -> float:
-    """Selective risk at the smallest attained coverage of at least ``coverage``.
+    """Compute the selective risk at the smallest attained coverage of at least ``coverage``.
 
-    Ties can make the asked coverage unattainable; then more is accepted, never less.
+    Parameters
+    ----------
+    correct : array-like of shape (n_samples,)
+        Whether each prediction is correct, as booleans or 0/1; False on every OOD sample.
+    conf : array-like of shape (n_samples,)
+        Confidence of each prediction; higher is safer to accept. Infinite values are allowed.
+    coverage : float
+        Least share of all samples to accept, in [0, 1].
+    is_id : array-like of shape (n_samples,), default=None
+        True for in-distribution samples; the others are OOD, and accepting one is a failure. By default all samples are
+        in-distribution.
+    loss : array-like of shape (n_samples,), default=None
+        Finite loss of each sample, used as it is, also on OOD samples. By default the 0/1 loss of ``correct``. Pass it
+        when mistakes differ in severity.
+    ood_share : float, default=None
+        OOD prevalence expected in deployment, in [0, 1): OOD samples are reweighted to this share of all samples. Needs
+        ``is_id``. By default every sample has weight 1. Set it when the test set has more or fewer OOD samples than
+        deployment will have.
+    nan : {"error", "reject"}, default="error"
+        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
+        :class:`~twofold.errors.RejectedNaN` warning.
 
+    Returns
+    -------
+    float
+        Mean loss of the accepted samples.
+
+    Raises
+    ------
+    InvalidInput
+        If ``coverage`` is outside [0, 1], or if the arrays or ``ood_share`` are invalid as in :func:`augrc`.
+    UnfitData
+        If ``ood_share`` is set but there is no ID or no OOD sample.
+
+    Notes
+    -----
+    Ties can make the requested coverage unattainable; then more is accepted, never less.
+
+    Examples
+    --------
     >>> risk_at_coverage([True, False, True, False], [0.9, 0.8, 0.8, 0.1], 0.5)
     0.3333333333333333
     """
@@ -509,12 +841,52 @@ def coverage_at_risk(
     ood_share: float | None = None,
     nan: NaNPolicy = "error",
 ) -> float:
-    """Largest attained coverage whose selective risk is at most ``risk``; 0.0 if there is none.
+    """Compute the largest attained coverage whose selective risk is at most ``risk``; 0.0 if there is none.
 
-    Where the whole set is good enough the answer is 1.0 (others return NaN).
+    Parameters
+    ----------
+    correct : array-like of shape (n_samples,)
+        Whether each prediction is correct, as booleans or 0/1; False on every OOD sample.
+    conf : array-like of shape (n_samples,)
+        Confidence of each prediction; higher is safer to accept. Infinite values are allowed.
+    risk : float
+        Largest selective risk to tolerate, in the units of the loss.
+    is_id : array-like of shape (n_samples,), default=None
+        True for in-distribution samples; the others are OOD, and accepting one is a failure. By default all samples are
+        in-distribution.
+    loss : array-like of shape (n_samples,), default=None
+        Finite loss of each sample, used as it is, also on OOD samples. By default the 0/1 loss of ``correct``. Pass it
+        when mistakes differ in severity.
+    ood_share : float, default=None
+        OOD prevalence expected in deployment, in [0, 1): OOD samples are reweighted to this share of all samples. Needs
+        ``is_id``. By default every sample has weight 1. Set it when the test set has more or fewer OOD samples than
+        deployment will have.
+    nan : {"error", "reject"}, default="error"
+        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
+        :class:`~twofold.errors.RejectedNaN` warning.
 
+    Returns
+    -------
+    float
+        Accepted share of all samples, in [0, 1]; higher is better.
+
+    Raises
+    ------
+    InvalidInput
+        If ``risk`` is not a number, or if the arrays or ``ood_share`` are invalid as in :func:`augrc`.
+    UnfitData
+        If ``ood_share`` is set but there is no ID or no OOD sample.
+
+    Notes
+    -----
+    Where the risk of the whole set is low enough the result is 1.0; some other libraries return NaN there.
+
+    Examples
+    --------
     >>> coverage_at_risk([True, False, True, False], [0.9, 0.8, 0.7, 0.1], 0.4)
     0.75
+    >>> coverage_at_risk([False, True], [0.9, 0.8], 0.1)
+    0.0
     """
     limit = _checks.number(risk, "risk", -np.inf, np.inf)
     s = sweep(correct, conf, is_id=is_id, loss=loss, ood_share=ood_share, nan=nan)
@@ -533,13 +905,56 @@ def partial_aurc(
     ood_share: float | None = None,
     nan: NaNPolicy = "error",
 ) -> float:
-    r"""The part of AURC (``empirical``) that lies between two coverages.
+    r"""Compute the part of the ``empirical`` AURC that lies between two coverages.
 
     .. math:: \int_{low}^{high} R(u)\,du
 
-    with :math:`R(u)` the risk at the smallest attained coverage of at least u. Neighbouring windows add up, and the
-    window [0, 1] is the whole AURC. Divide by ``high - low`` for the mean risk in the window.
+    with :math:`R(u)` the risk at the smallest attained coverage of at least u.
 
+    Parameters
+    ----------
+    correct : array-like of shape (n_samples,)
+        Whether each prediction is correct, as booleans or 0/1; False on every OOD sample.
+    conf : array-like of shape (n_samples,)
+        Confidence of each prediction; higher is safer to accept. Infinite values are allowed.
+    low : float, default=0.0
+        Coverage of all samples at which the window starts, in [0, 1].
+    high : float, default=1.0
+        Coverage of all samples at which the window ends, in [0, 1] and above ``low``.
+    is_id : array-like of shape (n_samples,), default=None
+        True for in-distribution samples; the others are OOD, and accepting one is a failure. By default all samples are
+        in-distribution.
+    loss : array-like of shape (n_samples,), default=None
+        Finite loss of each sample, used as it is, also on OOD samples. By default the 0/1 loss of ``correct``. Pass it
+        when mistakes differ in severity.
+    ood_share : float, default=None
+        OOD prevalence expected in deployment, in [0, 1): OOD samples are reweighted to this share of all samples. Needs
+        ``is_id``. By default every sample has weight 1. Set it when the test set has more or fewer OOD samples than
+        deployment will have.
+    nan : {"error", "reject"}, default="error"
+        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
+        :class:`~twofold.errors.RejectedNaN` warning.
+
+    Returns
+    -------
+    float
+        The area over the window; lower is better.
+
+    Raises
+    ------
+    InvalidInput
+        If ``low`` and ``high`` are outside [0, 1] or ``low`` is not below ``high``, or if the arrays or ``ood_share``
+        are invalid as in :func:`augrc`.
+    UnfitData
+        If ``ood_share`` is set but there is no ID or no OOD sample.
+
+    Notes
+    -----
+    Neighbouring windows add up, and the window [0, 1] is the whole AURC. Divide by ``high - low`` for the mean risk in
+    the window.
+
+    Examples
+    --------
     >>> correct, conf = [True, False, True, False], [0.9, 0.8, 0.7, 0.1]
     >>> partial_aurc(correct, conf, high=0.6) + partial_aurc(correct, conf, low=0.6) - aurc(correct, conf)
     0.0
@@ -555,7 +970,7 @@ def partial_aurc(
 
 
 def _achievable(s: Sweep) -> float:
-    """`continuous` on the lower convex hull of accepted loss against accepted weight, (0, 0) included."""
+    """Return ``continuous`` on the lower convex hull of accepted loss against accepted weight, (0, 0) included."""
     hull: list[tuple[float, float]] = [(0.0, 0.0)]
     for x, y in zip(s.accepted.tolist(), s.loss.tolist(), strict=True):
         while len(hull) > 1 and (hull[-1][1] - hull[-2][1]) * (x - hull[-2][0]) >= (y - hull[-2][1]) * (
@@ -587,11 +1002,53 @@ def achievable_aurc(
     ood_share: float | None = None,
     nan: NaNPolicy = "error",
 ) -> float:
-    """AURC a user can reach by choosing thresholds at random between the good ones: that of the convex hull.
+    """Compute the AURC of the convex hull, which a user reaches by choosing at random between the good thresholds.
 
-    Points above the lower convex hull of (accepted, accepted loss) are never worth using. Integrated like
-    ``continuous``, which it never exceeds.
+    Points above the lower convex hull of (accepted, accepted loss) are never worth using.
 
+    Parameters
+    ----------
+    correct : array-like of shape (n_samples,)
+        Whether each prediction is correct, as booleans or 0/1; False on every OOD sample.
+    conf : array-like of shape (n_samples,)
+        Confidence of each prediction; higher is safer to accept. Infinite values are allowed.
+    is_id : array-like of shape (n_samples,), default=None
+        True for in-distribution samples; the others are OOD, and accepting one is a failure. By default all samples are
+        in-distribution.
+    loss : array-like of shape (n_samples,), default=None
+        Finite loss of each sample, used as it is, also on OOD samples. By default the 0/1 loss of ``correct``. Pass it
+        when mistakes differ in severity.
+    ood_share : float, default=None
+        OOD prevalence expected in deployment, in [0, 1): OOD samples are reweighted to this share of all samples. Needs
+        ``is_id``. By default every sample has weight 1. Set it when the test set has more or fewer OOD samples than
+        deployment will have.
+    nan : {"error", "reject"}, default="error"
+        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
+        :class:`~twofold.errors.RejectedNaN` warning.
+
+    Returns
+    -------
+    float
+        The area, in [0, 1] for 0/1 losses; lower is better.
+
+    Raises
+    ------
+    InvalidInput
+        If arrays differ in length or hold values that are not allowed, if ``correct`` is True on an OOD sample, or if
+        ``ood_share`` is outside [0, 1) or comes without ``is_id``.
+    UnfitData
+        If ``ood_share`` is set but there is no ID or no OOD sample.
+
+    Notes
+    -----
+    Integrated like the estimator ``continuous`` of :func:`aurc`, which it never exceeds.
+
+    References
+    ----------
+    Traub et al., NeurIPS 2024, arXiv:2407.01032.
+
+    Examples
+    --------
     >>> achievable_aurc([False, True], [0.9, 0.1]) == aurc([True, False], [0.5, 0.5], estimator="continuous")
     True
     """
@@ -626,10 +1083,47 @@ def joint_aurc(
     ood_share: float | None = None,
     nan: NaNPolicy = "error",
 ) -> float:
-    r"""AURC of one score on ID and OOD samples together, an accepted OOD sample costing ``ood_cost`` mistakes.
+    """Compute the AURC of one score on ID and OOD samples together, with a cost for accepted OOD samples.
 
     :func:`aurc` with loss 1 for a mistake and ``ood_cost`` for an OOD sample; coverage counts all samples.
 
+    Parameters
+    ----------
+    correct : array-like of shape (n_samples,)
+        Whether each prediction is correct, as booleans or 0/1; False on every OOD sample.
+    conf : array-like of shape (n_samples,)
+        Confidence of each prediction; higher is safer to accept. Infinite values are allowed.
+    is_id : array-like of shape (n_samples,)
+        True for in-distribution samples; the others are OOD.
+    ood_cost : float, default=1.0
+        Cost of an accepted OOD sample, in mistakes; finite and not negative. Raise it when accepting an OOD input
+        is worse than a misclassification.
+    ood_share : float, default=None
+        OOD prevalence expected in deployment, in [0, 1): OOD samples are reweighted to this share of all samples. Needs
+        ``is_id``. By default every sample has weight 1. Set it when the test set has more or fewer OOD samples than
+        deployment will have.
+    nan : {"error", "reject"}, default="error"
+        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
+        :class:`~twofold.errors.RejectedNaN` warning.
+
+    Returns
+    -------
+    float
+        The area; lower is better. It can exceed 1 where ``ood_cost`` does.
+
+    Raises
+    ------
+    InvalidInput
+        If ``ood_cost`` is negative or infinite, or if the arrays or ``ood_share`` are invalid as in :func:`augrc`.
+    UnfitData
+        If ``ood_share`` is set but there is no ID or no OOD sample.
+
+    References
+    ----------
+    Xia & Bouganis, ACCV 2022, arXiv:2207.07506.
+
+    Examples
+    --------
     >>> round(joint_aurc([True, False, False], [0.9, 0.5, 0.1], [True, True, False], ood_cost=2.0), 4)
     0.5
     """
@@ -655,8 +1149,47 @@ def joint_augrc(
     ood_share: float | None = None,
     nan: NaNPolicy = "error",
 ) -> float:
-    r"""AUGRC of one score on ID and OOD samples together, an accepted OOD sample costing ``ood_cost`` mistakes.
+    """Compute the AUGRC of one score on ID and OOD samples together, with a cost for accepted OOD samples.
 
+    :func:`augrc` with loss 1 for a mistake and ``ood_cost`` for an OOD sample; coverage counts all samples.
+
+    Parameters
+    ----------
+    correct : array-like of shape (n_samples,)
+        Whether each prediction is correct, as booleans or 0/1; False on every OOD sample.
+    conf : array-like of shape (n_samples,)
+        Confidence of each prediction; higher is safer to accept. Infinite values are allowed.
+    is_id : array-like of shape (n_samples,)
+        True for in-distribution samples; the others are OOD.
+    ood_cost : float, default=1.0
+        Cost of an accepted OOD sample, in mistakes; finite and not negative. Raise it when accepting an OOD input
+        is worse than a misclassification.
+    ood_share : float, default=None
+        OOD prevalence expected in deployment, in [0, 1): OOD samples are reweighted to this share of all samples. Needs
+        ``is_id``. By default every sample has weight 1. Set it when the test set has more or fewer OOD samples than
+        deployment will have.
+    nan : {"error", "reject"}, default="error"
+        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
+        :class:`~twofold.errors.RejectedNaN` warning.
+
+    Returns
+    -------
+    float
+        The area; lower is better.
+
+    Raises
+    ------
+    InvalidInput
+        If ``ood_cost`` is negative or infinite, or if the arrays or ``ood_share`` are invalid as in :func:`augrc`.
+    UnfitData
+        If ``ood_share`` is set but there is no ID or no OOD sample.
+
+    References
+    ----------
+    Xia & Bouganis, ACCV 2022, arXiv:2207.07506; Traub et al., NeurIPS 2024, arXiv:2407.01032.
+
+    Examples
+    --------
     >>> round(joint_augrc([True, False, False], [0.9, 0.5, 0.1], [True, True, False], ood_cost=2.0), 4)
     0.2778
     """
@@ -664,7 +1197,7 @@ def joint_augrc(
     return augrc(correct, conf, is_id=is_id, loss=cost, ood_share=ood_share, nan=nan)
 
 
-# Classes counted alike
+# Equal weight for every class
 
 
 def _by_class(labels: ArrayLike, correct: ArrayLike, conf: ArrayLike, nan: NaNPolicy) -> tuple[Array, Array, Array]:
@@ -685,10 +1218,42 @@ def _by_class(labels: ArrayLike, correct: ArrayLike, conf: ArrayLike, nan: NaNPo
     reference=_TRAUB,
 )
 def balanced_augrc(labels: ArrayLike, correct: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> float:
-    r"""AUGRC with every class counted alike: losses weigh :math:`n / (K n_y)` for the K classes present.
+    """Compute the AUGRC with equal weight for every class.
 
-    Equals :func:`augrc` when all classes have as many samples.
+    The loss of a sample of class y is weighted by :math:`n / (K n_y)` for the K classes present.
 
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples,)
+        True class of each sample, an integer of at least 0.
+    correct : array-like of shape (n_samples,)
+        Whether each prediction is correct, as booleans or 0/1.
+    conf : array-like of shape (n_samples,)
+        Confidence of each prediction; higher is safer to accept. Infinite values are allowed.
+    nan : {"error", "reject"}, default="error"
+        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
+        :class:`~twofold.errors.RejectedNaN` warning.
+
+    Returns
+    -------
+    float
+        The area, in [0, 1]; lower is better.
+
+    Raises
+    ------
+    InvalidInput
+        If arrays differ in length or hold values that are not allowed, such as a label of -1 (OOD).
+
+    Notes
+    -----
+    Equals :func:`augrc` when all classes have equally many samples.
+
+    References
+    ----------
+    Traub et al., NeurIPS 2024, arXiv:2407.01032.
+
+    Examples
+    --------
     >>> round(balanced_augrc([0, 0, 1], [True, False, False], [0.9, 0.5, 0.1]), 6)
     0.208333
     """
@@ -707,12 +1272,44 @@ def balanced_augrc(labels: ArrayLike, correct: ArrayLike, conf: ArrayLike, *, na
     reference=_TRAUB,
 )
 def balanced_aurc(labels: ArrayLike, correct: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> float:
-    r"""AURC with every class counted alike: the selective risk is the mean of the class-wise ones.
+    r"""Compute the AURC with equal weight for every class: the selective risk is the mean of the class-wise ones.
 
     .. math:: \frac{1}{n} \sum_i \frac{1}{K} \sum_c R_c(g_i)
 
-    over the K classes present; a class with nothing accepted has risk 0. Ties as in :func:`aurc`.
+    over the K classes present.
 
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples,)
+        True class of each sample, an integer of at least 0.
+    correct : array-like of shape (n_samples,)
+        Whether each prediction is correct, as booleans or 0/1.
+    conf : array-like of shape (n_samples,)
+        Confidence of each prediction; higher is safer to accept. Infinite values are allowed.
+    nan : {"error", "reject"}, default="error"
+        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
+        :class:`~twofold.errors.RejectedNaN` warning.
+
+    Returns
+    -------
+    float
+        The area, in [0, 1]; lower is better.
+
+    Raises
+    ------
+    InvalidInput
+        If arrays differ in length or hold values that are not allowed, such as a label of -1 (OOD).
+
+    Notes
+    -----
+    A class with nothing accepted has risk 0. Ties as in :func:`aurc`.
+
+    References
+    ----------
+    Traub et al., NeurIPS 2024, arXiv:2407.01032.
+
+    Examples
+    --------
     >>> balanced_aurc([0, 1], [True, False], [0.9, 0.1])
     0.25
     """
@@ -722,7 +1319,7 @@ def balanced_aurc(labels: ArrayLike, correct: ArrayLike, conf: ArrayLike, *, nan
     reached = np.concatenate(([0], np.cumsum(np.bincount(place, minlength=len(level)))))  # samples before level t
     order = np.lexsort((place, group))
     group, place, wrong = group[order], place[order], wrong[order]
-    last = np.append((group[1:] != group[:-1]) | (place[1:] != place[:-1]), True)  # of its class and level
+    last = np.append((group[1:] != group[:-1]) | (place[1:] != place[:-1]), True)  # last row of its class and level
     first_row = np.concatenate(([0], np.cumsum(np.bincount(group))))[:-1]
     running = np.cumsum(wrong)
     before = running[first_row] - wrong[first_row]
@@ -732,15 +1329,43 @@ def balanced_aurc(labels: ArrayLike, correct: ArrayLike, conf: ArrayLike, *, nan
     return float(risk @ (reached[next_level] - reached[place])) / (len(order) * len(first_row))
 
 
-# What is known about the estimators themselves
+# Properties of the estimators themselves
 
 
 def aurc_weights(n: int, estimator: Estimator = "empirical") -> Array:
-    r"""Weights w of the ascending rank r = 1..n with :math:`\mathrm{AURC} = \frac1n \sum_i w(r_i) l_i`, no ties.
+    r"""Compute the weight that an AURC estimator gives to each rank.
 
-    Index 0 is the least confident sample. Mean weights: 1 for ``empirical`` and ``continuous``, below 1 for ``log``,
-    about 1/2 for ``sele``.
+    .. math:: \mathrm{AURC} = \frac1n \sum_i w(r_i)\, l_i
 
+    over ascending ranks r = 1..n without ties.
+
+    Parameters
+    ----------
+    n : int
+        Number of samples, at least 1.
+    estimator : str, default="empirical"
+        A rule of :func:`aurc` other than ``grid`` and ``published``.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        The weights; index 0 is the least confident sample.
+
+    Raises
+    ------
+    InvalidInput
+        If ``n`` is not a whole number of at least 1, or ``estimator`` is unknown, ``grid`` or ``published``.
+
+    Notes
+    -----
+    Mean weights: 1 for ``empirical`` and ``continuous``, below 1 for ``log``, about 1/2 for ``sele``.
+
+    References
+    ----------
+    Zhou et al., ICML 2025, arXiv:2410.15361.
+
+    Examples
+    --------
     >>> aurc_weights(4).round(4)
     array([0.25  , 0.5833, 1.0833, 2.0833])
     """
@@ -765,13 +1390,41 @@ def aurc_weights(n: int, estimator: Estimator = "empirical") -> Array:
 
 
 def aurc_weight_bias(beta: ArrayLike, n: int, estimator: Estimator = "empirical") -> Array:
-    r"""Bias of the weight of a sample whose confidence is the beta-quantile of the population.
+    r"""Compute the bias of the weight of a sample whose confidence is the beta-quantile of the population.
 
     The population weight is :math:`-\ln(1-\beta)`; the rank r of the sample among n has
-    :math:`r - 1 \sim \mathrm{Bin}(n-1, \beta)`. Closed forms: ``empirical``
-    :math:`\frac1n - \sum_{k \ge n} \beta^k / k` (0 on average over beta), ``sele``
+    :math:`r - 1 \sim \mathrm{Bin}(n-1, \beta)`.
+
+    Parameters
+    ----------
+    beta : array-like of shape (n_quantiles,)
+        Quantiles of the confidence in the population, in [0, 1).
+    n : int
+        Number of samples, at least 1.
+    estimator : str, default="empirical"
+        One of ``empirical``, ``expected``, ``self_excluded``, ``sele``, ``2sele`` and ``log``.
+
+    Returns
+    -------
+    ndarray of shape (n_quantiles,)
+        Expected weight minus population weight.
+
+    Raises
+    ------
+    InvalidInput
+        If ``beta`` has a value outside [0, 1), ``n`` is not a whole number of at least 1, or ``estimator`` is another.
+
+    Notes
+    -----
+    Closed forms: ``empirical`` :math:`\frac1n - \sum_{k \ge n} \beta^k / k` (0 on average over beta), ``sele``
     :math:`\beta + (1-\beta)/n + \ln(1-\beta)`; the others follow, ``log`` by the binomial sum.
 
+    References
+    ----------
+    Zhou et al., ICML 2025, arXiv:2410.15361 (Prop. 3.3, 3.4 and A.2).
+
+    Examples
+    --------
     >>> aurc_weight_bias([0.5], 4).round(4)
     array([0.2235])
     """
@@ -793,12 +1446,39 @@ def aurc_weight_bias(beta: ArrayLike, n: int, estimator: Estimator = "empirical"
 
 
 def aurc_weight_mse(n: int, estimator: Estimator = "empirical") -> Array:
-    r"""Mean squared error of each rank's weight, given the rank (ascending, r = 1..n).
+    r"""Compute the mean squared error of each rank's weight, given the rank (ascending, r = 1..n).
 
     Given the rank, beta is Beta(r, n-r+1): its weight has mean :math:`H_n - H_{n-r}` and variance
-    :math:`\sum_{k=n+1-r}^{n} k^{-2}`. So ``empirical`` has that variance as its error, :math:`H_n/n` on average,
-    and any other weight adds the square of its distance from the mean.
+    :math:`\sum_{k=n+1-r}^{n} k^{-2}`.
 
+    Parameters
+    ----------
+    n : int
+        Number of samples, at least 1.
+    estimator : str, default="empirical"
+        A rule of :func:`aurc` other than ``grid`` and ``published``.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        The errors; index 0 is the least confident sample.
+
+    Raises
+    ------
+    InvalidInput
+        If ``n`` is not a whole number of at least 1, or ``estimator`` is unknown, ``grid`` or ``published``.
+
+    Notes
+    -----
+    ``empirical`` has that variance as its error, :math:`H_n/n` on average; any other weight adds the square of its
+    distance from the mean.
+
+    References
+    ----------
+    Zhou et al., ICML 2025, arXiv:2410.15361 (Prop. 3.5 and A.3).
+
+    Examples
+    --------
     >>> round(float(aurc_weight_mse(4).mean()), 6), round(float(_math.harmonic(4.0)) / 4, 6)
     (0.520833, 0.520833)
     """
@@ -816,14 +1496,49 @@ def aurc_standard_error(
     coverage: Coverage = "all",
     nan: NaNPolicy = "error",
 ) -> float:
-    r"""Standard error of the ``empirical`` AURC by its influence function.
+    r"""Estimate the standard error of the ``empirical`` AURC by its influence function.
 
     .. math:: \mathrm{IF}_i = R(g_i) - \mathrm{AURC} + \sum_{t: v_t \le g_i} \frac{c_t}{N_t} (l_i - R_t), \qquad
               \mathrm{se}^2 = \frac{1}{n^2} \sum_i \mathrm{IF}_i^2
 
-    over tie groups t of value :math:`v_t` with :math:`c_t` samples. Do not trust it below a thousand samples or with
-    few failures, where nominal 95 % intervals cover clearly less; bootstrap instead.
+    over tie groups t of value :math:`v_t` with :math:`c_t` samples.
 
+    Parameters
+    ----------
+    correct : array-like of shape (n_samples,)
+        Whether each prediction is correct, as booleans or 0/1; False on every OOD sample.
+    conf : array-like of shape (n_samples,)
+        Confidence of each prediction; higher is safer to accept. Infinite values are allowed.
+    is_id : array-like of shape (n_samples,), default=None
+        True for in-distribution samples; the others are OOD, and accepting one is a failure. By default all samples are
+        in-distribution.
+    loss : array-like of shape (n_samples,), default=None
+        Finite loss of each sample, used as it is, also on OOD samples. By default the 0/1 loss of ``correct``. Pass it
+        when mistakes differ in severity.
+    coverage : {"all", "id"}, default="all"
+        Whose coverage the risk is averaged over, as in :func:`aurc`.
+    nan : {"error", "reject"}, default="error"
+        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
+        :class:`~twofold.errors.RejectedNaN` warning.
+
+    Returns
+    -------
+    float
+        The standard error, in the units of the loss.
+
+    Raises
+    ------
+    InvalidInput
+        If arrays differ in length or hold values that are not allowed, if ``correct`` is True on an OOD sample, or if
+        ``coverage="id"`` finds no ID sample.
+
+    Notes
+    -----
+    Do not trust it below a thousand samples or with few failures, where nominal 95 % intervals cover clearly less; use
+    :func:`twofold.stats.bootstrap` instead.
+
+    Examples
+    --------
     >>> round(aurc_standard_error([True, False, True, False], [0.9, 0.8, 0.7, 0.1]), 4)
     0.2954
     """
@@ -832,7 +1547,7 @@ def aurc_standard_error(
     right, inside = _checks.joint(correct, is_id, conf=conf)
     s = sweep(right, conf, is_id=inside, loss=loss, levels=True)
     cost = (~right).astype(np.float64) if loss is None else _checks.losses(loss)
-    outer = s.known if coverage == "id" else s.accepted  # the measure the risk is averaged over
+    outer = s.known if coverage == "id" else s.accepted  # cumulative weights over which the risk is averaged
     counted = np.ones(len(conf)) if inside is None or coverage == "all" else inside.astype(np.float64)
     share = np.diff(outer, prepend=0.0) / outer[-1]
     per_loss = np.cumsum((share * s.total / s.accepted)[::-1])[::-1]  # over groups at or below g_i
@@ -845,12 +1560,24 @@ def aurc_standard_error(
 
 @dataclass(frozen=True, eq=False)
 class ExpectedAURC:
-    """AURC over stochastic passes: each draw judged on its own predictions, beside the averaged prediction."""
+    """Hold the AURC over stochastic passes: each draw judged on its own predictions, beside the averaged prediction.
+
+    Attributes
+    ----------
+    mean : float
+        Mean of ``values``.
+    std : float
+        Standard deviation over draws, with ``ddof=1``; NaN for a single draw.
+    values : ndarray of shape (n_draws,)
+        One AURC per draw.
+    averaged : float
+        AURC of the mean probabilities.
+    """
 
     mean: float
-    std: float  # over draws, with ddof = 1; NaN for a single draw
-    values: Array  # (M,) one AURC per draw
-    averaged: float  # AURC of the mean probabilities
+    std: float
+    values: Array
+    averaged: float
 
 
 def expected_aurc(
@@ -860,15 +1587,38 @@ def expected_aurc(
     *,
     estimator: Estimator = "empirical",
 ) -> ExpectedAURC:
-    r"""Mean over stochastic draws of each draw's own AURC, beside the AURC of the averaged prediction.
+    r"""Compute the mean over stochastic draws of each draw's own AURC, beside the AURC of the averaged prediction.
 
-    ``passes`` are logits (M, N, C) of M dropout passes or ensemble members; ``score`` maps logits (N, C) to a
-    confidence, by default the log-odds of the predicted class. The averaged prediction has logits
-    :math:`\log \bar p` with :math:`\bar p` the mean probabilities. Rows labelled -1 are OOD and always failures.
+    The averaged prediction has logits :math:`\log \bar p` with :math:`\bar p` the mean probabilities.
 
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples,)
+        Class of each sample; -1 marks an OOD sample, on which every prediction is a failure.
+    passes : array-like of shape (n_draws, n_samples, n_classes)
+        Logits of the dropout passes or ensemble members.
+    score : callable, default=log-odds of the predicted class
+        Maps logits of shape (n_samples, n_classes) to a confidence of shape (n_samples,), higher is safer.
+    estimator : str, default="empirical"
+        A rule of :func:`aurc` other than ``grid`` and ``published``.
+
+    Returns
+    -------
+    ExpectedAURC
+        ``mean``, ``std`` and ``values`` over draws, and ``averaged`` for the mean probabilities.
+
+    Raises
+    ------
+    InvalidInput
+        If ``passes`` is not three-dimensional, differs from ``labels`` in the number of samples, or gives NaN
+        confidences, if a label is not a class or -1, or if ``estimator`` is unknown, ``grid`` or ``published``.
+
+    Examples
+    --------
     >>> draws = np.array([[[2.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [3.0, 0.0]]])
-    >>> expected_aurc([0, 1], draws).values
-    array([0.  , 0.75])
+    >>> result = expected_aurc([0, 1], draws)
+    >>> result.values, result.mean, result.averaged
+    (array([0.  , 0.75]), 0.375, 0.25)
     """
     logits = _checks.floats(passes, "passes", ndim=3)
     truth = _checks.labels(labels, classes=logits.shape[2])
