@@ -47,7 +47,22 @@ Cell = tuple[Any, ...]  # the values of BLOCK
 
 @dataclass(frozen=True)
 class Dropped:
-    """A method, block, shift or group that is not in a comparison, and why."""
+    """Name a method, block, shift or group that is left out of a comparison, and why.
+
+    Parameters
+    ----------
+    kind : {"method", "block", "shift", "group"}
+        What was left out.
+    name : str
+        Its name.
+    reason : str
+        Why it was left out.
+
+    Examples
+    --------
+    >>> print(Dropped("method", "knn", "no features"))
+    method knn: no features
+    """
 
     kind: str
     name: str
@@ -59,9 +74,20 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean difference of a method from the best, with its paired bootstrap interval.
+    """Hold the mean difference of a method from the best, with its paired bootstrap interval.
 
-    Over the ``blocks`` blocks, before averaging, in which both have paired replicates, ``of`` so many in all.
+    Parameters
+    ----------
+    value : float
+        Mean over blocks of the method's value minus that of the best method.
+    low, high : float
+        Limits of the interval.
+    blocks : int
+        Number of blocks, before averaging, in which both have paired replicates.
+    of : int
+        Number of all blocks, before averaging.
+    resamples : int
+        Number of bootstrap replicates with a value.
     """
 
     value: float
@@ -73,18 +99,53 @@ class Difference:
 
     @property
     def apart(self) -> bool:
-        """Does the interval exclude zero?"""
+        """Whether the interval excludes zero."""
         return not self.low <= 0.0 <= self.high
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """What :func:`compare` found. Methods are in order of ``mean_ranks``, 1 the best; so are all arrays.
+    """Hold what :func:`compare` found.
 
-    ``values`` (N, k) is the table that was ranked; ``p`` (k, k) holds Holm-adjusted p-values of pairs; ``cliques`` are
-    maximal groups of methods no two of which differ, best first, one of all methods where Friedman's test does not
-    reject (``omnibus`` is False); ``differences`` are those from the best method, by method, with intervals of level
-    1 - ``alpha``; ``models`` is how many trained networks the blocks come from.
+    Methods are in order of ``mean_ranks``, and so are the columns of all arrays.
+
+    Parameters
+    ----------
+    metric : str
+        The metric compared by.
+    protocol : str or None
+        The protocol it was measured under.
+    better : {"higher", "lower"}
+        Direction in which values get better.
+    test : str
+        Test of pairs.
+    alpha : float
+        Level of the tests; intervals of ``differences`` have level 1 - ``alpha``.
+    methods : tuple of str
+        The k methods, best first.
+    blocks : tuple of str
+        Labels of the N blocks.
+    values : ndarray of shape (N, k)
+        The table that was ranked.
+    mean_ranks : ndarray of shape (k,)
+        Mean rank over the blocks, 1 for the best.
+    friedman : Friedman
+        Friedman's test.
+    omnibus : bool
+        Whether Friedman's test rejects.
+    p : ndarray of shape (k, k)
+        Holm-adjusted p-values of pairs.
+    cliques : tuple of tuple of str
+        Maximal groups of methods no two of which differ, best first; one of all methods where Friedman's test does not
+        reject.
+    differences : mapping of str to Difference
+        Differences from the best method, by method, where there are paired replicates.
+    models : int
+        Number of trained networks the blocks come from.
+    dropped : tuple of Dropped, default=()
+        What was left out.
+    warnings : tuple of str, default=()
+        Reasons to doubt the p-values.
     """
 
     metric: str
@@ -107,7 +168,7 @@ class Comparison:
 
     @property
     def top(self) -> tuple[str, ...]:
-        """The first clique: the best method and those that cannot be told from it."""
+        """The first clique: the best method and those statistically tied with it."""
         return self.cliques[0]
 
     @property
@@ -116,7 +177,13 @@ class Comparison:
         return np.asarray(self.values.mean(axis=0))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; infinite statistics (all blocks agree) become None."""
+        """Convert the comparison to plain values for JSON.
+
+        Returns
+        -------
+        dict
+            All fields; an infinite F statistic (all blocks agree) becomes None.
+        """
         test = self.friedman
         return {
             "metric": self.metric,
@@ -330,7 +397,7 @@ def _table(results: Results, metric: str, protocol: str | None) -> _Table:
 
 
 def _complete(table: _Table) -> tuple[list[Cell], list[str], list[Dropped]]:
-    """Cells and methods of a full table; while a value is missing, the emptiest line goes."""
+    """List cells and methods of a full table; while a value is missing, leave out the emptiest line."""
     cells = sorted(table.cells, key=_sortable)
     names = sorted({name for cell in table.cells.values() for name in cell})
     have = np.array([[not _gone(table.cells[cell].get(name)) for name in names] for cell in cells], dtype=bool)
@@ -534,7 +601,7 @@ def _lacking_differences(names: Sequence[str], differences: Mapping[str, Differe
 
 
 def _warnings(values: Array, names: Sequence[str], models: int) -> list[str]:
-    """What stands against taking the p-values at their word."""
+    """List the reasons to doubt the p-values."""
     blocks, methods = values.shape
     found = []
     if models < blocks:
@@ -590,11 +657,34 @@ def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class CliqueMap:
-    """Which methods (``rows``) are in the top clique of which group of blocks (``columns``).
+    """Hold which methods are in the top clique of which group of blocks.
 
-    ``member`` is that table; ``judged`` is False where a method was not compared in a group; ``blocks`` counts the
-    blocks of each group; ``omnibus`` is False where Friedman's test does not reject, so that all methods of the group
-    are one clique. Methods that lead in most of the other groups come first.
+    Methods that lead in most of the groups whose Friedman test rejects come first.
+
+    Parameters
+    ----------
+    metric : str
+        The metric compared by.
+    protocol : str or None
+        The protocol it was measured under.
+    test : str
+        Test of pairs.
+    alpha : float
+        Level of the tests.
+    rows : tuple of str
+        Methods.
+    columns : tuple of str
+        Groups of blocks.
+    member : ndarray of bool, shape (n_methods, n_groups)
+        Whether the method is in the top clique of the group.
+    judged : ndarray of bool, shape (n_methods, n_groups)
+        Whether the method was compared in the group.
+    blocks : tuple of int
+        Number of blocks of each group.
+    omnibus : tuple of bool
+        Whether Friedman's test rejects in each group; where it does not, all methods of the group are one clique.
+    dropped : tuple of Dropped, default=()
+        What was left out.
     """
 
     metric: str
@@ -615,7 +705,13 @@ class CliqueMap:
         return tuple(one for one in self.dropped if one.kind == "group")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Convert the map to plain values for JSON.
+
+        Returns
+        -------
+        dict
+            Settings, methods, and the top clique of each group.
+        """
         return {
             "metric": self.metric,
             "protocol": self.protocol,
@@ -644,16 +740,53 @@ def clique_map(
     alpha: float = 0.05,
     by: Sequence[str] = GROUP,
 ) -> CliqueMap:
-    """The top clique of every group of blocks: which methods lead on which source, at which distance.
+    """Find the top clique of every group of blocks: which methods lead on which source, at which distance.
 
-    A group is a combination of ``by``, by default benchmark, model and role (iid, near, mid, far, ...), and its blocks
-    are the data sets, recipes, seeds and runs in it. Each group is a comparison of its own, with Friedman's test, the
-    pairwise ``test`` and cliques, so a method may be judged in one group and lack values in another. A group with too
-    few blocks for its methods (:func:`twofold.stats.required_blocks`) is not in the map, and ``dropped_groups`` names
-    it. The paper counts AURC and AUGRC of one data set as two blocks, which makes p-values far too small; here a map
-    has one metric. Its test goes by ``rank_z`` here. Claros Olivares & Brockmeier, A Systematic Analysis of
-    Out-of-Distribution Detection Under Representation and Training Paradigm Shifts, Figure 1 and Appendix C.
+    Each group is a comparison of its own, with Friedman's test, the pairwise ``test`` and cliques, so a method may be
+    compared in one group and lack values in another. The blocks of a group are its data sets, recipes, seeds and runs.
 
+    Parameters
+    ----------
+    results : Results
+        Rows of one or more benchmarks.
+    metric : str
+        Name of the metric to compare by, such as ``"aurc"``.
+    protocol : str, optional
+        Needed where several protocols have the metric.
+    test : {"conover_t", "rank_z", "wilcoxon"}, default="conover_t"
+        Test of pairs. The paper's test is ``rank_z``.
+    alpha : float, default=0.05
+        Level of the tests.
+    by : sequence of str, default=("benchmark", "model", "role")
+        Columns whose combinations are the groups; roles are iid, near, mid, far and so on.
+
+    Returns
+    -------
+    CliqueMap
+        Methods by groups. A group with too few blocks for its methods (:func:`twofold.stats.required_blocks`) is not in
+        the map, and ``dropped_groups`` names it.
+
+    Raises
+    ------
+    TooFewBlocks
+        If no group has enough methods and blocks.
+    InvalidInput
+        If the test or level is invalid, or the metric has no rows to compare.
+    UnknownName
+        If a column or the metric is unknown.
+
+    Notes
+    -----
+    The paper counts AURC and AUGRC of one data set as two blocks, which makes p-values far too small; here a map has
+    one metric.
+
+    References
+    ----------
+    Claros Olivares & Brockmeier, A Systematic Analysis of Out-of-Distribution Detection Under Representation and
+    Training Paradigm Shifts, Figure 1 and Appendix C.
+
+    Examples
+    --------
     >>> rows = [{"score": s, "shift": f"{role}{i}", "role": role, "metric": "aurc", "value": v + 0.01 * i}
     ...         for s, v in [("msp", 0.2), ("knn", 0.1)] for role in ("near", "far") for i in range(6)]
     >>> found = clique_map(Results.of(rows), "aurc")
@@ -712,7 +845,7 @@ def _by_distance(place: Cell, columns: Sequence[str]) -> tuple[Any, ...]:
 
 
 def _standing(name: str, found: Mapping[str, Comparison]) -> tuple[float, float, str]:
-    """Most groups led first, of those that tell methods apart, then the lowest mean rank for the number of methods."""
+    """Sort by most groups led, of those with significant differences, then by relative mean rank."""
     inside = [one for one in found.values() if name in one.methods]
     shares = [float(one.mean_ranks[one.methods.index(name)]) / len(one.methods) for one in inside]
     return -sum(one.omnibus and name in one.top for one in inside), round(float(np.mean(shares)), 12), name

@@ -46,10 +46,25 @@ Sets = Mapping[str, tuple[str, ...]]  # names of data sets by role
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """One data set under one score, or under a pair of scores: ``conf`` judges the label, ``conf_ood`` the input.
+    """Hold one data set under one score, or under a pair of scores.
 
-    ``correct`` is False on every row of no known class. ``group`` is an integer per row (such as the type of
-    corruption) that no protocol reads.
+    Parameters
+    ----------
+    correct : array-like of bool, shape (n_samples,)
+        Whether the prediction is correct; False on every row of no known class.
+    is_id : array-like of bool, shape (n_samples,)
+        Whether the row is of a known class.
+    conf : array-like of shape (n_samples,)
+        Confidence in the label.
+    conf_ood : array-like of shape (n_samples,), optional
+        Confidence that the input is of a known class, for a pair of scores.
+    group : array-like of int, shape (n_samples,), optional
+        A group per row, such as the type of corruption; no protocol reads it.
+
+    Raises
+    ------
+    InvalidInput
+        If arrays differ in length, hold NaN, or ``group`` is not of integers.
     """
 
     correct: Mask
@@ -73,7 +88,19 @@ class Scored:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """What a metric sees. Without ``is_id`` a row is a right answer or a failure, whatever kind of failure it is."""
+    """Hold the arrays that a metric takes.
+
+    Parameters
+    ----------
+    correct : ndarray of bool, shape (n_samples,)
+        Whether the prediction is correct.
+    is_id : ndarray of bool, shape (n_samples,), or None
+        Whether the row is of a known class. Without it a row is a correct prediction or a failure, of whatever kind.
+    conf : ndarray of shape (n_samples,)
+        Confidence in the label.
+    conf_ood : ndarray of shape (n_samples,), optional
+        Confidence that the input is of a known class.
+    """
 
     correct: Mask
     is_id: Mask | None
@@ -83,13 +110,32 @@ class Table:
 
 @dataclass(frozen=True)
 class View:
-    """One row group of a results table: which data sets enter, by which rule, and what is measured.
+    """Define one row group of a results table: which data sets enter, by which rule, and what is measured.
 
-    ``joint``: every row as it is; a wrong answer and an unknown input are failures, and ``is_id`` tells them apart.
-    ``known``: the known sets alone. ``proposed``: wrong answers on known sets are removed, so right answers stand
-    against unknown inputs. ``original``: every answer on known sets counts as right. The last three give tables
-    without ``is_id``: all that counts is right answer or failure, and accuracy is the share of right answers in the
-    table, as FD-Shifts prints it. Views are plain values; they pickle, compare and hash.
+    Views are plain values; they pickle, compare and hash.
+
+    Parameters
+    ----------
+    shift : str
+        Name of the row group: a data set, or a group such as near.
+    role : str
+        Role of the row group, such as ``"iid"``, ``"near"`` or ``"corruption"``.
+    known, unknown : tuple of str
+        Data sets of known and of unknown inputs.
+    rule : {"known", "joint", "proposed", "original"}
+        Which rows enter and what counts as a failure; see Notes.
+    metrics : tuple of str
+        Metrics of a single score.
+    pair_metrics : tuple of str, default=()
+        Metrics of a pair of scores.
+
+    Notes
+    -----
+    ``joint``: every row as it is; a wrong prediction and an unknown input are failures, and ``is_id`` distinguishes
+    them. ``known``: the known sets alone. ``proposed``: wrong predictions on known sets are removed, so that correct
+    ones stand against unknown inputs. ``original``: every prediction on known sets counts as correct. The last three
+    make tables without ``is_id``: all that counts is correct prediction or failure, and accuracy is the share of
+    correct predictions in the table, as FD-Shifts prints it.
     """
 
     shift: str
@@ -102,11 +148,27 @@ class View:
 
     @property
     def sets(self) -> tuple[str, ...]:
-        """The data sets that enter."""
+        """The data sets that enter, the known ones first."""
         return self.known + self.unknown
 
     def table(self, scored: Mapping[str, Scored]) -> Table:
-        """The rows of this view; data sets that do not belong to it may be there and are not read."""
+        """Collect the rows of this view.
+
+        Parameters
+        ----------
+        scored : mapping of str to Scored
+            Scored data sets by name; those that do not belong to the view are ignored.
+
+        Returns
+        -------
+        Table
+            The arrays that metrics take.
+
+        Raises
+        ------
+        InvalidInput
+            If a data set of the view is missing, holds rows that contradict its role, or only some have ``conf_ood``.
+        """
         rows = [self._rows(scored, name) for name in self.sets]
         second = [one.conf_ood for one in rows if one.conf_ood is not None]
         if second and len(second) < len(rows):
@@ -123,7 +185,18 @@ class View:
         )
 
     def kept(self, scored: Mapping[str, Scored]) -> Mask:
-        """Which rows of the data sets, one set after the other, are in the table."""
+        """Mark the rows that enter the table.
+
+        Parameters
+        ----------
+        scored : mapping of str to Scored
+            Scored data sets by name.
+
+        Returns
+        -------
+        ndarray of bool
+            One value per row, one data set of :attr:`sets` after the other.
+        """
         rows = [scored[name] for name in self.sets]
         every = [one.correct | ~one.is_id if self.rule == "proposed" else np.ones(len(one), bool) for one in rows]
         return np.concatenate(every)
@@ -145,7 +218,17 @@ class View:
 
 @dataclass(frozen=True)
 class Average:
-    """A value that is the unweighted mean of the values of other views, metric by metric."""
+    """Define a value as the unweighted mean of the values of other views, metric by metric.
+
+    Parameters
+    ----------
+    shift : str
+        Name of the average.
+    role : str
+        Role of its views.
+    of : tuple of str
+        Names of the views that are averaged.
+    """
 
     shift: str
     role: str
@@ -154,12 +237,22 @@ class Average:
 
 @dataclass(frozen=True)
 class Tuning:
-    """How settings of scores may be chosen: by which metric, on which roles.
+    """Define how settings of scores may be chosen: by which metric, on which roles.
 
-    ``temperature`` puts a temperature fitted on ``val`` in front of every score that reads the logits or the head, so
-    also of chains such as ``project|msp`` or ``react|energy`` and of scores of features such as ``vim``. Scores of
-    several passes and of features alone stay as they are, and so does a chain with a temperature of its own.
-    :func:`twofold.tune` knows ``auroc_ood`` as ``auroc`` with ``ood_val`` given.
+    Parameters
+    ----------
+    metric : str
+        The metric that decides.
+    sets : tuple of str
+        Roles of the data sets that may be used.
+    temperature : bool, default=False
+        Whether to put a temperature fitted on ``val`` in front of every score that reads the logits or the head, also
+        in chains such as ``project|msp`` or ``react|energy`` and in scores of features such as ``vim``.
+
+    Notes
+    -----
+    With ``temperature``, scores of several passes and of features alone stay as they are, and so does a chain with a
+    temperature of its own. :func:`twofold.tune` knows ``auroc_ood`` as ``auroc`` with ``ood_val``.
     """
 
     metric: str
@@ -169,10 +262,27 @@ class Tuning:
 
 @dataclass(frozen=True)
 class Protocol:
-    """A way to judge confidences: a pure function from data sets with roles to views, and what is averaged.
+    """Define a way to judge confidences: a pure function from data sets with roles to views, and what is averaged.
 
-    ``averaged`` names the roles of views whose values are averaged. A role without data sets gives no view, no
-    average and no error; so does everything without a data set of role ``test``, but for shifts.
+    Parameters
+    ----------
+    name : str
+        Name of the protocol.
+    source : str
+        The paper it comes from.
+    summary : str
+        What it measures, in words.
+    tuning : Tuning
+        How settings of scores may be chosen.
+    build : callable
+        Function from names of data sets by role to views.
+    averaged : tuple of str, default=()
+        Roles of views whose values are averaged.
+
+    Notes
+    -----
+    A role without data sets yields no view, no average and no error. Without a data set of role ``test`` there are no
+    views but those of shifts.
     """
 
     name: str
@@ -183,7 +293,28 @@ class Protocol:
     averaged: tuple[str, ...] = ()
 
     def views(self, roles: Mapping[str, str]) -> tuple[View, ...]:
-        """The views of data sets with these roles (name -> role); train, val and ood_val enter none."""
+        """List the views of data sets with these roles.
+
+        Parameters
+        ----------
+        roles : mapping of str to str
+            Role by name of the data set; sets of role train, val and ood_val enter no view.
+
+        Returns
+        -------
+        tuple of View
+            The views.
+
+        Raises
+        ------
+        InvalidInput
+            If a role is unknown, or two rows of the results would have the same name.
+
+        Examples
+        --------
+        >>> [view.shift for view in protocol("joint").views({"test": "test", "svhn": "far"})]
+        ['svhn']
+        """
         for name, role in roles.items():
             _checks.choice(role, f"role of {name}", ROLES)
         views = tuple(self.build({role: tuple(n for n, r in roles.items() if r == role) for role in ROLES}))
@@ -196,7 +327,23 @@ class Protocol:
         return views
 
     def averages(self, roles: Mapping[str, str]) -> tuple[Average, ...]:
-        """The averages over views of data sets with these roles."""
+        """List the averages over views of data sets with these roles.
+
+        Parameters
+        ----------
+        roles : mapping of str to str
+            Role by name of the data set.
+
+        Returns
+        -------
+        tuple of Average
+            The averages.
+
+        Raises
+        ------
+        InvalidInput
+            If a role is unknown, or two rows of the results would have the same name.
+        """
         return self._means(self.views(roles))
 
     def _means(self, views: tuple[View, ...]) -> tuple[Average, ...]:
@@ -395,8 +542,25 @@ PROTOCOLS: dict[str, Protocol] = {one.name: one for one in _ALL}
 
 
 def protocol(name: str) -> Protocol:
-    """The protocol of a name; an unknown name is an error with the nearest names.
+    """Look up a protocol by name.
 
+    Parameters
+    ----------
+    name : str
+        One of ``PROTOCOLS``.
+
+    Returns
+    -------
+    Protocol
+        The protocol.
+
+    Raises
+    ------
+    UnknownName
+        If there is no such protocol; the message lists the nearest names.
+
+    Examples
+    --------
     >>> protocol("stratified").tuning
     Tuning(metric='augrc', sets=('val',), temperature=True)
     """
@@ -407,7 +571,19 @@ def protocol(name: str) -> Protocol:
 
 @dataclass(frozen=True)
 class Choice:
-    """The run chosen for a score, its validation value, and all runs with theirs."""
+    """Hold the run chosen for a score.
+
+    Parameters
+    ----------
+    score : str
+        The score.
+    run : str
+        The chosen run.
+    value : float
+        Its validation value.
+    candidates : tuple of (str, float)
+        All runs with their validation values.
+    """
 
     score: str
     run: str
@@ -418,9 +594,27 @@ class Choice:
 def select(values: Mapping[str, Mapping[str, float]], better: Better) -> dict[str, Choice]:
     """Choose for each score among runs (dropout on or off, a reward, a learning rate) by a validation value.
 
-    ``values`` has the value of each run for each score, in validation data only; for several seeds, their mean. Among
-    equals the first run wins, NaN never does, and a score whose values are all NaN raises ``UndefinedMetric``.
+    Parameters
+    ----------
+    values : mapping of str to mapping of str to float
+        Value of each run for each score, on validation data only; for several seeds, their mean.
+    better : {"higher", "lower"}
+        Direction in which values get better.
 
+    Returns
+    -------
+    dict of str to Choice
+        The choice for each score. Among equals the first run wins, and NaN never does.
+
+    Raises
+    ------
+    UndefinedMetric
+        If all values of a score are NaN.
+    InvalidInput
+        If a score has no run, or a value is not a number.
+
+    Examples
+    --------
     >>> select({"msp": {"plain": 0.02, "dropout": 0.01}}, "lower")["msp"].run
     'dropout'
     """

@@ -60,8 +60,20 @@ FORMAT = "twofold replicates 1"
 
 
 def method(row: Row) -> str:
-    """The score of a row, or both scores of a pair.
+    """Name the method of a row: its score, or both scores of a pair.
 
+    Parameters
+    ----------
+    row : mapping
+        A row of results.
+
+    Returns
+    -------
+    str
+        The name.
+
+    Examples
+    --------
     >>> method({"score": "msp", "pair": "energy"})
     'msp + energy'
     """
@@ -70,13 +82,25 @@ def method(row: Row) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """Tidy rows, each with all of ``COLUMNS``; None where a column does not apply.
+    """Hold benchmark results as tidy rows, one for each number.
 
-    ``run`` names the run, ``pair`` the second score of two, ``shift`` a data set or a group such as near or validation;
-    ``value`` with its interval ``low`` to ``high`` of ``level`` from ``resamples``; ``n`` rows, ``n_id`` of them known;
-    ``tuned`` says by what settings were chosen and ``chosen`` which; ``reason`` says why there is no value, or how the
-    row was chosen or averaged. ``replicates`` are bootstrap values by ``KEY``, paired over the scores of one run.
+    Each row has all of ``COLUMNS``, with None where a column does not apply. ``run`` names the run, ``pair`` the second
+    score of two, ``shift`` a data set or a group such as near or validation. ``value`` has the interval ``low`` to
+    ``high`` of ``level`` from ``resamples``. ``n`` counts rows, ``n_id`` of them known. ``tuned`` says what settings
+    were chosen on, and ``chosen`` names them. ``reason`` says why there is no value, or how the row was chosen or
+    averaged.
 
+    Make them with :meth:`of` or :meth:`open`, which check what they read; the constructor only stores.
+
+    Parameters
+    ----------
+    rows : tuple of mapping
+        The rows.
+    replicates : mapping of tuple to ndarray, default={}
+        Bootstrap values by the values of ``KEY``, paired over the scores of one run.
+
+    Examples
+    --------
     >>> rows = [{"score": s, "shift": "svhn", "metric": "aurc", "value": v} for s, v in [("msp", 0.2), ("knn", 0.1)]]
     >>> print(Results.of(rows).pivot(metric="aurc").values)
     [[0.2]
@@ -94,7 +118,31 @@ class Results:
 
     @classmethod
     def of(cls, rows: Iterable[Row], replicates: Mapping[Key, Any] | None = None) -> Results:
-        """Check rows and replicates; columns that a row lacks are None, and so is empty text."""
+        """Check rows and replicates, and make results of them.
+
+        Parameters
+        ----------
+        rows : iterable of mapping
+            Values by column. Columns that a row lacks become None, and so does empty text.
+        replicates : mapping of tuple to array-like, optional
+            One-dimensional bootstrap values by (run, score, pair, shift, protocol, metric) of a row.
+
+        Returns
+        -------
+        Results
+            Read-only copies of the rows and replicates.
+
+        Raises
+        ------
+        InvalidInput
+            If a column is unknown or holds a value of the wrong kind, a value has no metric, two rows with a metric
+            agree in all of ``IDENTITY``, or replicates belong to no row.
+
+        Examples
+        --------
+        >>> len(Results.of([{"score": "msp", "metric": "aurc", "value": 0.2}]))
+        1
+        """
         words: dict[tuple[str, Any], Any] = {}  # columns repeat few words: each is checked once
         entered = tuple(_entered(row, place, words) for place, row in enumerate(rows))
         _refuse_doubles(entered, IDENTITY)
@@ -107,8 +155,25 @@ class Results:
         return cls(entered, MappingProxyType(drawn))
 
     def filter(self, **wanted: Any) -> Results:
-        """The rows whose columns equal what is given, or one of it where that is a tuple, list or set.
+        """Keep the rows whose columns equal the wanted values.
 
+        Parameters
+        ----------
+        **wanted : Any
+            A value by column; a tuple, list or set allows any of its values.
+
+        Returns
+        -------
+        Results
+            The rows that match in every column, with their replicates.
+
+        Raises
+        ------
+        UnknownName
+            If there is no such column.
+
+        Examples
+        --------
         >>> rows = [{"score": s, "metric": "aurc", "value": 0.1} for s in ("msp", "knn", "mds")]
         >>> len(Results.of(rows).filter(metric="aurc", score=("msp", "knn")))
         2
@@ -126,11 +191,32 @@ class Results:
     # --- fewer rows -------------------------------------------------------------------------------------------------
 
     def over_seeds(self) -> Results:
-        """Mean over the seeds of rows that agree in benchmark, model, recipe, scores, shift, protocol and metric.
+        """Average rows over seeds.
 
-        ``low`` and ``high`` are one standard deviation (n - 1) below and above the mean, None for one seed; ``level``
-        and ``resamples`` are None; ``run`` lists the runs and ``reason`` the seeds. A mean with a seed that has no
-        value is NaN. Replicates are averaged one by one. Two rows of one seed are an error.
+        Rows are averaged that agree in benchmark, model, recipe, scores, shift, role, protocol and metric. ``low`` and
+        ``high`` are one standard deviation (n - 1) below and above the mean, None for one seed; ``level`` and
+        ``resamples`` are None; ``run`` lists the runs and ``reason`` the seeds. Replicates are averaged one by one.
+
+        Returns
+        -------
+        Results
+            A row for each group. Rows without a metric are kept as they are.
+
+        Raises
+        ------
+        InvalidInput
+            If two rows of a group have the same seed.
+
+        Notes
+        -----
+        A mean with a seed that has no value is NaN.
+
+        Examples
+        --------
+        >>> rows = [{"score": "msp", "seed": s, "metric": "aurc", "value": v} for s, v in [(0, 0.1), (1, 0.2)]]
+        >>> mean = Results.of(rows).over_seeds().rows[0]
+        >>> round(mean["value"], 4), mean["reason"]
+        (0.15, 'mean and standard deviation of seeds 0, 1')
         """
         same = ("benchmark", "model", "recipe", "score", "pair", "shift", "role", "protocol", "metric", "better")
         rows, replicates = [], {}
@@ -145,9 +231,35 @@ class Results:
         return Results.of(rows, replicates)
 
     def best(self, per: tuple[str, ...] = ("benchmark", "model", "recipe", "seed", "shift", "protocol")) -> Results:
-        """The row with the best value for each metric and each combination of ``per``; NaN is never best.
+        """Keep the row with the best value for each metric and each combination of ``per``.
 
-        Among equals the first row stays. Rows on validation data are as good as others here; filter them out.
+        Parameters
+        ----------
+        per : tuple of str, default=("benchmark", "model", "recipe", "seed", "shift", "protocol")
+            Columns whose combinations are decided separately.
+
+        Returns
+        -------
+        Results
+            One row for each combination that has a value.
+
+        Raises
+        ------
+        UnknownName
+            If there is no such column.
+        InvalidInput
+            If rows of a metric disagree on whether higher or lower is better.
+
+        Notes
+        -----
+        NaN is never best, and among equals the first row is kept. Rows on validation data take part; filter them out
+        first.
+
+        Examples
+        --------
+        >>> rows = [{"score": s, "metric": "aurc", "value": v} for s, v in [("msp", 0.2), ("knn", 0.1)]]
+        >>> [row["score"] for row in Results.of(rows).best()]
+        ['knn']
         """
         for column in per:
             _known(column)
@@ -159,12 +271,30 @@ class Results:
         return self._only(best)
 
     def select(self, metric: str | None = None) -> Results:
-        """For each score, protocol and seed, the rows of the run that is best on validation data.
+        """Keep, for each score, protocol and seed, the rows of the run that is best on validation data.
 
-        Runs of one benchmark, model and seed compete, so that recipes (dropout, a reward, a learning rate) are what is
-        chosen; the judge is the ``metric`` of the rows with shift "validation", which may be left out where there is
-        one. A pair without such rows follows its first score. The choice is in ``reason``. Where no run has a
-        validation value one row says so, and where nothing was validated but several runs compete, that is an error.
+        Runs of one benchmark, model and seed compete, so recipes (dropout, a reward, a learning rate) are what is
+        chosen. ``reason`` of the kept rows tells the choice.
+
+        Parameters
+        ----------
+        metric : str, optional
+            Metric of the rows with shift "validation" that decides. It may be left out where those rows have only one.
+
+        Returns
+        -------
+        Results
+            The rows of the chosen runs. Where no run has a validation value, one row says so.
+
+        Raises
+        ------
+        InvalidInput
+            If several runs compete and none has a validation row, or validation rows have several metrics and
+            ``metric`` is None.
+
+        Notes
+        -----
+        A pair without validation rows follows its first score.
         """
         group = ("benchmark", "model", "seed", "protocol", "score", "pair")
         rows: list[Row] = []
@@ -189,11 +319,41 @@ class Results:
     def pivot(
         self, index: Columns = "score", columns: Columns = "shift", *, metric: str, protocol: str | None = None
     ) -> Pivot:
-        """One metric as a table; "score" stands for both scores of a pair, and a tuple of columns for their product.
+        """Arrange the values of one metric in a table.
 
-        Labels come in the order of the rows. Validation data are left out unless there is nothing else. Two rows for
-        one cell are an error that says in which columns they differ. Cells without a value are NaN, and ``notes`` say
-        why, as they do of scores and data sets that are missing as a whole.
+        Parameters
+        ----------
+        index, columns : str or tuple of str, default="score", "shift"
+            Columns of the results whose values label the rows and columns of the table. "score" stands for both scores
+            of a pair, and a tuple for the product of its columns.
+        metric : str
+            The metric to show.
+        protocol : str, optional
+            Needed where several protocols have the metric.
+
+        Returns
+        -------
+        Pivot
+            Labels in the order of the rows. Cells without a value are NaN; ``notes`` say why, and name scores and data
+            sets that are missing as a whole.
+
+        Raises
+        ------
+        UnknownName
+            If there is no such metric or column.
+        InvalidInput
+            If two rows share a cell (the message names the columns in which they differ), or the protocol is missing or
+            was not used for the metric.
+
+        Notes
+        -----
+        Validation data are left out unless there is nothing else.
+
+        Examples
+        --------
+        >>> rows = [{"score": s, "shift": "svhn", "metric": "aurc", "value": 0.1} for s in ("msp", "knn")]
+        >>> Results.of(rows).pivot(metric="aurc").index
+        ('msp', 'knn')
         """
         rows = of_metric(self, metric, protocol)
         across, down = _names(columns), _names(index)
@@ -238,7 +398,24 @@ class Results:
         protocol: str | None = None,
         digits: int = 2,
     ) -> str:
-        """The :meth:`pivot` as a Markdown table with best and tied-for-best marks."""
+        """Format the :meth:`pivot` as a Markdown table that marks the best and tied values.
+
+        Parameters
+        ----------
+        index, columns : str or tuple of str, default="score", "shift"
+            Columns of the results that label the rows and columns of the table.
+        metric : str
+            The metric to show.
+        protocol : str, optional
+            Needed where several protocols have the metric.
+        digits : int, default=2
+            Digits after the decimal point.
+
+        Returns
+        -------
+        str
+            The table with its caption and notes.
+        """
         return self.pivot(index, columns, metric=metric, protocol=protocol).to_markdown(digits=digits)
 
     def to_latex(
@@ -250,29 +427,76 @@ class Results:
         protocol: str | None = None,
         digits: int = 2,
     ) -> str:
-        """The :meth:`pivot` as a LaTeX table, for which no package is needed."""
+        """Format the :meth:`pivot` as a LaTeX table; no package is needed.
+
+        Parameters
+        ----------
+        index, columns : str or tuple of str, default="score", "shift"
+            Columns of the results that label the rows and columns of the table.
+        metric : str
+            The metric to show.
+        protocol : str, optional
+            Needed where several protocols have the metric.
+        digits : int, default=2
+            Digits after the decimal point.
+
+        Returns
+        -------
+        str
+            The table as a float with a caption.
+        """
         return self.pivot(index, columns, metric=metric, protocol=protocol).to_latex(digits=digits)
 
     def to_pandas(self) -> Any:
-        """The rows as a data frame; whole numbers are nullable, and a value of None becomes NaN."""
+        """Convert the rows to a pandas data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The columns of ``COLUMNS``. Whole numbers are nullable (``Int64``), and a real number that is None becomes
+            NaN.
+
+        Raises
+        ------
+        MissingExtra
+            If pandas is not installed.
+        """
         pandas = _package("pandas", "data frames need pandas")
         frame = pandas.DataFrame({column: [row[column] for row in self.rows] for column in COLUMNS}, dtype=object)
         kinds = {**dict.fromkeys(REAL, "float64"), **dict.fromkeys(WHOLE, "Int64")}
         return frame.astype(kinds)
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """The rows as plain dictionaries; NaN becomes None, as JSON has no NaN.
+        """Convert the rows to plain dictionaries that JSON can hold.
 
+        Returns
+        -------
+        list of dict
+            The rows, with NaN replaced by None.
+
+        Examples
+        --------
         >>> Results.of([{"score": "msp", "metric": "aurc", "value": float("nan")}]).to_dicts()[0]["value"] is None
         True
         """
         return [{c: None if v is not None and v != v else v for c, v in row.items()} for row in self.rows]
 
     def overview(self) -> str:
-        """A short text: per protocol the methods by the mean of its main metric over data sets and runs, best first.
+        """Summarise the results in a short text.
 
+        Per protocol, methods are listed by the mean of its main metric over data sets and runs, best first.
+
+        Returns
+        -------
+        str
+            A short text with at most 15 methods per protocol; ``"no values"`` if there are none.
+
+        Notes
+        -----
         Averages, pools and validation data do not count. Methods that lack some of the values come last.
 
+        Examples
+        --------
         >>> rows = [{"score": s, "shift": "a", "metric": "aurc", "value": v} for s, v in [("msp", 0.2), ("knn", 0.1)]]
         >>> print(Results.of(rows).overview())
         aurc (x1000), lower is better, coverage of all samples, mean of 1 value
@@ -305,15 +529,56 @@ class Results:
         return _write({Path(path): self._csv()})[0]
 
     def to_parquet(self, path: str | Path) -> Path:
-        """Write the rows as Parquet; needs pyarrow."""
+        """Write the rows as Parquet.
+
+        Parameters
+        ----------
+        path : path-like
+            The file; an existing one is replaced.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        MissingExtra
+            If pyarrow is not installed.
+        InvalidInput
+            If the folder of the file does not exist.
+        RunError
+            If the file cannot be written.
+        """
         return _write({Path(path): self._parquet()})[0]
 
     def save(self, folder: str | Path) -> Path:
-        """Write ``results.csv``, ``results.parquet`` where pyarrow is installed, and replicates where there are some.
+        """Save the results to a folder, which :meth:`open` reads back.
 
-        ``results.json`` holds the SHA-256 of each, by which :meth:`open` notices damage.
-        Files are replaced when all of them are written; rows that are there already are not written to Parquet again.
-        :meth:`open` reads the folder back.
+        The folder holds ``results.csv``, ``results.parquet`` where pyarrow is installed, ``replicates.safetensors``
+        where there are replicates, and ``results.json`` with the SHA-256 of each, by which :meth:`open` notices damage.
+
+        Parameters
+        ----------
+        folder : path-like
+            The folder; it is created if it does not exist.
+
+        Returns
+        -------
+        Path
+            The folder.
+
+        Raises
+        ------
+        InvalidInput
+            If the folder cannot be created.
+        RunError
+            If a file cannot be written.
+
+        Notes
+        -----
+        Files are replaced once all of them are written. The Parquet file is not written again if the rows have not
+        changed.
         """
         place = Path(folder)
         try:
@@ -394,7 +659,7 @@ class Results:
         return file.getvalue()
 
     def _packed(self, content: bytes) -> bytes:
-        """Replicates as one tensor a length, with their keys and the digest of the rows in the header."""
+        """Pack replicates as one tensor per length, with their keys and the digest of the rows in the header."""
         from safetensors.numpy import save
 
         by_length: dict[str, list[Key]] = {}
@@ -414,7 +679,18 @@ def _known(column: str) -> None:
 
 
 def key_of(row: Row) -> Key:
-    """What replicates of a row belong to."""
+    """Read the values of ``KEY`` from a row, by which its replicates are stored.
+
+    Parameters
+    ----------
+    row : mapping
+        A row of results.
+
+    Returns
+    -------
+    tuple of str or None
+        Its run, score, pair, shift, protocol and metric.
+    """
     return tuple(row[column] for column in KEY)
 
 
@@ -500,12 +776,49 @@ def _grouped(rows: Iterable[Row], columns: tuple[str, ...]) -> dict[tuple[Any, .
 
 
 def missing(value: float | None) -> bool:
-    """Is there no value?"""
+    """Check whether a value is None or NaN.
+
+    Parameters
+    ----------
+    value : float or None
+        The value of a row.
+
+    Returns
+    -------
+    bool
+        True if there is no value.
+
+    Examples
+    --------
+    >>> missing(None), missing(float("nan")), missing(0.0)
+    (True, True, False)
+    """
     return value is None or math.isnan(value)
 
 
 def better_of(rows: Iterable[Row]) -> str:
-    """The direction that rows of one metric agree on; a row that does not say goes by the registered metric."""
+    """Find the direction in which the values of one metric get better.
+
+    Parameters
+    ----------
+    rows : iterable of mapping
+        Rows of one metric. A row whose column ``better`` is None takes the direction of the registered metric.
+
+    Returns
+    -------
+    str
+        ``"higher"`` or ``"lower"``.
+
+    Raises
+    ------
+    InvalidInput
+        If rows disagree, or the metric is not registered and a row does not name the direction.
+
+    Examples
+    --------
+    >>> better_of([{"metric": "aurc", "better": None}])
+    'lower'
+    """
     known = set()
     metric = None
     for row in rows:
@@ -562,11 +875,25 @@ def _differing(one: Row, other: Row) -> str:
 
 
 def finest(rows: Iterable[Row]) -> list[Row]:
-    """Rows of which none counts data that another counts: no validation data, no average or pool beside its members.
+    """Keep rows so that no data are counted twice: no validation data, and no average or pool beside its members.
 
-    A shift such as near or corruption, which stands for the data sets of a role, stays where none of them is there;
-    pooled and mean stay where nothing else is.
+    Parameters
+    ----------
+    rows : iterable of mapping
+        Rows of results.
 
+    Returns
+    -------
+    list of mapping
+        The rows kept, in order; those without a metric are left out.
+
+    Notes
+    -----
+    A shift such as near or corruption, which stands for the data sets of a role, is kept where none of them is present;
+    pooled and mean are kept where nothing else is.
+
+    Examples
+    --------
     >>> rows = [{"shift": s, "role": "near", "metric": "f1", "score": "msp"} for s in ("cifar100", "near")]
     >>> [row["shift"] for row in finest(Results.of(rows))]
     ['cifar100']
@@ -596,7 +923,7 @@ def _members(row: Row, roles: set[str | None]) -> bool:
 
 
 def _overview(protocol: str | None, rows: Sequence[Row]) -> str:
-    """The methods under one protocol, best first; empty where nothing has a value."""
+    """Format the methods under one protocol, best first; return an empty text where nothing has a value."""
     measured = dict.fromkeys(row["metric"] for row in rows if row["metric"] is not None)
     wanted = (*MAIN.get(str(protocol), ("aurc",)), *measured)
     for metric in (name for name in wanted if name in measured):
@@ -679,10 +1006,28 @@ def _unchosen(members: Sequence[Row]) -> Row:
 
 @dataclass(frozen=True, eq=False)
 class Pivot:
-    """One metric as a table: labels, values and their intervals, NaN where there is none.
+    """Hold one metric as a table: labels, values and their intervals.
 
-    ``level`` is None where intervals have several levels or are a standard deviation over seeds; ``replicates`` has
-    the run and the bootstrap values of cells, by row and column.
+    Parameters
+    ----------
+    metric : str
+        Name of the metric.
+    index, columns : tuple of str
+        Labels of the rows and columns.
+    values : ndarray of shape (n_index, n_columns)
+        The values, NaN where there is none.
+    lows, highs : ndarray of shape (n_index, n_columns)
+        Limits of the intervals, NaN where there are none.
+    better : {"higher", "lower"}
+        Direction in which values get better.
+    level : float, optional
+        Confidence level; None where intervals have several levels or are a standard deviation over seeds.
+    notes : tuple of str, default=()
+        Why cells are empty, and what is missing as a whole.
+    replicates : mapping of (int, int) to (str, ndarray), default={}
+        Run and bootstrap values of cells, by row and column.
+    protocol : str, optional
+        The protocol the metric was measured under.
     """
 
     metric: str
@@ -699,7 +1044,7 @@ class Pivot:
 
     @property
     def best(self) -> Mask:
-        """The best value of each column, all of them where several are equal."""
+        """The best value of each column as a boolean mask; all of them where several are equal."""
         worst = -np.inf if self.better == "higher" else np.inf
         known = np.where(np.isnan(self.values), worst, self.values)
         top = known.max(axis=0) if self.better == "higher" else known.min(axis=0)
@@ -707,10 +1052,13 @@ class Pivot:
 
     @property
     def tied(self) -> Mask:
-        """Values that cannot be told from the best of their column, which is not among them.
+        """Values statistically tied with the best of their column, as a boolean mask that leaves out the best itself.
 
-        With replicates of both in one run: the interval of the paired difference holds zero. Otherwise the interval of
-        the value holds the best value.
+        Returns
+        -------
+        ndarray of bool, shape (n_index, n_columns)
+            With replicates of both in one run: whether the interval of the paired difference holds zero. Otherwise:
+            whether the interval of the value holds the best value.
         """
         best = self.best
         found = np.zeros_like(best)
@@ -738,7 +1086,7 @@ class Pivot:
 
     @property
     def caption(self) -> str:
-        """What the numbers and marks of the printed table mean."""
+        """The sentence that explains the numbers and marks of the printed table."""
         factor, unit = scale(self.metric)
         heading = self.metric + (f" ({unit})" if factor != 1 else "")
         level = f"{(0.95 if self.level is None else self.level):.0%}"
@@ -754,7 +1102,18 @@ class Pivot:
         return f"{heading}, {self.better} is better{of}. Bold: best of the column. Dagger: tied for best, {rule}."
 
     def to_markdown(self, *, digits: int = 2) -> str:
-        """A Markdown table: best values bold, ties with a dagger, then the caption and what is missing."""
+        """Format the table as Markdown: best values bold, ties with a dagger.
+
+        Parameters
+        ----------
+        digits : int, default=2
+            Digits after the decimal point.
+
+        Returns
+        -------
+        str
+            The table, then the caption and what is missing.
+        """
         cells = self._cells(digits, "**{}**", "{}†", "–")
         lines = ["| |" + "".join(f" {_markdown(c)} |" for c in self.columns), "|---|" + "---:|" * len(self.columns)]
         for label, line in zip(self.index, cells, strict=True):
@@ -763,7 +1122,18 @@ class Pivot:
         return "\n".join([*lines, "", _markdown(self.caption), *([""] if notes else []), *notes]) + "\n"
 
     def to_latex(self, *, digits: int = 2) -> str:
-        """A LaTeX table with caption; what is missing is listed below the caption."""
+        """Format the table as LaTeX: best values bold, ties with a dagger.
+
+        Parameters
+        ----------
+        digits : int, default=2
+            Digits after the decimal point.
+
+        Returns
+        -------
+        str
+            A float; its caption ends with what is missing.
+        """
         cells = self._cells(digits, r"\textbf{{{}}}", r"{}$^{{\dagger}}$", "--")
         head = " & ".join(["", *(_latex(c) for c in self.columns)])
         lines = [r"\begin{table}", r"\centering", rf"\begin{{tabular}}{{l{'r' * len(self.columns)}}}", r"\hline"]
@@ -788,8 +1158,20 @@ class Pivot:
 
 
 def scale(metric: str) -> tuple[int, str]:
-    """Factor and unit in which people print a metric: areas under risk x1000, other rates in percent.
+    """Look up the factor and unit in which people print a metric: areas under risk x1000, other rates in percent.
 
+    Parameters
+    ----------
+    metric : str
+        Name of the metric, with or without the suffix ``_ood``.
+
+    Returns
+    -------
+    tuple of (int, str)
+        Factor and unit; ``(1, "")`` for metrics that exceed 1 or are not registered.
+
+    Examples
+    --------
     >>> scale("ds_aurc"), scale("auroc_ood"), scale("nll")
     ((1000, 'x1000'), (100, '%'), (1, ''))
     """
@@ -841,7 +1223,29 @@ def coverage_of(metric: str, protocol: str | None = None) -> str:
 
 
 def of_metric(results: Results, metric: str, protocol: str | None) -> list[Row]:
-    """The rows of one metric under one protocol, of test data where there are some."""
+    """Select the rows of one metric under one protocol, without validation data where there are other rows.
+
+    Parameters
+    ----------
+    results : Results
+        Rows of one or more benchmarks.
+    metric : str
+        Name of the metric.
+    protocol : str or None
+        Name of the protocol; None where only one has the metric.
+
+    Returns
+    -------
+    list of mapping
+        The rows.
+
+    Raises
+    ------
+    UnknownName
+        If no row has the metric.
+    InvalidInput
+        If several protocols have the metric and ``protocol`` is None, or ``protocol`` does not have it.
+    """
     rows = [row for row in results.rows if row["metric"] == metric]
     if not rows:
         known = sorted({row["metric"] for row in results.rows if row["metric"] is not None})
@@ -881,7 +1285,7 @@ def _numbers(grid: Sequence[Sequence[Row | None]], column: str) -> Array:
 def _notes(
     rows: Iterable[Row], grid: Sequence[Sequence[Row | None]], index: Sequence[str], heads: Sequence[str], protocol: str
 ) -> tuple[str, ...]:
-    """Why cells are empty, and what is missing as a whole."""
+    """Say why cells are empty, and what is missing as a whole."""
     notes = []
     for label, line in zip(index, grid, strict=True):
         for head, row in zip(heads, line, strict=True):
@@ -964,7 +1368,7 @@ def _opened(rows: list[dict[str, Any]], replicates: Mapping[Key, Any] | None, pa
 
 
 def _check_digests(folder: Path) -> set[str]:
-    """The names of the files in a folder of results; raise unless each is the one that was written."""
+    """List the files in a folder of results; raise unless each is the one that was written."""
     remedy = f"write the results again with Results.save, or open {CSV} itself"
     path = folder / DIGESTS
     if not path.is_file():
@@ -1026,7 +1430,7 @@ def _from_parquet(path: Path) -> list[dict[str, Any]]:
 
 
 def _unpacked(path: Path, content: bytes) -> dict[Key, Array] | None:
-    """The replicates that belong to the rows in ``content``; None where there is no such file."""
+    """Read the replicates that belong to the rows in ``content``; return None where there is no such file."""
     from safetensors import SafetensorError, safe_open
 
     if not path.exists():
