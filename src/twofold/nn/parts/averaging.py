@@ -1,7 +1,8 @@
-r"""Averages of the weights along training, and batch-norm statistics that fit them.
+"""Averages of the weights along training, and batch-norm statistics that fit them.
 
-Both averages hold a copy of the network, ready to be evaluated: :attr:`model`. Averaged weights see other activations
-than those the running statistics were taken from, so a network with batch norm needs :func:`rebn` once at the end.
+Both averages hold a copy of the network, ready to be evaluated, in their attribute ``model``. Averaged weights see
+other activations than those the running statistics were taken from, so a network with batch norm needs :func:`rebn`
+once at the end.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ PUBLISHED_STEPS = 200 * 390
 
 
 class _Average:
-    """A second copy of a network, moved towards the trained one."""
+    """Hold a second copy of a network and move it towards the trained one."""
 
     def __init__(self, model: nn.Module) -> None:
         if not isinstance(model, nn.Module):
@@ -38,7 +39,7 @@ class _Average:
         self.updates = 0
 
     def _pairs(self, model: nn.Module) -> tuple[list[tuple[Tensor, Tensor]], list[tuple[Tensor, Tensor]]]:
-        """Parameters and buffers, ours and theirs."""
+        """Pair the averaged parameters and buffers with those of the trained network."""
         found = []
         for ours, theirs in (
             (dict(self.model.named_parameters()), dict(model.named_parameters())),
@@ -54,11 +55,28 @@ class _Average:
         return found[0], found[1]
 
     def state_dict(self) -> dict[str, Any]:
-        """Averaged weights and the number of updates."""
+        """Return the averaged weights and the number of updates, to resume training from.
+
+        Returns
+        -------
+        dict
+            ``updates``, an int, and ``model``, the state dictionary of the averaged network. Tensors are copies.
+        """
         return {"updates": self.updates, "model": {k: v.clone() for k, v in self.model.state_dict().items()}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a saved average, to the last bit."""
+        """Restore an average saved by :meth:`state_dict`; training resumes bit for bit.
+
+        Parameters
+        ----------
+        state : mapping
+            What :meth:`state_dict` returned.
+
+        Raises
+        ------
+        InvalidInput
+            If the state has no averaged model or count of updates, or is that of another network.
+        """
         weights, updates = state.get("model"), state.get("updates")
         if not isinstance(weights, Mapping) or not isinstance(updates, int):
             raise InvalidInput("the saved state has no averaged model and count of updates")
@@ -73,15 +91,50 @@ class _Average:
 
 
 class EMA(_Average):
-    r"""Exponential moving average of the weights with a ramp, once a step.
+    r"""Average the weights exponentially, with a ramp, once a step.
 
     .. math:: \bar\theta \leftarrow d_n \bar\theta + (1 - d_n) \theta, \qquad d_n = d \, (1 - e^{-n / r})
 
-    with n = 1, 2, ... updates; ``ramp`` 0 means the full decay from the start. The text of SURE+ leaves the decay open;
-    its code has 0.9998 and 2000. The first :math:`d_n` is near 0, so the initial weights leave no trace.
+    with n = 1, 2, ... updates. The first :math:`d_n` is near 0, so the initial weights leave no trace.
 
-    Buffers (batch-norm statistics) are copied, not averaged: :func:`rebn` replaces them at the end. ``released=True``
-    blends those with fractions too, as the released SURE+ does, which never re-estimates them.
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Network to average, with weights in float32 or better. It is copied.
+    decay : float, default=0.9998
+        Decay d after the ramp, from 0 to below 1. Lower it for short runs, or use :meth:`of_run`.
+    ramp : float, default=2000.0
+        Number of updates r over which the decay rises; 0 applies the full decay from the start.
+    released : bool, default=False
+        Whether floating-point buffers are averaged too, as in the released SURE+, which never re-estimates them. By
+        default buffers (batch-norm statistics) are copied, and :func:`rebn` replaces them at the end.
+
+    Attributes
+    ----------
+    model : torch.nn.Module
+        The averaged network, in evaluation mode and without gradients.
+    updates : int
+        Number of updates so far.
+
+    Raises
+    ------
+    InvalidInput
+        If ``model`` is not a module or has weights in half precision, or a setting is out of range.
+
+    Notes
+    -----
+    The text of SURE+ leaves the decay open; its code has 0.9998 and 2000.
+
+    Examples
+    --------
+    >>> model = nn.Linear(1, 1)
+    >>> average = EMA(model, decay=0.5, ramp=0)
+    >>> before = model.weight.detach().clone()
+    >>> with torch.no_grad():
+    ...     _ = model.weight.add_(1.0)
+    >>> average.update(model)
+    >>> round(float(average.model.weight - before), 4)
+    0.5
     """
 
     def __init__(
@@ -94,22 +147,74 @@ class EMA(_Average):
 
     @classmethod
     def of_run(cls, model: nn.Module, steps: int, *, released: bool = False) -> Self:
-        r"""An average that spans the published share of a run of this many steps.
+        """Build an average that spans the published share of a run.
 
-        SURE+ trains for 78,000 steps: :math:`1 / (1 - d)` is 5000 of them, the ramp 2000. Both shrink with the run,
-        so that a short run averages over something and forgets its beginning; at 78,000 steps this is the default.
+        SURE+ trains for 78,000 steps: :math:`1 / (1 - d)` is 5000 of them, the ramp 2000. Both shrink with the run, so
+        that a short run averages over something and forgets its beginning. At 78,000 steps this is the default.
+
+        Parameters
+        ----------
+        model : torch.nn.Module
+            Network to average.
+        steps : int
+            Number of training steps of the whole run, at least 1.
+        released : bool, default=False
+            Whether floating-point buffers are averaged too; see :class:`EMA`.
+
+        Returns
+        -------
+        EMA
+            The average, before its first update.
+
+        Raises
+        ------
+        InvalidInput
+            If ``steps`` is not a whole number of at least 1, or ``model`` cannot be averaged.
+
+        Examples
+        --------
+        >>> average = EMA.of_run(nn.Linear(1, 1), 7800)
+        >>> round(average.decay, 6), average.ramp
+        (0.998, 200.0)
         """
         share = _checks.whole(steps, "steps", 1) / PUBLISHED_STEPS
         return cls(model, 1.0 - min(1.0, 0.0002 / share), 2000.0 * share, released=released)
 
     def decay_at(self, update: int) -> float:
-        """The decay of an update, counted from 1."""
+        r"""Return the decay of one update.
+
+        Parameters
+        ----------
+        update : int
+            Number of the update, counted from 1.
+
+        Returns
+        -------
+        float
+            :math:`d_n = d \, (1 - e^{-n / r})`, or d without a ramp.
+
+        Raises
+        ------
+        InvalidInput
+            If ``update`` is not a whole number of at least 1.
+        """
         update = _checks.whole(update, "update", 1)
         return self.decay if self.ramp == 0 else self.decay * -math.expm1(-update / self.ramp)
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
-        """Take the weights of a step in."""
+        """Add the weights after a training step to the average.
+
+        Parameters
+        ----------
+        model : torch.nn.Module
+            The network being trained, without wrappers.
+
+        Raises
+        ------
+        InvalidInput
+            If its parameters or buffers have other names or shapes than those averaged.
+        """
         parameters, buffers = self._pairs(model)
         self.updates += 1
         share = 1.0 - self.decay_at(self.updates)
@@ -122,12 +227,36 @@ class EMA(_Average):
                 ours.copy_(theirs)
 
     def window(self, steps: int) -> float:
-        r"""Effective number of weights averaged after this many updates.
+        r"""Compute the effective number of weights averaged after a number of updates.
 
         .. math:: \Big( \sum_k w_k^2 \Big)^{-1}, \qquad w_k = (1 - d_k) \prod_{j > k} d_j
 
-        with the initial weights as k = 0. A plain average of n has n; a constant decay tends to
-        :math:`(1 + d) / (1 - d)`, about twice the often quoted :math:`1 / (1 - d)`, which is the mean age.
+        with the initial weights as k = 0.
+
+        Parameters
+        ----------
+        steps : int
+            Number of updates, 0 or more.
+
+        Returns
+        -------
+        float
+            Effective number of weights, at least 1.
+
+        Raises
+        ------
+        InvalidInput
+            If ``steps`` is not a whole number of at least 0.
+
+        Notes
+        -----
+        A plain average of n has n. A constant decay tends to :math:`(1 + d) / (1 - d)`, about twice the often quoted
+        :math:`1 / (1 - d)`, which is the mean age.
+
+        Examples
+        --------
+        >>> round(EMA(nn.Linear(1, 1), decay=0.9, ramp=0).window(1000), 4)
+        19.0
         """
         squares = 1.0
         for n in range(1, _checks.whole(steps, "steps", 0) + 1):
@@ -137,20 +266,62 @@ class EMA(_Average):
 
 
 class SWA(_Average):
-    r"""Stochastic weight averaging: the plain mean of the weights it was given.
-
-    Izmailov et al., UAI 2018, arXiv:1803.05407.
+    r"""Average snapshots of the weights with equal weight (stochastic weight averaging).
 
     .. math:: \bar\theta \leftarrow \bar\theta + \frac{\theta - \bar\theta}{n}
 
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Network to average, with weights in float32 or better. It is copied.
+
+    Attributes
+    ----------
+    model : torch.nn.Module
+        The averaged network, in evaluation mode and without gradients. Before the first update it has the weights it
+        was made from.
+    updates : int
+        Number of updates so far, which is the effective number of weights averaged.
+
+    Raises
+    ------
+    InvalidInput
+        If ``model`` is not a module or has weights in half precision.
+
+    Notes
+    -----
     SURE and FMFP update once an epoch after 0.6 of the run, at a constant learning rate. Buffers are copied; use
-    :func:`rebn` before evaluation. Before the first update the model is the one it was made from. ``updates`` is the
-    effective number of weights averaged.
+    :func:`rebn` before evaluation.
+
+    References
+    ----------
+    Izmailov et al., UAI 2018, arXiv:1803.05407.
+
+    Examples
+    --------
+    >>> model = nn.Linear(1, 1)
+    >>> average = SWA(model)
+    >>> for value in (1.0, 2.0):
+    ...     _ = nn.init.constant_(model.weight, value)
+    ...     average.update(model)
+    >>> float(average.model.weight)
+    1.5
     """
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
-        """Take a snapshot in."""
+        """Add a snapshot of the weights to the average.
+
+        Parameters
+        ----------
+        model : torch.nn.Module
+            The network being trained, without wrappers.
+
+        Raises
+        ------
+        InvalidInput
+            If its parameters or buffers have other names or shapes than those averaged.
+        """
         parameters, buffers = self._pairs(model)
         self.updates += 1
         for ours, theirs in parameters:
@@ -163,14 +334,14 @@ class SWA(_Average):
 
 
 class _Moments:
-    """Mean and squared deviations of what enters one batch norm, merged batch by batch in float64."""
+    """Collect mean and squared deviations of what enters one batch norm, merged batch by batch in float64."""
 
     def __init__(self, layer: _BatchNorm) -> None:
         self.layer = layer
         self.n, self.mean, self.squares = 0, torch.zeros(()), torch.zeros(())
 
     def __call__(self, module: nn.Module, given: tuple[Tensor, ...], result: Tensor) -> None:
-        """After a pass at momentum 1, where the running statistics are those of this batch alone."""
+        """Merge a batch after a pass at momentum 1, where the running statistics are those of this batch alone."""
         assert self.layer.running_mean is not None
         assert self.layer.running_var is not None
         n = given[0].numel() // given[0].shape[1]
@@ -182,22 +353,50 @@ class _Moments:
 
 
 def rebn(model: nn.Module, batches: Iterable[Any]) -> int:
-    r"""Replace the running statistics of every batch norm by those of one pass over given batches.
+    r"""Replace the running statistics of every batch norm by those of one pass over the batches.
 
     Each layer gets the mean and the unbiased variance of all values that entered it, every row counting the same:
 
     .. math:: \mu = \frac1n \sum_b n_b \mu_b, \qquad
               \sigma^2 = \frac{1}{n - 1} \sum_b \big[ (n_b - 1) s_b^2 + n_b (\mu_b - \mu)^2 \big]
 
-    while layers before it normalise by their own batch, as in training. torch's cumulative averaging (momentum None;
-    the code of SURE+ at submission, the usual helper for SWA) takes the mean of :math:`\mu_b` and of :math:`s_b^2`:
-    the same means for batches of equal size, variances short of the spread between batches, and a small last batch that
-    counts as much as a full one.
+    while layers before it normalise by their own batch, as in training.
 
-    ``batches`` are inputs, or tuples and lists that begin with them; they should be training images under training
-    augmentation. Dropout and the like are off, as they are in use. The paper does this once after the last epoch; the
-    release never. Returns how many layers were renewed; without batch norm nothing is read. After an error the model is
-    as before. Each process of several sees its own batches only: renew in one and share the buffers.
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Network whose statistics are replaced in place, usually an averaged one.
+    batches : iterable of Tensor, or of tuples or lists that begin with one
+        Inputs, moved to the device of the model. They should be training images under training augmentation.
+
+    Returns
+    -------
+    int
+        Number of layers that were updated. Without batch norm it is 0 and nothing is read.
+
+    Raises
+    ------
+    InvalidInput
+        If there are no batches, a batch does not begin with a tensor or has one value per channel, or activations are
+        not finite. After an error the model is as before.
+
+    Notes
+    -----
+    torch's cumulative averaging (momentum None; the code of SURE+ at submission, the usual helper for SWA) takes the
+    mean of :math:`\mu_b` and of :math:`s_b^2`: the same means for batches of equal size, variances short of the spread
+    between batches, and a small last batch that counts as much as a full one.
+
+    Dropout and other layers that act in training only are switched off during the pass, as in deployment. The SURE+
+    paper does this once after the last epoch; the release never does. In distributed training each process sees its own
+    batches only: run this in one process and share the buffers.
+
+    Examples
+    --------
+    >>> model = nn.BatchNorm1d(1)
+    >>> rebn(model, [torch.tensor([[1.0], [3.0]]), torch.tensor([[5.0], [7.0]])])
+    1
+    >>> float(model.running_mean), round(float(model.running_var), 4)
+    (4.0, 6.6667)
     """
     layers = [m for m in model.modules() if isinstance(m, _BatchNorm) and m.running_mean is not None]
     if not layers:
