@@ -27,10 +27,30 @@ TINY = 1e-12
 
 @contextmanager
 def kept_buffers(model: nn.Module) -> Iterator[None]:
-    """Leave every buffer of a model as it was: a pass inside does not move running batch-norm statistics.
+    """Restore every buffer of a model on exit, so that passes inside do not move batch-norm statistics.
 
-    Holds for anything a layer stores while it computes, for batch norm without momentum too, and after an error. The
-    released SURE+ sets the momentum to 0 instead, which still counts the batch.
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Model whose buffers are saved on entry and copied back on exit.
+
+    Yields
+    ------
+    None
+        Nothing; run the passes inside the ``with`` block.
+
+    Notes
+    -----
+    This holds for anything a layer stores in buffers while it computes, for batch norm without momentum too, and after
+    an error. The released SURE+ sets the momentum to 0 instead, which still counts the batch.
+
+    Examples
+    --------
+    >>> layer = nn.BatchNorm1d(1)
+    >>> with kept_buffers(layer):
+    ...     _ = layer(torch.tensor([[1.0], [3.0]]))
+    >>> float(layer.running_mean)
+    0.0
     """
     kept = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     try:
@@ -42,9 +62,25 @@ def kept_buffers(model: nn.Module) -> Iterator[None]:
 
 
 class Draws:
-    """The state of torch's random numbers, on the CPU and on a model's device, to draw the same ones again.
+    """Save the state of torch's random numbers, on the CPU and on a model's devices, to draw the same ones again.
 
-    Generators a caller made, and those of NumPy and Python, are the caller's to repeat.
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Model whose CUDA devices are included.
+
+    Notes
+    -----
+    Generators that the caller created, and those of NumPy and Python, are not included; the caller must repeat them.
+
+    Examples
+    --------
+    >>> draws = Draws(nn.Linear(1, 1))
+    >>> first = torch.rand(2)
+    >>> with draws.again():
+    ...     second = torch.rand(2)
+    >>> torch.equal(first, second)
+    True
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -54,7 +90,13 @@ class Draws:
 
     @contextmanager
     def again(self) -> Iterator[None]:
-        """Draw inside from the saved state on; after it random numbers go on as if nothing had been drawn inside."""
+        """Draw random numbers inside from the saved state; outside, the sequence continues as if nothing was drawn.
+
+        Yields
+        ------
+        None
+            Nothing; draw inside the ``with`` block.
+        """
         with torch.random.fork_rng(devices=self.cuda):
             torch.set_rng_state(self.cpu_state)
             for i, state in zip(self.cuda, self.cuda_states, strict=True):
@@ -63,7 +105,7 @@ class Draws:
 
 
 class _Sharpness(ABC):
-    """Two passes and one update; subclasses say where uphill is."""
+    """Run two passes and one update; subclasses define the direction uphill."""
 
     keep = 0.0  # share of the gradient at the weights themselves in the update
 
@@ -79,11 +121,11 @@ class _Sharpness(ABC):
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        """Parameter groups of the wrapped optimiser."""
+        """Parameter groups of the wrapped optimiser, as learning-rate schedules need them."""
         return self.optimizer.param_groups
 
     def zero_grad(self) -> None:
-        """Forget all gradients."""
+        """Clear the gradients of all parameters."""
         self.optimizer.zero_grad()
 
     def _parameters(self) -> list[Tensor]:
@@ -91,10 +133,27 @@ class _Sharpness(ABC):
 
     @abstractmethod
     def _perturbation(self, parameters: list[Tensor]) -> list[Tensor | None]:
-        """What to add to each parameter, from its gradient; None where it has none."""
+        """Return what to add to each parameter, computed from its gradient, or None where it has no gradient."""
 
     def step(self, closure: Callable[[], Tensor]) -> Tensor:
-        """Make one update; returns the loss of the first pass, the one at the weights themselves."""
+        """Make one update from two passes.
+
+        Parameters
+        ----------
+        closure : callable without arguments
+            Runs forward and backward over one batch, or over several whose gradients add up, and returns the loss. It
+            is called twice, with gradients cleared before each call.
+
+        Returns
+        -------
+        Tensor
+            The loss of the first pass, the one at the weights themselves.
+
+        Raises
+        ------
+        InvalidInput
+            If the closure left no gradient.
+        """
         parameters = self._parameters()
         draws = Draws(self.model) if self.repeat else None
         self.zero_grad()
@@ -127,35 +186,87 @@ class _Sharpness(ABC):
         return loss
 
     def state_dict(self) -> dict[str, Any]:
-        """State of the wrapped optimiser and of this wrapper."""
+        """Return the state of the wrapped optimiser and of this wrapper, to resume training from.
+
+        Returns
+        -------
+        dict
+            ``{"optimizer": state of the wrapped optimiser}``.
+        """
         return {"optimizer": self.optimizer.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a saved state, to the last bit."""
+        """Restore a state saved by :meth:`state_dict`; training resumes bit for bit.
+
+        Parameters
+        ----------
+        state : mapping
+            What :meth:`state_dict` returned.
+
+        Raises
+        ------
+        InvalidInput
+            If the state has no entry ``optimizer``.
+        """
         if "optimizer" not in state:
             raise InvalidInput(f"the saved state has no 'optimizer', only {sorted(state)}")
         self.optimizer.load_state_dict(state["optimizer"])
 
 
 def _norm(tensors: list[Tensor]) -> Tensor:
-    """Euclidean norm over all elements, in at least float32, on the first tensor's device."""
+    """Compute the Euclidean norm over all elements, in at least float32, on the first tensor's device."""
     each = [torch.linalg.vector_norm(t, dtype=torch.promote_types(t.dtype, torch.float32)) for t in tensors]
     return torch.linalg.vector_norm(torch.stack([n.to(each[0].device) for n in each]))
 
 
 class SAM(_Sharpness):
-    r"""Sharpness-aware minimisation (Foret et al., ICLR 2021, arXiv:2010.01412).
+    r"""Optimise with sharpness-aware minimisation.
 
     .. math:: \epsilon = \rho \frac{g}{\lVert g \rVert_2 + 10^{-12}}, \qquad g = \nabla L(\theta), \qquad
               \theta \leftarrow \mathrm{optimizer}(\theta, \nabla L(\theta + \epsilon))
 
-    with one norm over all parameters. ``adaptive`` scales by the weights (ASAM, Kwon et al., ICML 2021,
-    arXiv:2102.11600): :math:`\epsilon = \rho\,T^2 g / \lVert T g \rVert_2` with :math:`T = |\theta|`; its rho is about
-    ten times larger. The authors of ASAM add 0.01 to T and leave biases alone; common code, and this, does neither.
+    with one norm over all parameters.
 
+    Parameters
+    ----------
+    optimizer : torch.optim.Optimizer
+        Optimiser that makes the update; any but LBFGS.
+    model : torch.nn.Module
+        The network being trained. Only the first pass moves its batch-norm statistics.
+    rho : float, default=0.05
+        Length :math:`\rho` of the step uphill, 0 or more.
+    adaptive : bool, default=False
+        Whether the step is scaled by the weights (ASAM): :math:`\epsilon = \rho\,T^2 g / \lVert T g \rVert_2` with
+        :math:`T = |\theta|`. Its rho is about ten times larger.
+    repeat : bool, default=True
+        Whether the second pass draws torch's random numbers of the first pass again. The released SURE+ mixes anew
+        there.
+
+    Raises
+    ------
+    InvalidInput
+        If ``optimizer`` or ``model`` has the wrong type, or ``rho`` is out of range.
+
+    Notes
+    -----
     rho is 0.05 in the paper and in SURE; the released SURE+ fixes 0.2, and its flag does not reach the optimiser.
-    ``model`` is the network trained: its batch-norm statistics are moved by the first pass only. ``repeat`` draws
-    torch's random numbers of the first pass again in the second; the released SURE+ mixes anew there.
+    The authors of ASAM add 0.01 to T and leave biases alone; common code, and this, does neither.
+
+    References
+    ----------
+    Foret et al., ICLR 2021, arXiv:2010.01412. ASAM: Kwon et al., ICML 2021, arXiv:2102.11600.
+
+    Examples
+    --------
+    >>> model = nn.Linear(2, 1)
+    >>> optimiser = SAM(torch.optim.SGD(model.parameters(), lr=0.1), model)
+    >>> def closure():
+    ...     loss = model(torch.ones(4, 2)).square().mean()
+    ...     loss.backward()
+    ...     return loss
+    >>> first = optimiser.step(closure)
+    >>> bool(closure() < first)
+    True
     """
 
     def __init__(
@@ -179,29 +290,77 @@ class SAM(_Sharpness):
 
 
 def _scaled(direction: list[Tensor | None], rho: float) -> list[Tensor | None]:
-    """The direction at length rho, over all parameters together."""
+    """Scale the direction to length rho, over all parameters together."""
     scale = rho / (_norm([d for d in direction if d is not None]) + TINY)
     return [None if d is None else d * scale.to(d) for d in direction]
 
 
 class FSAM(_Sharpness):
-    r"""Friendly SAM: uphill along what is special to the batch (Li et al., CVPR 2024, arXiv:2403.12350).
+    r"""Optimise with Friendly SAM, which steps uphill along the part of the gradient that is specific to the batch.
 
     .. math:: d_t = g_t - \sigma\,m, \qquad \epsilon_t = \rho \frac{d_t}{\lVert d_t \rVert_2 + 10^{-12}}, \qquad
               m_t = \lambda\,m_{t-1} + (1 - \lambda)\,g_t
 
-    and the update of :class:`SAM`. The texts and codes that carry this name differ:
+    and the update of :class:`SAM`.
 
-    - ``variant="released"`` (default), the code of F-SAM and of SURE+: m is the mean of earlier gradients,
+    Parameters
+    ----------
+    optimizer : torch.optim.Optimizer
+        Optimiser that makes the update; any but LBFGS.
+    model : torch.nn.Module
+        The network being trained. Only the first pass moves its batch-norm statistics.
+    rho : float, default=0.2
+        Length :math:`\rho` of the step uphill, 0 or more.
+    sigma : float, default=1.0
+        Share :math:`\sigma` of the running mean that is removed from the gradient, 0 or more.
+    momentum : float, default=0.8
+        Decay :math:`\lambda` of the running mean of gradients, from 0 to below 1.
+    variant : {"released", "original", "printed"}, default="released"
+        Which of the texts and codes that carry this name to follow; see Notes.
+    gamma : float, default=0.5
+        Share of the gradient at the weights themselves in the update, from 0 to 1; used by ``variant="printed"`` only.
+    repeat : bool, default=True
+        Whether the second pass draws torch's random numbers of the first pass again.
+
+    Attributes
+    ----------
+    means : dict from int to Tensor
+        Running mean of the gradient of each parameter, by its position among the parameters.
+
+    Raises
+    ------
+    InvalidInput
+        If ``optimizer`` or ``model`` has the wrong type, or a setting is out of range.
+
+    Notes
+    -----
+    The texts and codes that carry this name differ:
+
+    - ``variant="released"``, the code of F-SAM and of SURE+: m is the mean of earlier gradients,
       :math:`m_{t-1}`; the first step has :math:`d_0 = g_0`, and :math:`m_0 = g_0`.
     - ``"original"``, the paper's text: m is :math:`m_t`, the present gradient included, and starts from zero. With
       sigma = 1, :math:`d_t = \lambda (g_t - m_{t-1})`, so that only the start differs from the code.
     - ``"printed"``, the text of SURE+: no mean at all, :math:`d_t = g_t`, and the update follows
-      :math:`\gamma \nabla L(\theta) + (1 - \gamma) \nabla L(\theta + \epsilon)`. The text does not tell ``gamma``; 0.5
+      :math:`\gamma \nabla L(\theta) + (1 - \gamma) \nabla L(\theta + \epsilon)`. The text does not state ``gamma``; 0.5
       is our choice.
 
     sigma = 1, lambda = 0.8 and rho = 0.2 are SURE+'s; the code of F-SAM has lambda = 0.9 and rho = 0.05 by default.
-    ``momentum`` is lambda. ``model`` and ``repeat`` as in :class:`SAM`.
+
+    References
+    ----------
+    Li et al., CVPR 2024, arXiv:2403.12350.
+
+    Examples
+    --------
+    >>> model = nn.Linear(2, 1)
+    >>> optimiser = FSAM(torch.optim.SGD(model.parameters(), lr=0.1), model)
+    >>> def closure():
+    ...     loss = model(torch.ones(4, 2)).square().mean()
+    ...     loss.backward()
+    ...     return loss
+    >>> _ = optimiser.step(closure)
+    >>> sorted(optimiser.state_dict())
+    ['means', 'optimizer']
     """
 
     def __init__(
@@ -229,7 +388,7 @@ class FSAM(_Sharpness):
         return _scaled([None if p.grad is None else self._part(i, p.grad) for i, p in enumerate(parameters)], self.rho)
 
     def _part(self, i: int, gradient: Tensor) -> Tensor:
-        """The gradient of parameter i without its running mean, which takes the gradient in."""
+        """Return the gradient of parameter i without its running mean, and update that mean with the gradient."""
         mean = self.means.get(i)
         if self.variant == "original":
             mean = self.means[i] = gradient * (1.0 - self.momentum) if mean is None else self._blend(mean, gradient)
@@ -245,11 +404,30 @@ class FSAM(_Sharpness):
         return mean.mul_(self.momentum).add_(gradient, alpha=1.0 - self.momentum)
 
     def state_dict(self) -> dict[str, Any]:
-        """State of the wrapped optimiser, and the running means of the gradients."""
+        """Return the state of the wrapped optimiser and the running means of the gradients.
+
+        Returns
+        -------
+        dict
+            ``optimizer``, the state of the wrapped optimiser, and ``means``, a dict from the position of a parameter to
+            the running mean of its gradient. Means are copies.
+        """
         return {**super().state_dict(), "means": {i: mean.clone() for i, mean in self.means.items()}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a saved state, to the last bit."""
+        """Restore a state saved by :meth:`state_dict`; training resumes bit for bit.
+
+        Parameters
+        ----------
+        state : mapping
+            What :meth:`state_dict` returned.
+
+        Raises
+        ------
+        InvalidInput
+            If the state has no running means or no entry ``optimizer``, or a mean does not fit a parameter of this
+            model.
+        """
         parameters = self._parameters()
         means = state.get("means")
         if not isinstance(means, Mapping):
