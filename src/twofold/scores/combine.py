@@ -28,7 +28,7 @@ Second = Literal["norm", "residual"]
 
 
 def _second(name: str, features: Floats, raw: Floats, origin: Array | None, basis: Array | None) -> Array:
-    """What SIRC and the plug-in rule ask of the feature, higher is safer: its L1 norm, or its residual negated."""
+    """Compute the second score of SIRC and the plug-in rule, higher is safer: the L1 norm, or the negative residual."""
     if name == "norm" or origin is None or basis is None:
         return np.asarray(np.abs(np.asarray(raw, dtype=np.float64)).sum(axis=1))
     return -residual_norm(features, origin, basis)
@@ -57,19 +57,36 @@ def _residual(wanted: bool, features: Floats, head: Head | None, name: str) -> t
 )
 @dataclass(frozen=True, eq=False)
 class Sirc:
-    r"""A softmax score, lowered where a second score says that the input is unlike training.
+    r"""Score by a softmax score that is lowered where a second score says that the input is unlike training.
 
     .. math:: s = -\log(S_1^{\max} - S_1) - \sum_j \log\left(1 + e^{-b_j (S_{2j} - a_j)}\right)
 
     with :math:`a = \mathrm{mean}(S_2) - 3\,\mathrm{std}(S_2)` and :math:`b = 1 / \mathrm{std}(S_2)` over the training
-    rows. ``s1``: ``msp`` (maximum 1) or ``entropy`` (negative, maximum 0). ``s2``: ``norm``
-    :math:`\lVert h \rVert_1`, ``residual`` :math:`-\lVert R^T (h - u) \rVert`, or a tuple of both, the extended form.
+    rows.
+
+    Parameters
+    ----------
+    s1 : {"msp", "entropy"}, default="msp"
+        The softmax score: the maximum probability (maximum 1), or the negative entropy (maximum 0).
+    s2 : {"norm", "residual"} or tuple of these, default="norm"
+        The second score: ``"norm"`` :math:`\lVert h \rVert_1`, ``"residual"`` :math:`-\lVert R^T (h - u) \rVert`, or a
+        tuple of both, the extended form.
+    compat : {"paper", "published"}, default="paper"
+        ``"published"`` is the code behind the joint paper, whose "Res." is :math:`+\lVert h - \mu \rVert_1` with a and
+        b of the norm; that code fits them on validation outputs, so pass those as train to reproduce its table.
+
+    Notes
+    -----
     The equation is the logarithm of the published product, which ranks alike and keeps its digits. A second score that
-    is constant on train has no effect.
+    is constant on the training set has no effect. With a cosine head, the norm is that of
+    ``layers["penultimate/raw"]``.
 
-    ``compat="published"`` is the code behind the joint paper, whose "Res." is :math:`+\lVert h - \mu \rVert_1` with a
-    and b of the norm; that code fits them on validation outputs, so pass those as train to reproduce its table.
+    References
+    ----------
+    Xia & Bouganis, ACCV 2022, arXiv:2207.07517.
 
+    Examples
+    --------
     >>> fitted = Sirc().fit(np.array([[3.5, 0.0], [4.5, 0.0]]), np.zeros((2, 2)))
     >>> z, h = np.array([[2.0, 1.0, 0.1]]), np.array([[1.0, 2.0, 0.5, 0.0]])
     >>> fitted.score(z, h, np.array([0])).round(8)
@@ -87,13 +104,37 @@ class Sirc:
 
     @property
     def seconds(self) -> tuple[str, ...]:
-        """The second scores by name."""
+        """Names of the second scores, always as a tuple."""
         return (self.s2,) if isinstance(self.s2, str) else tuple(self.s2)
 
     def fit(
         self, features: Floats, logits: Floats, head: Head | None = None, layers: Mapping[str, Floats] | None = None
     ) -> Self:
-        """Mean and spread of the second scores."""
+        """Compute the mean and spread of the second scores, and the residual directions if needed.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Training features.
+        logits : ndarray of shape (n_samples, n_classes)
+            Training logits; not used by the fit.
+        head : Head, optional
+            Last linear layer of the classifier; required by the residual.
+        layers : mapping of str to ndarray, optional
+            Recorded layers by name; ``"penultimate/raw"``, the features before a cosine head normalised them, is read
+            if present.
+
+        Returns
+        -------
+        Sirc
+            A fitted copy; this object stays unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If a setting is unknown, ``s2`` is empty, or the residual is requested without a head or leaves no
+            direction.
+        """
         _checks.choice(self.s1, "s1", ("msp", "entropy"))
         _checks.choice(self.compat, "compat", ("paper", "published"))
         if not self.seconds:
@@ -116,7 +157,13 @@ class Sirc:
         return replace(self, low=low, slope=slope, origin=origin, basis=basis, mean=mean)
 
     def check_state(self) -> None:
-        """Raise unless there is what the second scores need."""
+        """Check that the arrays which the second scores need are there.
+
+        Raises
+        ------
+        InvalidInput
+            If an array is missing or has the wrong length.
+        """
         if len(self.low) != len(self.seconds):
             raise InvalidInput(f"low has {len(self.low)} entries for {len(self.seconds)} second scores")
         if self.compat == "published":
@@ -128,7 +175,25 @@ class Sirc:
     def score(
         self, logits: Floats, features: Floats, predictions: Labels, layers: Mapping[str, Floats] | None = None
     ) -> Array:
-        """Confidence of each row."""
+        """Compute the confidence of each sample.
+
+        Parameters
+        ----------
+        logits : ndarray of shape (n_samples, n_classes)
+            Logits of the samples to score.
+        features : ndarray of shape (n_samples, n_features)
+            Features of the samples to score.
+        predictions : ndarray of shape (n_samples,)
+            Predicted class of each sample.
+        layers : mapping of str to ndarray, optional
+            Recorded layers by name; ``"penultimate/raw"``, the features before a cosine head normalised them, is read
+            if present.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Confidence of each sample; higher is safer to accept.
+        """
         if self.s1 == "msp":
             result = np.logaddexp(0.0, log_odds(logits, predictions))  # -log(1 - p)
         else:
@@ -151,22 +216,45 @@ class Sirc:
 )
 @dataclass(frozen=True, eq=False)
 class PluginBlackBox:
-    r"""Probability of the predicted class, less the price of a low density ratio.
+    r"""Score by the probability of the predicted class, reduced by the price of a low density ratio.
 
     .. math:: s = p_{\hat y} - \kappa / \rho, \qquad \kappa = \frac{c_{fn}}{1 - c_{fn}}
 
-    :math:`\rho` stands for the ratio of the densities of known and unknown inputs: ``norm``
-    :math:`\lVert h \rVert_1` or ``residual`` :math:`1 / \lVert R^T (h - u) \rVert`, divided by its training mean
-    (``compat="published"``: as it is, which with norms of some hundreds leaves nothing but :math:`p_{\hat y}`).
+    :math:`\rho` stands for the ratio of the densities of in-distribution and OOD inputs, divided by its training mean.
 
     The rule minimises the mixed risk under a budget of rejections; its multiplier enters the price, which is why it is
-    often swept on a grid. For a given share of known inputs ``id_share`` there is one ranking all the same, by the
-    multiplier at which a sample is accepted,
+    often swept on a grid. For a known share of in-distribution inputs ``id_share`` there is nevertheless one ranking,
+    by the multiplier at which a sample is accepted,
 
     .. math:: s = -\frac{(1 - c_{fn})(1 - p_{\hat y}) + c_{fn} / \rho}{\pi + (1 - \pi) / \rho}
 
-    which is used where ``id_share`` is given; :func:`twofold.metrics.plugin_bb_curve` draws its whole curve.
+    which is used where ``id_share`` is set; :func:`twofold.metrics.plugin_bb_curve` computes its whole curve.
 
+    Parameters
+    ----------
+    ratio : {"norm", "residual"}, default="norm"
+        The stand-in for :math:`\rho`: ``"norm"`` :math:`\lVert h \rVert_1` or ``"residual"`` :math:`1 / \lVert R^T (h -
+        u) \rVert`.
+    c_fn : float, default=0.75
+        Cost of accepting an OOD input relative to all costs, in [0, 1); raise it if OOD inputs do more harm than
+        errors.
+    id_share : float, optional
+        Share :math:`\pi` of in-distribution inputs in deployment, in (0, 1]; by default the first equation is used.
+    compat : {"paper", "published"}, default="paper"
+        ``"published"`` does not divide the ratio by its training mean, which with norms of some hundreds leaves nothing
+        but :math:`p_{\hat y}`.
+
+    Notes
+    -----
+    Norms and residuals below 1e-12 count as 1e-12. With a cosine head, the norm is that of
+    ``layers["penultimate/raw"]``.
+
+    References
+    ----------
+    Narasimhan et al., ICLR 2024, arXiv:2301.12386.
+
+    Examples
+    --------
     >>> fitted = PluginBlackBox().fit(np.array([[1.0, 1.0], [1.0, 3.0]]), np.zeros((2, 2)))
     >>> fitted.score(np.log([[0.9, 0.1]]), np.array([[3.0, 3.0]]), np.array([0])).round(6)
     array([-0.6])
@@ -183,7 +271,30 @@ class PluginBlackBox:
     def fit(
         self, features: Floats, logits: Floats, head: Head | None = None, layers: Mapping[str, Floats] | None = None
     ) -> Self:
-        """Training mean of the ratio."""
+        """Compute the training mean of the ratio, and the residual directions if needed.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Training features.
+        logits : ndarray of shape (n_samples, n_classes)
+            Training logits; not used by the fit.
+        head : Head, optional
+            Last linear layer of the classifier; required by the residual.
+        layers : mapping of str to ndarray, optional
+            Recorded layers by name; ``"penultimate/raw"``, the features before a cosine head normalised them, is read
+            if present.
+
+        Returns
+        -------
+        PluginBlackBox
+            A fitted copy; this object stays unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If a setting is out of range, or the residual is requested without a head or leaves no direction.
+        """
         _checks.choice(self.ratio, "ratio", ("norm", "residual"))
         _checks.choice(self.compat, "compat", ("paper", "published"))
         _checks.number(self.c_fn, "c_fn", 0.0, 1.0, open_high=True)
@@ -198,19 +309,43 @@ class PluginBlackBox:
         return replace(fitted, scale=np.array(total / len(features)))
 
     def check_state(self) -> None:
-        """Raise unless there is what the ratio needs."""
+        """Check that the arrays which the ratio needs are there.
+
+        Raises
+        ------
+        InvalidInput
+            If the residual is used and its origin or basis is missing.
+        """
         if self.ratio == "residual":
             _check_residual(self.origin, self.basis)
 
     def _inverse(self, features: Floats, raw: Floats) -> Array:
-        """1 / ratio, finite: lengths below 1e-12 count as that."""
+        """Compute 1 / ratio; lengths below 1e-12 count as 1e-12, so that it is finite."""
         value = _second(self.ratio, features, raw, self.origin, self.basis)
         return 1.0 / np.maximum(value, 1e-12) if self.ratio == "norm" else np.maximum(-value, 1e-12)
 
     def score(
         self, logits: Floats, features: Floats, predictions: Labels, layers: Mapping[str, Floats] | None = None
     ) -> Array:
-        """Confidence of each row."""
+        """Compute the confidence of each sample.
+
+        Parameters
+        ----------
+        logits : ndarray of shape (n_samples, n_classes)
+            Logits of the samples to score.
+        features : ndarray of shape (n_samples, n_features)
+            Features of the samples to score.
+        predictions : ndarray of shape (n_samples,)
+            Predicted class of each sample.
+        layers : mapping of str to ndarray, optional
+            Recorded layers by name; ``"penultimate/raw"``, the features before a cosine head normalised them, is read
+            if present.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Confidence of each sample; higher is safer to accept.
+        """
         inverse = self._inverse(features, raw_features(features, layers)) * self.scale
         odds = log_odds(logits, predictions)
         if self.id_share is None:
@@ -221,7 +356,7 @@ class PluginBlackBox:
 
 @dataclass(frozen=True, eq=False)
 class _Several:
-    """Chains whose scores are standardised by their mean and spread on train."""
+    """Hold chains whose scores are standardised by their mean and spread on the training set."""
 
     of: str | tuple[str, ...] = ()
     chains: tuple[Chain, ...] = parts()
@@ -229,7 +364,18 @@ class _Several:
     spread: Array = state("J")
 
     def inner(self) -> tuple[Chain, ...]:
-        """The chains."""
+        """Return the chains, fitted if this object is.
+
+        Returns
+        -------
+        tuple of Chain
+            One chain for each entry of ``of``.
+
+        Raises
+        ------
+        InvalidInput
+            If ``of`` is not a tuple of two or more chains.
+        """
         if self.chains:
             return self.chains
         if isinstance(self.of, str) or len(self.of) < 2:
@@ -237,7 +383,27 @@ class _Several:
         return tuple(scorer(spec) for spec in self.of)
 
     def fit(self, outputs: Outputs, val_outputs: Outputs | None = None, ood_val_outputs: Outputs | None = None) -> Self:
-        """Fit each chain, then its mean and spread over the training rows with a finite score."""
+        """Fit each chain, then its mean and spread over the training rows with a finite score.
+
+        Parameters
+        ----------
+        outputs : Outputs
+            Training outputs.
+        val_outputs : Outputs, optional
+            Validation outputs, for steps that are fitted on them.
+        ood_val_outputs : Outputs, optional
+            OOD validation outputs, for steps that are fitted on them.
+
+        Returns
+        -------
+        Sum or Product
+            A fitted copy; this object stays unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If ``of`` is not a tuple of two or more chains, or a chain is finite on no training row.
+        """
         chains = tuple(chain.fit(outputs, val=val_outputs, ood_val=ood_val_outputs) for chain in self.inner())
         values = [value[np.isfinite(value)] for value in (chain.score(outputs) for chain in chains)]
         for chain, value in zip(chains, values, strict=True):
@@ -248,12 +414,29 @@ class _Several:
         return replace(self, chains=chains, centre=centre, spread=np.where(spread > 0, spread, 1.0))
 
     def check_state(self) -> None:
-        """Raise unless each chain has its mean and spread."""
+        """Check that each chain has its mean and spread.
+
+        Raises
+        ------
+        InvalidInput
+            If there are more or fewer means than chains.
+        """
         if len(self.centre) != len(self.chains):
             raise InvalidInput(f"centre has {len(self.centre)} entries for {len(self.chains)} chains")
 
     def standardised(self, outputs: Outputs) -> Array:
-        """(J, N) scores in units of their training spread."""
+        """Score with every chain, in units of its training spread.
+
+        Parameters
+        ----------
+        outputs : Outputs
+            Outputs to score.
+
+        Returns
+        -------
+        ndarray of shape (n_chains, n_samples)
+            Standardised scores.
+        """
         values = np.stack([chain.run(outputs) for chain in self.chains])
         return (values - self.centre[:, None]) / self.spread[:, None]
 
@@ -261,12 +444,23 @@ class _Several:
 @register_score("sum", paper="Kittler et al., IEEE TPAMI 1998", cost="sum of parts", project=())
 @dataclass(frozen=True, eq=False)
 class Sum(_Several):
-    r"""Sum of several scores, each standardised on the training rows.
+    r"""Score by the sum of several scores, each standardised on the training rows.
 
     .. math:: s = \sum_j w_j \frac{s_j - \mathrm{mean}_j}{\mathrm{std}_j}
 
-    ``of``: a tuple of chains. ``weights``: one number each, by default all 1.
+    Parameters
+    ----------
+    of : tuple of str
+        Two or more chains, such as ``("msp", "react(percentile=90)|energy")``.
+    weights : tuple of float, optional
+        The weight :math:`w_j` of each chain; by default all 1.
 
+    References
+    ----------
+    Kittler et al., IEEE TPAMI 1998.
+
+    Examples
+    --------
     >>> train = Outputs([[2.0, 0.0], [0.0, 1.0]])
     >>> Sum(of=("mls", "margin")).fit(train).score(train).round(6)
     array([ 2., -2.])
@@ -275,7 +469,23 @@ class Sum(_Several):
     weights: tuple[float, ...] | None = None
 
     def score(self, outputs: Outputs) -> Array:
-        """Confidence of each row."""
+        """Compute the confidence of each sample.
+
+        Parameters
+        ----------
+        outputs : Outputs
+            Outputs to score.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Confidence of each sample; higher is safer to accept.
+
+        Raises
+        ------
+        InvalidInput
+            If ``weights`` are not one finite number for each chain.
+        """
         values = self.standardised(outputs)
         weights = np.ones(len(values)) if self.weights is None else np.asarray(self.weights, dtype=np.float64)
         if weights.shape != (len(values),) or not np.isfinite(weights).all():
@@ -286,20 +496,42 @@ class Sum(_Several):
 @register_score("product", paper="Kittler et al., IEEE TPAMI 1998", cost="sum of parts", project=())
 @dataclass(frozen=True, eq=False)
 class Product(_Several):
-    r"""Product of several scores, each standardised on the training rows and squeezed between 0 and 1.
+    r"""Score by the product of several scores, each standardised on the training rows and squeezed between 0 and 1.
 
     .. math:: s = \sum_j \log \sigma\left(\frac{s_j - \mathrm{mean}_j}{\mathrm{std}_j}\right)
 
-    with :math:`\sigma` the logistic function, so that no two negative factors make a positive one; the logarithm of the
-    product ranks alike. One low score is enough to be distrusted. ``of``: a tuple of chains.
+    with :math:`\sigma` the logistic function, so that two negative factors do not make a positive one; the logarithm of
+    the product ranks alike. One low score is enough to lower the confidence.
 
+    Parameters
+    ----------
+    of : tuple of str
+        Two or more chains, such as ``("msp", "react(percentile=90)|energy")``.
+
+    References
+    ----------
+    Kittler et al., IEEE TPAMI 1998.
+
+    Examples
+    --------
     >>> train = Outputs([[2.0, 0.0], [0.0, 1.0]])
     >>> Product(of=("mls", "margin")).fit(train).score(train).round(6)
     array([-0.626523, -2.626523])
     """
 
     def score(self, outputs: Outputs) -> Array:
-        """Confidence of each row."""
+        """Compute the confidence of each sample.
+
+        Parameters
+        ----------
+        outputs : Outputs
+            Outputs to score.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Confidence of each sample; higher is safer to accept.
+        """
         return -np.logaddexp(0.0, -self.standardised(outputs)).sum(axis=0)
 
 
@@ -312,15 +544,29 @@ class Product(_Several):
 )
 @dataclass(frozen=True, eq=False)
 class MonteCarlo:
-    r"""Any score on the mean of several passes, or of the members of an ensemble.
+    r"""Score by any chain on the mean of several passes, or of the members of an ensemble.
 
     .. math:: s = S(\bar z, \bar h), \qquad \bar z = \tfrac1M \sum_m z_m, \quad \bar h = \tfrac1M \sum_m h_m
 
-    ``mc(knn)`` is short for ``mc(of="knn")``. Scores that read probabilities alone are given
-    :math:`\log \bar p` in place of :math:`\bar z`, so that ``mc(msp)`` is ``mc_msp``. Mean features are read from
-    ``layers["passes/features"]`` and means of learned values from ``learned["passes/NAME"]``. It judges the averaged
-    prediction. Training rows are taken as they are, averaged if they have passes.
+    ``mc(knn)`` is short for ``mc(of="knn")``. The averaged prediction is judged.
 
+    Parameters
+    ----------
+    of : str, default="msp"
+        The chain to apply to the means; it must not read the passes itself.
+
+    Notes
+    -----
+    Scores that read probabilities alone get :math:`\log \bar p` in place of :math:`\bar z`, so that ``mc(msp)`` is
+    ``mc_msp``. Mean features are read from ``layers["passes/features"]`` and means of learned values from
+    ``learned["passes/NAME"]``. Training rows are used as they are, averaged if they have passes.
+
+    References
+    ----------
+    Gal & Ghahramani, ICML 2016, arXiv:1506.02142; Lakshminarayanan et al., NeurIPS 2017, arXiv:1612.01474.
+
+    Examples
+    --------
     >>> two = Outputs([[2.0, 0.0]], passes=[[[2.0, 0.0]], [[0.0, 1.0]]])
     >>> scorer("mc(mls)").fit(two).score(two)
     array([1.])
@@ -330,16 +576,54 @@ class MonteCarlo:
     chain: tuple[Chain, ...] = parts()
 
     def inner(self) -> tuple[Chain, ...]:
-        """The chain."""
+        """Return the chain, fitted if this object is.
+
+        Returns
+        -------
+        tuple of Chain
+            One chain.
+        """
         return self.chain or (scorer(self.of),)
 
     def needs(self) -> tuple[str, ...]:
-        """Passes, and mean features among the layers where the chain reads features."""
+        """List the fields that scoring needs: passes, and layers in place of features.
+
+        Returns
+        -------
+        tuple of str
+            ``"passes"``, ``"layers"`` if the chain reads features (their means are stored there), and the other fields
+            that the chain needs.
+
+        Examples
+        --------
+        >>> MonteCarlo(of="knn").needs()
+        ('passes', 'layers')
+        """
         inside = self.inner()[0].needs
         return ("passes", *(("layers",) if "features" in inside else ()), *(n for n in inside if n != "features"))
 
     def fit(self, outputs: Outputs, val_outputs: Outputs | None = None, ood_val_outputs: Outputs | None = None) -> Self:
-        """Fit the chain."""
+        """Fit the chain, on averaged outputs where there are passes.
+
+        Parameters
+        ----------
+        outputs : Outputs
+            Training outputs.
+        val_outputs : Outputs, optional
+            Validation outputs, for steps that are fitted on them.
+        ood_val_outputs : Outputs, optional
+            OOD validation outputs, for steps that are fitted on them.
+
+        Returns
+        -------
+        MonteCarlo
+            A fitted copy; this object stays unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If the chain reads the passes itself, or a mean that it needs was not stored.
+        """
         (blank,) = self.inner()
         if blank.judges == "passes":
             raise InvalidInput(f"mc(of={self.of!r}): {blank.spec} reads the passes itself; use it alone")
@@ -351,12 +635,55 @@ class MonteCarlo:
         return replace(self, chain=(blank.fit(train, val=seen(val_outputs), ood_val=seen(ood_val_outputs)),))
 
     def score(self, outputs: Outputs, passes: Floats | Passes) -> Array:
-        """Confidence of each row."""
+        """Compute the confidence of each sample.
+
+        Parameters
+        ----------
+        outputs : Outputs
+            Outputs to score.
+        passes : Passes or ndarray of shape (n_passes, n_samples, n_classes)
+            The passes of ``outputs``; named so that the registry requires them, and read from ``outputs``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Confidence of each sample; higher is safer to accept.
+
+        Raises
+        ------
+        InvalidInput
+            If a mean that the chain needs was not stored.
+        """
         return self.chain[0].run(averaged(outputs, self.chain[0]))
 
 
 def averaged(outputs: Outputs, chain: Chain) -> Outputs:
-    """Outputs whose logits, features and learned values are means over the passes, as far as the chain needs them."""
+    """Replace logits, features and learned values by their means over the passes, as far as a chain needs them.
+
+    Parameters
+    ----------
+    outputs : Outputs
+        Outputs with passes.
+    chain : Chain
+        The chain that will score the result.
+
+    Returns
+    -------
+    Outputs
+        Outputs without passes, whose predictions are the averaged ones. A chain that reads probabilities alone gets the
+        logarithm of the mean probabilities as logits.
+
+    Raises
+    ------
+    InvalidInput
+        If the chain needs features or learned values whose means were not stored.
+
+    Examples
+    --------
+    >>> two = Outputs([[2.0, 0.0]], passes=[[[2.0, 0.0]], [[0.0, 1.0]]])
+    >>> averaged(two, scorer("mls")).logits
+    array([[1. , 0.5]])
+    """
     held = means(outputs.passes)  # type: ignore[arg-type]  # the caller has looked
     last = chain.steps[-1].info
     changes: dict[str, Any] = {"predictions": np.asarray(held.mean_prob).argmax(axis=1), "passes": None}
