@@ -1,17 +1,18 @@
-r"""Thresholds whose risk is guaranteed: one part of the data learns a path of pairs, the other part tests it.
+r"""Choose thresholds whose risk is guaranteed: one part of the data learns a path of pairs, the other part tests it.
 
-The validation sample is cut in two by the places of its rows. The first part (``LEARN`` of it) chooses a path of
-threshold pairs, from strict to loose, through the pair that is best there, and the pair at which the walk begins: the
+The validation sample is split in two by the positions of its rows. The first part (``LEARN`` of it) chooses a path of
+threshold pairs, from strict to loose, through the pair that is best there, and the pair at which the walk starts: the
 one most likely to pass. On the second part the pairs are tested one after another, each at the full level delta, and
 the walk ends at the first that fails (fixed-sequence testing; Angelopoulos et al., Learn then Test,
-arXiv:2110.01052). The last pair that passed is returned. One score is a path of one column. Against a fixed diagonal,
-Holm and Bonferroni over a grid, and SGR (Geifman & El-Yaniv) it covers most; ``benchmarks/gate.py`` has the numbers.
+arXiv:2110.01052). The last pair that passed is returned. One score is a path of one column. Compared with a fixed
+diagonal, Holm and Bonferroni over a grid, and SGR (Geifman & El-Yaniv) it reaches the largest coverage;
+``benchmarks/gate.py`` has the numbers.
 
 What is proven, for any scores, ties or not, and any sample size: path and start do not depend on the second part. A
 wrong promise means that the first pair of the path with a true risk above r was passed, and that happens with a
 probability of at most delta, because each test is exact:
 
-* Without ``ood_share`` all samples are independent draws from what the gate will meet. Given how many are accepted,
+* Without ``ood_share`` all samples are independent draws of the inputs in deployment. Given how many are accepted,
   the failures among them are binomial, and the p-value is :math:`P(\mathrm{Bin}(n, r) \le e)`.
 * With ``ood_share`` s the ID and OOD samples are two independent samples, of any sizes. With :math:`\alpha`, q the
   accepted shares of ID and OOD inputs and :math:`\rho` the share of wrong labels among accepted ID inputs, the risk
@@ -29,10 +30,10 @@ no row of the second part lies on one but by chance. Moving them once more, afte
 *both* parts would make the returned pair depend on the rows that tested it. The proof does not cover that, so it is
 not done.
 
-Not proven but counted in the slow tests: validation put together by hand from an ID and an OOD set, without
-``ood_share``, is no independent draw of a mixture. Its failures vary less than binomial ones, and the promise, for the
-share that the data have, is broken less often than delta. A risk read off an Infeasible and asked of the same data
-again was chosen by those data, which 1 - delta does not cover.
+Not proven, but measured in the slow tests: validation data concatenated from an ID and an OOD set, without
+``ood_share``, are not independent draws of a mixture. Their failures vary less than binomial ones, and the promise,
+for the share that the data have, is broken less often than delta. A risk that was read off an Infeasible and is
+requested on the same data again was chosen by those data; 1 - delta does not cover that.
 
 Nothing is promised for inputs of another distribution. Gates that promise a risk of 0.05 where a fifth of the inputs
 are OOD have on average a true risk of 0.046 there, of 0.077 where two fifths are OOD, and of 0.101 where half are
@@ -52,14 +53,14 @@ from twofold.gate.choice import SLACK, Pair, Scored, gap_middles
 from twofold.gate.grouped import GroupTest, first_accepting
 from twofold.metrics.joint import DoubleCurve
 
-LEARN = 0.3  # part of the sample that chooses the path; 0.2 to 0.5 cover alike
+LEARN = 0.3  # part of the sample that chooses the path; 0.2 to 0.5 reach the same coverage
 GOLDEN = (5.0**0.5 - 1.0) / 2.0
 CUT = 0.75  # normal scores below -CUT count as -CUT
 REACH = 4.0  # the grid over q ends at this normal score; what lies beyond is paid for
-CELLS = 64  # 112 cover alike
-STARTS = 48  # about so many pairs are considered for the start
+CELLS = 64  # cells of the grid over q; 112 reach the same coverage
+STARTS = 48  # about this many pairs are considered for the start
 BLOCK = 16  # pairs tested together
-STEP = 0.01  # share of the samples by which twice as strict is stricter, where the best pair rejects fewer
+STEP = 0.01  # share of the samples that a pair twice as strict rejects in addition, where the best rejects fewer
 # Quantiles of the path's pairs relative to those of the best pair: above 1 stricter, below 1 looser, 0 accepts all
 SCALE = np.concatenate(
     [np.geomspace(64.0, 2.0, 24), np.geomspace(2.0, 1.0, 97)[1:], np.linspace(1.0, 0.4, 97)[1:], [0.3, 0.2, 0.1, 0.0]]
@@ -68,7 +69,25 @@ SCALE = np.concatenate(
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """Of ``ids`` ID and ``oods`` OOD samples, those accepted, and accepted with a wrong label, at each pair."""
+    """Hold how many samples each pair of thresholds accepts, and how many of those fail.
+
+    Parameters
+    ----------
+    ids : float
+        Number of ID samples.
+    oods : float
+        Number of OOD samples.
+    known : ndarray of shape (n_pairs,)
+        Accepted ID samples at each pair.
+    wrong : ndarray of shape (n_pairs,)
+        Accepted ID samples with a wrong label at each pair.
+    outside : ndarray of shape (n_pairs,)
+        Accepted OOD samples at each pair.
+
+    Notes
+    -----
+    Counts are floats, because :meth:`scaled` makes fractions of samples.
+    """
 
     ids: float
     oods: float
@@ -78,7 +97,28 @@ class Counts:
 
     @classmethod
     def of(cls, data: Scored, pairs: Array) -> Counts:
-        """Count at each pair of a path from strict to loose: what one pair accepts, every later one accepts."""
+        """Count the accepted samples at each pair of a path.
+
+        Parameters
+        ----------
+        data : Scored
+            Labelled samples with both confidences.
+        pairs : ndarray of shape (n_pairs, 2)
+            Thresholds ``(tau_id, tau_ood)`` from strict to loose: what one pair accepts, every later one accepts.
+
+        Returns
+        -------
+        Counts
+            One entry per pair.
+
+        Examples
+        --------
+        >>> correct, is_id = np.array([True, False]), np.array([True, True])
+        >>> data = Scored(correct, is_id, conf_id=np.array([0.9, 0.4]), conf_ood=np.zeros(2))
+        >>> counts = Counts.of(data, np.array([[0.5, -np.inf], [0.0, -np.inf]]))
+        >>> counts.known, counts.wrong
+        (array([1., 2.]), array([0., 1.]))
+        """
         first = first_accepting(data, pairs)
 
         def counted(kind: npt.NDArray[np.bool_]) -> Array:
@@ -88,12 +128,34 @@ class Counts:
         return cls(ids, oods, counted(data.is_id), counted(data.is_id & ~data.correct), counted(~data.is_id))
 
     def scaled(self, factor: float) -> Counts:
-        """What a sample so much larger would count."""
+        """Scale all counts to those expected in a sample ``factor`` times as large.
+
+        Parameters
+        ----------
+        factor : float
+            Ratio of the sample sizes.
+
+        Returns
+        -------
+        Counts
+            The scaled counts, in general not whole numbers.
+        """
         kept = (self.known * factor, self.wrong * factor, self.outside * factor)
         return Counts(self.ids * factor, self.oods * factor, *kept)
 
     def at(self, places: slice) -> Counts:
-        """The counts at some of the pairs."""
+        """Select the counts at some of the pairs.
+
+        Parameters
+        ----------
+        places : slice
+            Which pairs.
+
+        Returns
+        -------
+        Counts
+            Counts at these pairs.
+        """
         return Counts(self.ids, self.oods, self.known[places], self.wrong[places], self.outside[places])
 
 
@@ -102,23 +164,28 @@ def split(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Split rows into those that learn and those that test, by their places alone, and never within a group.
 
-    Multiples of the golden ratio spread what learns evenly, so that data put together from several sets are cut in the
-    same proportion in each. (One fixed shuffle would err on the same side for everybody.)
+    Multiples of the golden ratio spread the rows that learn evenly, so that data concatenated from several sets are
+    split in the same proportion in each. (One fixed shuffle would err on the same side for everybody.)
 
     Parameters
     ----------
     is_id : ndarray of shape (n_samples,)
-        True for ID rows. With ``share``, ID and OOD rows are split apart; of groups, those with ID rows alone, with OOD
-        rows alone, and with both.
+        True for ID rows. With ``share``, ID and OOD rows are split separately. Of groups, three kinds are split
+        separately: those with ID rows alone, those with OOD rows alone, and those with both.
     share : float or None
-        The OOD share that is expected in use.
+        OOD share that is expected in deployment.
     groups : ndarray of shape (n_samples,), optional
-        The group of each row, numbered from 0 in the order in which they appear; by default each row is one.
+        Group of each row, numbered from 0 in the order in which they appear; by default each row is a group.
 
     Returns
     -------
     tuple of ndarray
-        The rows that learn and the rows that test.
+        Indices of the rows that learn, and of the rows that test.
+
+    Examples
+    --------
+    >>> split(np.ones(8, bool), None)
+    (array([0, 1, 6]), array([2, 3, 4, 5, 7]))
     """
     if groups is None:
         groups = np.arange(len(is_id))
@@ -136,7 +203,30 @@ def split(
 
 
 def guaranteed(learn: Scored, test: Scored, *, risk: float, delta: float) -> Pair:
-    """The loosest pair of the path whose risk is at most ``risk`` with confidence 1 - ``delta``, or Infeasible."""
+    """Choose the loosest pair of the path whose risk is at most ``risk`` with confidence 1 - ``delta``.
+
+    Parameters
+    ----------
+    learn : Scored
+        Samples that choose the path of pairs and its start.
+    test : Scored
+        Samples that test the pairs, independent of ``learn``.
+    risk : float
+        Largest allowed share of failures (wrong labels and OOD inputs) among accepted inputs.
+    delta : float
+        Largest allowed probability that the risk is exceeded.
+
+    Returns
+    -------
+    Pair
+        Thresholds of the last pair that passed.
+
+    Raises
+    ------
+    Infeasible
+        If no pair passed, or one part has no ID sample. Its ``best`` holds about the least ``risk`` at this delta, and
+        about the least ``delta`` at this risk, each found by bisection; 1 if there is none.
+    """
     if learn.is_id.any() and test.is_id.any():
         curve = learn.curve()
         found = walk(learn, test, curve, risk, delta)
@@ -166,7 +256,26 @@ def guaranteed(learn: Scored, test: Scored, *, risk: float, delta: float) -> Pai
 
 
 def walk(learn: Scored, test: Scored, curve: DoubleCurve, risk: float, delta: float) -> Pair | None:
-    """The last pair that passed, or None if the first one failed."""
+    """Test the pairs of the path one after another, and return the last one that passed.
+
+    Parameters
+    ----------
+    learn : Scored
+        Samples that choose the path and its start.
+    test : Scored
+        Samples that test the pairs.
+    curve : DoubleCurve
+        Risk-coverage curve of ``learn`` over all pairs.
+    risk : float
+        Risk to be guaranteed.
+    delta : float
+        Level of each test.
+
+    Returns
+    -------
+    Pair or None
+        None if the first pair failed.
+    """
     pairs = path(learn, curve, risk)
     if learn.groups is None:
         tested: RowTest | GroupTest = RowTest(learn, test, pairs, risk, delta)
@@ -182,7 +291,21 @@ def walk(learn: Scored, test: Scored, curve: DoubleCurve, risk: float, delta: fl
 
 
 class RowTest:
-    """The p-values of "the risk exceeds ``risk``" along a path of pairs, from independent rows."""
+    """Compute p-values of "the risk exceeds ``risk``" along a path of pairs, from independent rows.
+
+    Parameters
+    ----------
+    learn : Scored
+        Samples that chose the path; they also fix the start and the combining weights.
+    test : Scored
+        Samples that test the pairs.
+    pairs : ndarray of shape (n_pairs, 2)
+        The path, from strict to loose.
+    risk : float
+        Risk to be guaranteed.
+    delta : float
+        Level of the test.
+    """
 
     def __init__(self, learn: Scored, test: Scored, pairs: Array, risk: float, delta: float) -> None:
         self.risk, self.delta, self.share = risk, delta, learn.share
@@ -193,19 +316,48 @@ class RowTest:
 
     @property
     def start(self) -> int:
-        """The pair most likely to pass, judged by the part that learns."""
+        """Index of the pair that is most likely to pass, judged by the part that learns."""
         stride = max(1, len(self.weights) // STARTS)
         coarse = slice(0, None, stride)
         found = p_values(self.expected.at(coarse), self.risk, self.delta, self.share, self.weights[coarse])
         return stride * int(np.argmin(found))
 
     def p_values(self, places: slice) -> Array:
-        """P-values at some pairs of the path."""
+        """Compute the p-values at some pairs of the path.
+
+        Parameters
+        ----------
+        places : slice
+            Which pairs.
+
+        Returns
+        -------
+        ndarray of shape (n_places,)
+            P-values, valid at the level ``delta``.
+        """
         return p_values(self.counts.at(places), self.risk, self.delta, self.share, self.weights[places])
 
 
 def path(learn: Scored, curve: DoubleCurve, risk: float) -> Array:
-    """Pairs from strict to loose through the one with most coverage at this risk, on a line between quantiles."""
+    """Construct the path of pairs, from strict to loose, through the pair with most coverage at this risk.
+
+    Both thresholds move together along a line between quantiles of their confidences. If no pair has this risk on the
+    part that learns, the path goes through the pair of least risk with most coverage.
+
+    Parameters
+    ----------
+    learn : Scored
+        Samples that choose the path.
+    curve : DoubleCurve
+        Their risk-coverage curve over all pairs.
+    risk : float
+        Risk to be guaranteed.
+
+    Returns
+    -------
+    ndarray of shape (n_pairs, 2)
+        Distinct thresholds ``(tau_id, tau_ood)``, each in the gap below a confidence; the last pair accepts everything.
+    """
     levels = curve.risk
     good = np.flatnonzero(levels <= risk + SLACK)
     at = int(good[-1]) if len(good) else int(np.flatnonzero(levels == levels.min())[-1])
@@ -225,7 +377,7 @@ def path(learn: Scored, curve: DoubleCurve, risk: float) -> Array:
 
 
 def _between(ranked: Array) -> Array:
-    """The middle of the gap below each of some sorted confidences; infinite ones stay as they are."""
+    """Return the middle of the gap below each sorted confidence; infinite ones stay as they are."""
     finite = np.isfinite(ranked)
     levels, places = np.unique(ranked[finite], return_inverse=True)
     cuts = ranked.copy()
@@ -234,7 +386,25 @@ def _between(ranked: Array) -> Array:
 
 
 def combining_weights(counts: Counts, risk: float, share: float | None) -> Array:
-    """Weights of the normal scores of wrong labels and of accepted OOD inputs: their standard errors, scaled."""
+    """Compute the weights of the normal scores of wrong labels and of accepted OOD inputs.
+
+    They are proportional to the standard errors of the two parts of the risk, with unit length, and the angle is kept
+    0.05 away from either axis.
+
+    Parameters
+    ----------
+    counts : Counts
+        Counts of the part that learns.
+    risk : float
+        Risk to be guaranteed.
+    share : float or None
+        OOD share that is expected in deployment; without it (or at 0) the weights are 1 and are not used.
+
+    Returns
+    -------
+    ndarray of shape (n_pairs, 2)
+        Weights of wrong labels and of accepted OOD inputs at each pair.
+    """
     if not share:
         return np.ones((len(counts.known), 2))
     alpha = (counts.known + 1.0) / (counts.ids + 2.0)
@@ -247,7 +417,26 @@ def combining_weights(counts: Counts, risk: float, share: float | None) -> Array
 
 
 def p_values(counts: Counts, risk: float, delta: float, share: float | None, weights: Array) -> Array:
-    """P-values of "the risk exceeds ``risk``" at each pair; with ``share`` valid at the level ``delta`` alone."""
+    """Compute the p-value of "the risk exceeds ``risk``" at each pair.
+
+    Parameters
+    ----------
+    counts : Counts
+        Counts of the part that tests.
+    risk : float
+        Risk to be guaranteed.
+    delta : float
+        Level of the test; a tenth of it pays for a bound of the ID coverage where ``share`` is above 0.
+    share : float or None
+        OOD share that is expected in deployment; None for that of the samples.
+    weights : ndarray of shape (n_pairs, 2)
+        Weights from :func:`combining_weights`; used where ``share`` is above 0.
+
+    Returns
+    -------
+    ndarray of shape (n_pairs,)
+        P-values; with a ``share`` above 0 they are valid at the level ``delta`` only.
+    """
     if share is None:
         return binomial_tail(counts.wrong + counts.outside, counts.known + counts.outside, risk)
     if share == 0.0:
@@ -256,8 +445,24 @@ def p_values(counts: Counts, risk: float, delta: float, share: float | None, wei
 
 
 def binomial_tail(errors: Array, n: Array | float, rate: Array | float) -> Array:
-    r""":math:`P(\mathrm{Bin}(n, \mathrm{rate}) \le \mathrm{errors})`, also between whole numbers.
+    r"""Compute :math:`P(\mathrm{Bin}(n, \mathrm{rate}) \le \mathrm{errors})`, also between whole numbers.
 
+    Parameters
+    ----------
+    errors : ndarray
+        Number of failures.
+    n : ndarray or float
+        Number of trials.
+    rate : ndarray or float
+        Probability of a failure; values outside [0, 1] are clipped.
+
+    Returns
+    -------
+    ndarray
+        Probabilities, by the regularised incomplete beta function; 1 where ``errors >= n``.
+
+    Examples
+    --------
     >>> binomial_tail(np.array([1.0]), np.array([3.0]), 0.5)
     array([0.5])
     """
@@ -277,7 +482,7 @@ def _mixture_tail(counts: Counts, risk: float, delta: float, share: float, weigh
         0.0,
     )[:, None]
     oods = counts.oods
-    levels, back = np.unique(counts.outside, return_inverse=True)  # few: one grid serves all pairs that let in as many
+    levels, back = np.unique(counts.outside, return_inverse=True)  # few: one grid serves all pairs that accept as many
     outside = levels[:, None]
     left = oods - outside
     # steps of about equal normal score over the q that are not excluded, the last one exact
