@@ -1,4 +1,4 @@
-"""The standard set of metrics from one sort, as a result that prints, and converts to dict, JSON and pandas."""
+"""Compute the standard set of metrics from one sort, as a result that prints and converts to dict, JSON and pandas."""
 
 from __future__ import annotations
 
@@ -33,7 +33,45 @@ _WITH_TWO = ("ds_f1", "ds_aurc")
 
 @dataclass(frozen=True, eq=False)
 class Evaluation(Mapping[str, float]):
-    """Metric values by name; NaN where a metric is undefined, with the reason in ``reasons``."""
+    """Hold metric values by name: a read-only mapping whose values are attributes too.
+
+    A metric that is undefined on the data is NaN, with the reason in ``reasons``. Printing shows a table with the
+    better direction of each metric.
+
+    Parameters
+    ----------
+    values_ : dict of str to float
+        The values, NaN where a metric is undefined.
+    reasons : dict of str to str
+        Why a metric is undefined, for each that is.
+    n : int
+        Number of samples.
+    n_id : int
+        Number of ID samples.
+    n_ood : int
+        Number of OOD samples.
+    nan_rejected : int, default=0
+        Number of samples with a NaN confidence, which were ranked lowest.
+    ood_share : float, optional
+        The OOD prevalence to which OOD samples were reweighted; None if they were not.
+    better : dict of str to {"higher", "lower"}, optional
+        Which direction is better, by metric.
+
+    Notes
+    -----
+    Indexing with a name that is not in the evaluation raises ``UnknownName``; reading it as an attribute raises
+    ``AttributeError``.
+
+    Examples
+    --------
+    >>> result = evaluate([True, True, False], [0.9, 0.8, 0.3], only=["accuracy", "auroc"])
+    >>> result.auroc, dict(result)["auroc"], result.n
+    (1.0, 1.0, 3)
+    >>> print(result)
+    3 samples (3 ID, 0 OOD)
+    accuracy ↑ 0.66667
+    auroc    ↑ 1.00000
+    """
 
     values_: dict[str, float]
     reasons: dict[str, str]
@@ -61,7 +99,19 @@ class Evaluation(Mapping[str, float]):
         return self.values_[name]
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values."""
+        """Convert everything to plain Python values.
+
+        Returns
+        -------
+        dict
+            ``n``, ``n_id``, ``n_ood``, ``nan_rejected``, ``ood_share``, and the dictionaries ``metrics`` and
+            ``reasons``. Undefined metrics are NaN.
+
+        Examples
+        --------
+        >>> evaluate([True, False], [0.9, 0.3], only="auroc").to_dict()["metrics"]
+        {'auroc': 1.0}
+        """
         return {
             "n": self.n,
             "n_id": self.n_id,
@@ -73,13 +123,41 @@ class Evaluation(Mapping[str, float]):
         }
 
     def to_json(self, *, indent: int | None = 2) -> str:
-        """Strict JSON; undefined values are null, with the reason beside them."""
+        """Convert everything to strict JSON, with null for undefined metrics.
+
+        Parameters
+        ----------
+        indent : int or None, default=2
+            Spaces of indentation per level; None writes one line.
+
+        Returns
+        -------
+        str
+            The content of :meth:`to_dict`, with the reasons for undefined metrics beside the values.
+
+        Examples
+        --------
+        >>> import json
+        >>> json.loads(evaluate([True, True], [0.9, 0.3], only="auroc").to_json())["metrics"]
+        {'auroc': None}
+        """
         data = self.to_dict()
         data["metrics"] = {k: None if math.isnan(v) else v for k, v in self.values_.items()}
         return json.dumps(data, indent=indent)
 
     def to_pandas(self) -> Any:
-        """A pandas Series of the values."""
+        """Convert the values to a pandas Series.
+
+        Returns
+        -------
+        pandas.Series
+            The values, indexed by metric name and named ``value``.
+
+        Raises
+        ------
+        MissingExtra
+            If pandas is not installed.
+        """
         try:
             import pandas as pd
         except ImportError as error:
@@ -114,18 +192,54 @@ def evaluate(
     only: Iterable[str] | Literal["all"] | None = None,
     nan: NaNPolicy = "error",
 ) -> Evaluation:
-    """The standard metrics of one confidence, or of a pair, from one sort.
+    """Compute the standard metrics of one confidence, or of a pair, from one sort.
 
-    Always: accuracy (of ID samples), aurc, eaurc, augrc, and auroc, average_precision, fpr95 of right against wrong
-    for both positive classes. With ``is_id`` every OOD sample is a failure, and aurc_id, f1 and, of ID against OOD,
-    auroc_ood, fpr95_ood, fpr95_unsafe_ood are added (by ``conf_ood`` where it is given). With ``conf_ood`` also ds_f1
-    and ds_aurc of the pair. ``ood_share`` re-weighs OOD samples, but for the metrics of ID against OOD, in which every
-    sample counts one. ``only`` names the metrics to compute, any registered one that these arrays allow and any
-    detection metric with the suffix ``_ood``; ``only="all"`` computes them all.
+    * Always: accuracy (of ID samples), aurc, eaurc, augrc, and, for correct predictions against failures, auroc,
+      average_precision and fpr95 with either class as the positive one (suffix ``_unsafe`` for failures).
+    * With ``is_id``: every OOD sample is a failure. Adds aurc_id, f1 and, for ID against OOD samples, auroc_ood,
+      fpr95_ood and fpr95_unsafe_ood.
+    * With ``conf_ood``: adds ds_f1 and ds_aurc of the pair, and ID-against-OOD metrics use ``conf_ood``.
 
+    Parameters
+    ----------
+    correct : array-like of bool, shape (n_samples,)
+        Whether each prediction is correct; False on every OOD sample.
+    conf : array-like of float, shape (n_samples,)
+        Confidence, higher is safer to accept. Infinities are allowed.
+    is_id : array-like of bool, shape (n_samples,), optional
+        True for ID samples. By default all samples are ID.
+    conf_ood : array-like of float, shape (n_samples,), optional
+        A second confidence, against OOD inputs; needs ``is_id``.
+    ood_share : float, optional
+        Share of OOD samples expected in deployment, in [0, 1). OOD samples are reweighted to it, except in the metrics
+        of ID against OOD samples, where every sample counts once.
+    only : iterable of str, str or "all", optional
+        Metrics to compute instead of the standard set: any registered metric that these arrays allow, and any detection
+        metric with the suffix ``_ood``. ``"all"`` computes all of them.
+    nan : {"error", "reject"}, default="error"
+        Whether a NaN confidence is an error or is ranked lowest; the result counts such samples in ``nan_rejected``.
+
+    Returns
+    -------
+    Evaluation
+        The values by name; NaN where a metric is undefined, with the reason.
+
+    Raises
+    ------
+    InvalidInput
+        If the arrays differ in length, hold NaN or impossible values, ``correct`` is True on an OOD sample,
+        ``conf_ood`` comes without ``is_id``, a metric in ``only`` needs an array that is missing, or ``ood_share`` does
+        not fit.
+    UnknownName
+        If ``only`` holds a name that is not a metric.
+
+    Examples
+    --------
     >>> result = evaluate([True, True, False], [0.9, 0.8, 0.3])
     >>> result.aurc.__round__(4), result["auroc"]
     (0.1111, 1.0)
+    >>> list(evaluate([True, False], [0.9, 0.3], is_id=[True, False], only=["auroc_ood", "f1"]))
+    ['auroc_ood', 'f1']
     """
     rejected = 0
     with warnings.catch_warnings():
@@ -186,7 +300,7 @@ def _required(record: MetricInfo) -> list[str]:
 
 
 class _Sweeps:
-    """The samples, sorted at most once per confidence."""
+    """Hold the samples, sorted at most once per confidence."""
 
     def __init__(self, right: Any, inside: Any, conf: Any, conf_ood: Any, ood_share: float | None):
         self.right, self.inside, self.conf, self.conf_ood, self.ood_share = (
@@ -201,7 +315,7 @@ class _Sweeps:
 
     @property
     def detection(self) -> Sweep:
-        """ID against OOD, by conf_ood where given; every sample counts one."""
+        """The sweep of ID against OOD samples, by ``conf_ood`` if there is one; every sample counts once."""
         if self._detection is None:
             if self.conf_ood is not None or self.ood_share is not None:
                 conf = self.conf if self.conf_ood is None else self.conf_ood
