@@ -236,8 +236,8 @@ class PluginBlackBox:
         The stand-in for :math:`\rho`: ``"norm"`` :math:`\lVert h \rVert_1` or ``"residual"`` :math:`1 / \lVert R^T (h -
         u) \rVert`.
     c_fn : float, default=0.75
-        Cost of accepting an OOD input relative to all costs, in [0, 1); raise it if OOD inputs do more harm than
-        errors.
+        Cost of accepting an OOD input, in [0, 1), where accepting an error costs ``1 - c_fn``; raise it if OOD inputs
+        do more harm.
     id_share : float, optional
         Share :math:`\pi` of in-distribution inputs in deployment, in (0, 1]; by default the first equation is used.
     compat : {"paper", "published"}, default="paper"
