@@ -30,7 +30,7 @@ RESOLUTION = 1e-12  # variance below this share of what it was computed from is 
 
 
 def _packed(keys: Sequence[str]) -> Packed:
-    """Names of keys as an array, which is all that a saved chain can hold: UTF-8 text, one to a line."""
+    """Encode the names of keys as an array, which is all that a saved chain can hold: UTF-8 text, one to a line."""
     if any("\n" in key for key in keys):
         raise InvalidInput(f"keys of layers must have no line breaks, got {list(keys)}")
     return np.frombuffer("\n".join(keys).encode(), np.uint8)
@@ -41,7 +41,7 @@ def _unpacked(packed: Packed) -> list[str]:
 
 
 def _by_layer(keys: Iterable[str]) -> dict[str, list[str]]:
-    """The keys of each layer: all before the last stroke is its name."""
+    """Group the keys by layer; the part before the last slash is the name of the layer."""
     grouped: dict[str, list[str]] = {}
     for key in keys:
         grouped.setdefault(key.rpartition("/")[0], []).append(key)
@@ -63,7 +63,7 @@ def _check(score: str, layers: Layers, keys: Sequence[str], widths: Labels, whos
 
 
 def _check_keys(packed: Packed, widths: Labels) -> list[str]:
-    """The keys in loaded arrays; raise unless they are different texts, each with a width."""
+    """Return the keys in loaded arrays; raise unless they are distinct names, each with a width."""
     try:
         keys = _unpacked(packed)
     except UnicodeDecodeError as error:
@@ -74,7 +74,7 @@ def _check_keys(packed: Packed, widths: Labels) -> list[str]:
 
 
 def _slices(widths: Labels) -> list[slice]:
-    """Where arrays of these widths lie when they stand side by side."""
+    """Return the columns of arrays of these widths when they stand side by side."""
     ends = np.cumsum(widths)
     return [slice(end - width, end) for end, width in zip(ends.tolist(), widths.tolist(), strict=True)]
 
@@ -83,12 +83,31 @@ def _slices(widths: Labels) -> list[slice]:
 
 
 def gram_rows(maps: Floats, power: int) -> Array:
-    r"""Row sums of the channels' Gram matrix of a power of the maps, (N, channels, positions) to (N, channels).
+    r"""Compute the row sums of the channels' Gram matrix of a power of the feature maps.
 
     .. math:: r = A A^T 1, \quad A = F^q, \qquad \text{result} = \mathrm{sign}(r) |r|^{1/q}
 
-    with the power q taken of each entry. The matrix itself is never made, as its row sums are :math:`A (A^T 1)`.
+    with the power q taken of each entry. The matrix itself is never built, as its row sums are :math:`A (A^T 1)`.
 
+    Parameters
+    ----------
+    maps : ndarray of shape (n_samples, n_channels, n_positions)
+        Feature maps F with the spatial positions flattened.
+    power : int
+        The power q, at least 1.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_channels)
+        Row sums, brought back to the scale of q = 1 by the q-th root.
+
+    Raises
+    ------
+    InvalidInput
+        If ``maps`` is not three-dimensional, or ``power`` is not a whole number of at least 1.
+
+    Examples
+    --------
     >>> gram_rows(np.array([[[1.0, 2.0], [0.0, -1.0]]]), 1)
     array([[ 3., -1.]])
     """
@@ -104,22 +123,40 @@ def gram_rows(maps: Floats, power: int) -> Array:
 @register_score("gram", paper="Sastry & Oore, ICML 2020, arXiv:1912.12510", cost="K of all layers", project=())
 @dataclass(frozen=True, eq=False)
 class Gram:
-    r"""Negative amount by which the layers' correlations leave the range of the predicted class.
+    r"""Score by the negative amount by which the layers' correlations leave the range of the predicted class.
 
     .. math:: s = -\frac{1}{p_{\hat y}} \sum_l \frac{\delta_l}{n_l}, \qquad \delta_l = \sum_{q, i}
               \frac{\max(m_{\hat y} - g, 0)}{|m_{\hat y}| + 10^{-6}} +
               \frac{\max(g - M_{\hat y}, 0)}{|M_{\hat y}| + 10^{-6}}
 
     with g the values ``layers["NAME/gramq"]`` of layer l, q in ``powers`` (see :func:`gram_rows`), m and M their least
-    and largest values over the training rows of a class, each channel and power by itself. A share ``split`` of the
-    rows of each class (rounded down, drawn with ``seed``) is kept out of the ranges, and the mean of :math:`\delta_l`
-    over these rows is :math:`n_l`; it is 1 for a layer where none of them leaves its range, or if there are none.
+    and largest values over the training rows of a class, separately for each channel and power, and :math:`n_l` the
+    mean of :math:`\delta_l` over training rows that are kept out of the ranges.
+
+    Parameters
+    ----------
+    powers : tuple of int, default=(1, 2, 3, 4, 5)
+        Powers to use, each at least 1; they must be recorded at extraction. The paper's are 1 to 10.
+    split : float, default=0.1
+        Share of the rows of each class to keep out of the ranges, in [0, 1), rounded down.
+    seed : int, default=0
+        Seed of the draw of the rows kept out.
+
+    Notes
+    -----
+    :math:`n_l` is 1 for a layer where no row kept out leaves its range, or if there are no such rows. Inside all ranges
+    s is 0, however confident the classifier.
 
     Ranges are by label; the authors' code groups the training rows by predicted class, which is the same where training
-    answers are right. A class without training rows has the range of all rows. The paper's powers are 1 to 10. An older
-    version of a widely used benchmark pooled all channels of a layer into one range and had no :math:`n_l`: another
-    score. Inside all ranges s is 0, however sure the classifier.
+    predictions are correct. A class without training rows has the range of all rows. An older version of a widely used
+    benchmark pooled all channels of a layer into one range and had no :math:`n_l`, which is another score.
 
+    References
+    ----------
+    Sastry & Oore, ICML 2020, arXiv:1912.12510.
+
+    Examples
+    --------
     >>> g, y = {"a/gram1": np.array([[1.0], [2.0], [5.0], [6.0]])}, np.array([0, 0, 1, 1])
     >>> fitted = Gram(powers=(1,)).fit(g, y, y, np.zeros((4, 2)))
     >>> fitted.score({"a/gram1": np.array([[1.5], [3.0]])}, np.zeros((2, 2)), np.array([0, 0])).round(4)
@@ -136,7 +173,29 @@ class Gram:
     typical: Array = state("L")  # mean deviation of the rows kept out
 
     def fit(self, layers: Layers, labels: Labels, predictions: Labels, logits: Floats) -> Self:
-        """Ranges of the classes, a block of rows at a time, then the typical deviation of the rows kept out."""
+        """Find the ranges of the classes, a block of rows at a time, then the typical deviation of the rows kept out.
+
+        Parameters
+        ----------
+        layers : mapping of str to ndarray
+            Recorded layers by name; ``"NAME/gramq"`` is read for every power q.
+        labels : ndarray of shape (n_samples,)
+            Training labels; rows labelled -1 belong to no class and are ignored.
+        predictions : ndarray of shape (n_samples,)
+            Predicted classes of the training rows, for the rows kept out.
+        logits : ndarray of shape (n_samples, n_classes)
+            Training logits; only their number of classes is used.
+
+        Returns
+        -------
+        Gram
+            A fitted copy; this object stays unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If a setting is out of range, no layer or not every power of a layer was recorded, or every label is -1.
+        """
         keys = self._keys(layers)
         share = _checks.number(self.split, "split", 0.0, 1.0, open_high=True)
         seed = _checks.whole(self.seed, "seed", 0)
@@ -168,7 +227,13 @@ class Gram:
         return replace(self, keys=_packed(keys), widths=widths, low=low, high=high, typical=typical)
 
     def check_state(self) -> None:
-        """Raise unless the ranges belong to the keys."""
+        """Check that the ranges fit the keys.
+
+        Raises
+        ------
+        InvalidInput
+            If names, widths and ranges are inconsistent.
+        """
         keys = _check_keys(self.keys, self.widths)
         if self.low.shape[1] != self.widths.sum() or len(self.low) == 0:
             raise InvalidInput(f"low has shape {self.low.shape}, but the layers have {self.widths.sum()} columns")
@@ -176,7 +241,27 @@ class Gram:
             raise InvalidInput(f"typical has {len(self.typical)} entries for {len(_by_layer(keys))} layers")
 
     def score(self, layers: Layers, logits: Floats, predictions: Labels) -> Array:
-        """Confidence of each row."""
+        """Compute the confidence of each sample.
+
+        Parameters
+        ----------
+        layers : mapping of str to ndarray
+            Recorded layers by name, with the keys that were fitted.
+        logits : ndarray of shape (n_samples, n_classes)
+            Logits of the samples to score.
+        predictions : ndarray of shape (n_samples,)
+            Predicted class of each sample.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Confidence of each sample; higher is safer to accept.
+
+        Raises
+        ------
+        InvalidInput
+            If a layer that was fitted is missing or has another width.
+        """
         keys, chosen = _unpacked(self.keys), np.asarray(predictions)
         _check("gram", layers, keys, self.widths)
         deviation = np.zeros((len(chosen), len(self.typical)))
@@ -187,7 +272,7 @@ class Gram:
         return -(deviation / self.typical).sum(axis=1) / np.maximum(p, TINY)
 
     def _keys(self, layers: Layers) -> list[str]:
-        """The keys to use, sorted: every layer that has a power has all."""
+        """Return the keys to use, sorted; a layer with one of the powers must have all."""
         if not isinstance(self.powers, tuple | list) or not self.powers:
             raise InvalidInput(f"powers must be a tuple of whole numbers such as (1, 2, 3), got {self.powers!r}")
         ends = {f"gram{_checks.whole(power, 'powers', 1)}" for power in self.powers}
@@ -208,13 +293,13 @@ class Gram:
 
 
 def _places(keys: Sequence[str]) -> list[int]:
-    """The number of the layer of each key."""
+    """Return the number of the layer of each key."""
     number = {name: i for i, name in enumerate(_by_layer(keys))}
     return [number[key.rpartition("/")[0]] for key in keys]
 
 
 def _set_aside(labels: Labels, share: float, seed: int) -> Mask:
-    """This share of the rows of each class, rounded down: no class loses all, and names of classes do not matter."""
+    """Draw this share of the rows of each class, rounded down, so that no class loses all its rows."""
     known = np.flatnonzero(labels >= 0)
     order = known[np.lexsort((np.random.default_rng(seed).random(len(known)), labels[known]))]
     _, first, count = np.unique(labels[order], return_index=True, return_counts=True)
@@ -234,7 +319,7 @@ def _widen(low: Floats, high: Floats, classes: Labels, values: Array) -> None:
 
 
 def _outside(values: Floats, low: Floats, high: Floats) -> Array:
-    """How far each row is outside the ranges, relative to their ends, summed over the columns."""
+    """Compute how far each row is outside the ranges, relative to their ends, summed over the columns."""
     g, m, top = (np.asarray(a, dtype=np.float64) for a in (values, low, high))
     below = np.maximum(m - g, 0.0) / (np.abs(m) + MARGIN)
     above = np.maximum(g - top, 0.0) / (np.abs(top) + MARGIN)
@@ -253,22 +338,36 @@ def _outside(values: Floats, low: Floats, high: Floats) -> Array:
 )
 @dataclass(frozen=True, eq=False)
 class MahalanobisLayers:
-    r"""Mahalanobis distances to the nearest class mean in every layer, weighted and added up.
+    r"""Score by a weighted sum of the Mahalanobis distances to the nearest class mean in every layer.
 
     .. math:: s = \sum_l a_l s_l, \qquad
               s_l = -\tfrac12 \min_c (h_l - \mu_{lc})^T \Sigma_l^{-1} (h_l - \mu_{lc})
 
-    with :math:`h_l` the channel means ``layers["NAME/mean"]`` of layer l, with ``statistics=("mean", "var")`` beside
-    the channel variances ``["NAME/var"]`` where the layer has them, and :math:`\Sigma_l` the pooled covariance within
-    classes. ``weights="fitted"``: :math:`a` from a logistic regression (L2, C = 1, on standardised :math:`s_l`, both
-    sets weighing the same) of validation rows against ``ood_val``; without validation outputs of training rows, whose
-    distances are too short. Weights may be negative. ``weights="equal"``: one over the standard deviation of
-    :math:`s_l` on train (1 if that is 0), which needs no ``ood_val``.
+    with :math:`h_l` the channel statistics of layer l, and :math:`\Sigma_l` their pooled covariance within classes.
 
+    Parameters
+    ----------
+    statistics : {("mean",), ("mean", "var")}, default=("mean",)
+        The channel means ``layers["NAME/mean"]``, or also the channel variances ``layers["NAME/var"]`` where the layer
+        has them.
+    weights : {"fitted", "equal"}, default="fitted"
+        ``"fitted"``: :math:`a` from a logistic regression (L2, C = 1, on standardised :math:`s_l`, both sets with the
+        same total weight) of validation rows against ``ood_val``; without validation outputs, of training rows, whose
+        distances are too short. Weights may be negative. ``"equal"``: one over the standard deviation of :math:`s_l` on
+        the training set (1 if that is 0), which needs no ``ood_val``.
+
+    Notes
+    -----
     Directions without variance are ignored, as are layers without variance within classes and classes without training
-    rows. The paper also perturbs the input: that is the score ``mds_perturbed``, of extraction. A widely used benchmark
-    ships this with the first convolution alone; its published numbers are those of one layer.
+    rows. The paper also perturbs the input: that is the score ``mds_perturbed``, which extraction computes. A widely
+    used benchmark ships this method with the first convolution alone; its published numbers are those of one layer.
 
+    References
+    ----------
+    Lee et al., NeurIPS 2018, arXiv:1807.03888.
+
+    Examples
+    --------
     >>> rng, y = np.random.default_rng(0), np.array([0, 1] * 20)
     >>> train = {"a/mean": rng.normal(size=(40, 2)) + 4 * np.eye(2)[y], "b/mean": rng.normal(size=(40, 3))}
     >>> fitted = MahalanobisLayers(weights="equal").fit(train, y, np.zeros((40, 2)))
@@ -288,7 +387,18 @@ class MahalanobisLayers:
     slopes: Array = state("L")  # the weights
 
     def unused(self) -> tuple[str, ...]:
-        """Equal weights look at no other set."""
+        """List the arguments of ``fit`` that the settings make unnecessary.
+
+        Returns
+        -------
+        tuple of str
+            The layers of the validation and OOD validation sets with ``weights="equal"``, else nothing.
+
+        Examples
+        --------
+        >>> MahalanobisLayers(weights="equal").unused()
+        ('val_layers', 'ood_val_layers')
+        """
         return ("val_layers", "ood_val_layers") if self.weights == "equal" else ()
 
     def fit(
@@ -299,7 +409,32 @@ class MahalanobisLayers:
         val_layers: Layers | None = None,
         ood_val_layers: Layers | None = None,
     ) -> Self:
-        """Means and covariance of each layer from blocks of rows, then the weights."""
+        """Estimate the means and covariance of each layer from blocks of rows, then the weights.
+
+        Parameters
+        ----------
+        layers : mapping of str to ndarray
+            Recorded layers by name; ``"NAME/mean"`` is read, and ``"NAME/var"`` with that statistic.
+        labels : ndarray of shape (n_samples,)
+            Training labels; rows labelled -1 belong to no class and are ignored.
+        logits : ndarray of shape (n_samples, n_classes)
+            Training logits; only their number of classes is used.
+        val_layers : mapping of str to ndarray, optional
+            Layers of the validation set, for fitted weights.
+        ood_val_layers : mapping of str to ndarray, optional
+            Layers of the OOD validation set; required by ``weights="fitted"``.
+
+        Returns
+        -------
+        MahalanobisLayers
+            A fitted copy; this object stays unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If a setting is unknown, ``ood_val_layers`` is missing with fitted weights, no layer was recorded or varies
+            within classes, every label is -1, or the sets have different layers.
+        """
         if tuple(self.statistics) not in (("mean",), ("mean", "var")):
             raise InvalidInput(f'statistics must be ("mean",) or ("mean", "var"), got {self.statistics!r}')
         _checks.choice(self.weights, "weights", ("fitted", "equal"))
@@ -339,7 +474,13 @@ class MahalanobisLayers:
         return replace(made, slopes=_regression(safe, odd))
 
     def check_state(self) -> None:
-        """Raise unless the flat arrays have the sizes that keys, widths and ranks tell."""
+        """Check that the flat arrays have the sizes which keys, widths and ranks imply.
+
+        Raises
+        ------
+        InvalidInput
+            If a size is inconsistent.
+        """
         keys = _check_keys(self.keys, self.widths)
         width = dict(zip(keys, self.widths.tolist(), strict=True))
         sizes = np.array([sum(width[key] for key in own) for own in _by_layer(keys).values()])
@@ -353,11 +494,27 @@ class MahalanobisLayers:
             raise InvalidInput(f"centres has {len(self.centres)} entries, no multiple of the ranks' sum")
 
     def score(self, layers: Layers) -> Array:
-        """Confidence of each row."""
+        """Compute the confidence of each sample.
+
+        Parameters
+        ----------
+        layers : mapping of str to ndarray
+            Recorded layers by name, with the keys that were fitted.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Confidence of each sample; higher is safer to accept.
+
+        Raises
+        ------
+        InvalidInput
+            If a layer that was fitted is missing or has another width.
+        """
         return self._each(layers) @ self.slopes
 
     def _each(self, layers: Layers) -> Array:
-        """Scores (N, L) of the single layers."""
+        """Compute the scores (N, L) of the single layers."""
         keys = _unpacked(self.keys)
         _check("mds_layers", layers, keys, self.widths)
         width = dict(zip(keys, self.widths.tolist(), strict=True))
@@ -375,7 +532,7 @@ class MahalanobisLayers:
         return np.stack(scores, axis=1)
 
     def _blocked(self, layers: Layers, whose: str) -> Array:
-        """The same of a whole set, a block of rows at a time."""
+        """Compute the scores (N, L) of the single layers for a whole set, a block of rows at a time."""
         keys = _unpacked(self.keys)
         _check("mds_layers", layers, keys, self.widths, f"the {whose}")
         own = {key: layers[key] for key in keys}
@@ -388,7 +545,7 @@ class MahalanobisLayers:
 
 
 def _moments(labels: Labels, classes: int, parts: Sequence[Floats]) -> Moments:
-    """Moments of arrays side by side, a block of rows at a time."""
+    """Compute the moments of arrays side by side, a block of rows at a time."""
     made: Moments | None = None
     for *columns, owner in blocks(*parts, np.asarray(labels, dtype=np.float64)):
         if (owner >= 0).any():
@@ -400,19 +557,19 @@ def _moments(labels: Labels, classes: int, parts: Sequence[Floats]) -> Moments:
 
 
 def _varies(moments: Moments) -> bool:
-    """Whether rows differ from their class mean by more than rounding does."""
+    """Check whether rows differ from their class mean by more than rounding does."""
     within, overall = float(np.trace(moments.within)), float(np.trace(moments.covariance))
     return overall > RESOLUTION**2 * float(moments.mean @ moments.mean) and within > RESOLUTION * overall
 
 
 def _spread(scores: Array) -> Array:
-    """Standard deviation of each column, 1 where that is rounding."""
+    """Compute the standard deviation of each column, replaced by 1 where it is rounding noise."""
     spread = scores.std(axis=0)
     return np.where(spread > np.sqrt(RESOLUTION) * np.abs(scores).max(axis=0), spread, 1.0)
 
 
 def _regression(safe: Array, odd: Array) -> Array:
-    """Weights of the columns that tell safe rows from odd ones."""
+    """Fit the weights of the columns that separate in-distribution rows (``safe``) from OOD rows (``odd``)."""
     from sklearn.linear_model import LogisticRegression
 
     scores = np.concatenate([safe, odd])
