@@ -32,21 +32,67 @@ AUGMIX_OPERATIONS = OPERATIONS[:9]  # without colour, contrast, brightness, shar
 
 
 class Mixed(NamedTuple):
-    """A mixed batch; its loss is share · loss(own labels) + (1 - share) · loss(partners)."""
+    """Hold a mixed batch.
+
+    Its loss is share · loss(own labels) + (1 - share) · loss(partners); see
+    :func:`~twofold.nn.parts.losses.mixed_cross_entropy`.
+
+    Attributes
+    ----------
+    images : Tensor of shape (N, ...)
+        Mixed images.
+    partners : Tensor of shape (N, ...)
+        Label of the other image of each pair.
+    share : float
+        Weight of the own label, from 0 to 1.
+    """
 
     images: Tensor
-    partners: Tensor  # label of the other image of each pair
-    share: float  # weight of the own label
+    partners: Tensor
+    share: float
 
 
 def mixup(images: Tensor, labels: Tensor, alpha: float, *, seed: int = 0, epoch: int = 0, step: int = 0) -> Mixed:
-    r"""Each image mixed with another of its batch, by one weight for the whole batch.
+    r"""Mix each image with another of its batch, by one weight for the whole batch.
 
     .. math:: \tilde x = \kappa x + (1 - \kappa) x', \quad \kappa \sim B(\alpha, \alpha)
 
-    Mixup takes alpha = 0.2 (Zhang et al., ICLR 2018, arXiv:1710.09412), RegMixup 10, beside the clean batch (Pinto et
-    al., NeurIPS 2022, arXiv:2206.14502; its own code takes 20). Images are floats of any shape (N, ...), normalised or
-    not: the order of mixing and normalising does not matter.
+    Parameters
+    ----------
+    images : Tensor of shape (N, ...), float
+        Images of any shape, normalised or not: the order of mixing and normalising does not matter.
+    labels : Tensor of shape (N, ...)
+        Label of each image.
+    alpha : float
+        Parameter of the Beta distribution, above 0. Mixup takes 0.2; RegMixup takes 10, beside the clean batch (its own
+        code takes 20).
+    seed : int, default=0
+        Seed of the random numbers, below 2^64.
+    epoch : int, default=0
+        Epoch of training, below 2^64; each epoch draws new random numbers.
+    step : int, default=0
+        Step of training, below 2^64; each step draws a new weight and new pairs.
+
+    Returns
+    -------
+    Mixed
+        Mixed images, labels of the partners, and the weight :math:`\kappa` of the own label.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument has the wrong type, shape or range.
+
+    References
+    ----------
+    Zhang et al., ICLR 2018, arXiv:1710.09412 (mixup). Pinto et al., NeurIPS 2022, arXiv:2206.14502 (RegMixup).
+
+    Examples
+    --------
+    >>> images, labels = torch.eye(3), torch.arange(3)
+    >>> mixed = mixup(images, labels, 10.0)
+    >>> torch.allclose(mixed.images, mixed.share * images + (1 - mixed.share) * images[mixed.partners])
+    True
     """
     rng = _batch_generator("mixup", seed, epoch, step)
     share, order = _pairing(images, labels, alpha, rng)
@@ -57,12 +103,45 @@ def mixup(images: Tensor, labels: Tensor, alpha: float, *, seed: int = 0, epoch:
 def cutmix(
     images: Tensor, labels: Tensor, alpha: float = 1.0, *, seed: int = 0, epoch: int = 0, step: int = 0
 ) -> Mixed:
-    r"""A box of each image (N, C, H, W) replaced by that of another of its batch, one box for the whole batch.
+    r"""Replace a box of each image by that of another of its batch, one box for the whole batch.
 
     The box has sides :math:`\sqrt{1 - \lambda}` of the image's, :math:`\lambda \sim B(\alpha, \alpha)`, and its centre
-    anywhere; it is cut at the border, and ``share`` is what is left of the image after that.
+    anywhere. The part beyond the border is lost, and ``share`` is what is left of the image after that.
 
+    Parameters
+    ----------
+    images : Tensor of shape (N, C, H, W), float
+        Images, normalised or not.
+    labels : Tensor of shape (N, ...)
+        Label of each image.
+    alpha : float, default=1.0
+        Parameter of the Beta distribution, above 0.
+    seed : int, default=0
+        Seed of the random numbers, below 2^64.
+    epoch : int, default=0
+        Epoch of training, below 2^64; each epoch draws new random numbers.
+    step : int, default=0
+        Step of training, below 2^64; each step draws a new box and new pairs.
+
+    Returns
+    -------
+    Mixed
+        Mixed images, labels of the partners, and the weight of the own label.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument has the wrong type, shape or range.
+
+    References
+    ----------
     Yun et al., ICCV 2019, arXiv:1905.04899.
+
+    Examples
+    --------
+    >>> mixed = cutmix(torch.zeros(2, 3, 8, 8), torch.tensor([0, 1]))
+    >>> tuple(mixed.images.shape), 0 <= mixed.share <= 1
+    ((2, 3, 8, 8), True)
     """
     rng = _batch_generator("cutmix", seed, epoch, step)
     drawn, order = _pairing(images, labels, alpha, rng)
@@ -86,7 +165,7 @@ def _batch_generator(name: str, seed: int, epoch: int, step: int) -> np.random.G
 
 
 def _pairing(images: Any, labels: Any, alpha: float, rng: np.random.Generator) -> tuple[float, Tensor]:
-    """Weight of the own image, and who is paired with whom."""
+    """Draw the weight of the own image and the partner of each image."""
     if not isinstance(images, Tensor) or not images.is_floating_point() or images.ndim < 2:
         came = f"{images.dtype} of {tuple(images.shape)}" if isinstance(images, Tensor) else type(images).__name__
         raise InvalidInput(f"images must be a tensor of floats (N, ...), got {came}")
@@ -110,15 +189,55 @@ def augmix(
     epoch: int = 0,
     view: int = 0,
 ) -> npt.NDArray[np.float32]:
-    r"""Images (N, H, W, 3) of the same labels, float32 in [0, 1], from uint8 ones.
+    r"""Mix each image with chains of augmented copies of itself (AugMix).
 
     .. math:: \tilde x = (1 - m) x + m \sum_{j=1}^{\text{width}} w_j \, c_j(x), \quad
               w \sim \mathrm{Dirichlet}(1), \; m \sim B(1, 1)
 
     with chains :math:`c_j` of 1 to ``depth`` operations drawn uniformly, each at its own level of U(0.1, severity).
-    ``view`` tells apart the copies that the Jensen-Shannon loss compares: 0 and 1 are drawn independently.
 
-    Hendrycks et al., ICLR 2020, arXiv:1912.02781. Severity 3 on CIFAR; published ImageNet code takes 1.
+    Parameters
+    ----------
+    images : array-like of shape (N, H, W, 3), uint8
+        Images before normalisation.
+    index : array-like of shape (N,), int
+        Number of each image in its data set, 0 or more. It selects the random numbers of the image.
+    width : int, default=3
+        Number of chains.
+    depth : int, default=3
+        Largest number of operations in a chain.
+    severity : float, default=3.0
+        Largest level of an operation, from 0.1 to 10. 3 is for CIFAR; published ImageNet code takes 1.
+    operations : sequence of str, default=AUGMIX_OPERATIONS
+        Names of the operations to draw from. The default leaves out those that are test corruptions too.
+    seed : int, default=0
+        Seed of the random numbers, below 2^64.
+    epoch : int, default=0
+        Epoch of training, below 2^64; each epoch draws new random numbers.
+    view : int, default=0
+        Number of the copy. The Jensen-Shannon loss compares views 0 and 1, which are drawn independently.
+
+    Returns
+    -------
+    numpy.ndarray of shape (N, H, W, 3), float32
+        Mixed images in [0, 1]; labels stay the same.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument has the wrong type, shape or range.
+    UnknownName
+        If there is no operation of a name.
+
+    References
+    ----------
+    Hendrycks et al., ICLR 2020, arXiv:1912.02781.
+
+    Examples
+    --------
+    >>> mixed = augmix(np.full((1, 4, 4, 3), 128, np.uint8), [0])
+    >>> mixed.shape, mixed.dtype
+    ((1, 4, 4, 3), dtype('float32'))
     """
     from twofold.nn.parts._image_kernels import augmix_all
 

@@ -259,6 +259,7 @@ class SAM(_Sharpness):
     Examples
     --------
     >>> model = nn.Linear(2, 1)
+    >>> _ = nn.init.ones_(model.weight)
     >>> optimiser = SAM(torch.optim.SGD(model.parameters(), lr=0.1), model)
     >>> def closure():
     ...     loss = model(torch.ones(4, 2)).square().mean()
