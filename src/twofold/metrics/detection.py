@@ -1,4 +1,4 @@
-r"""Telling two groups apart by one confidence: right from wrong answers, or known from unknown inputs.
+"""Detection: separate two groups by one confidence, such as correct from incorrect predictions, or ID from OOD inputs.
 
 ``truth`` is True for the safe class (correct, or ID), which should have the higher confidence. With P and Q the
 number of safe and unsafe samples, and :math:`P_t, Q_t` those with conf >= the t-th distinct confidence:
@@ -50,10 +50,44 @@ def _auroc(s: Sweep) -> float:
     weighted=truth_weighted(_auroc),
 )
 def auroc(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> float:
-    r"""Chance that a random safe sample is trusted more than a random unsafe one; ties count half.
+    r"""Compute the area under the ROC curve: the chance that a safe sample is trusted more than an unsafe one.
+
+    For one random sample of each class, with ties counted half:
 
     .. math:: P(g_+ > g_-) + \tfrac12 P(g_+ = g_-)
 
+    Parameters
+    ----------
+    truth : array-like of shape (n_samples,)
+        True for the safe class (correct, or in-distribution), False for the unsafe class, as booleans or 0/1.
+    conf : array-like of shape (n_samples,)
+        Confidence of each sample; the safe class should have the higher values. Infinite values are allowed.
+    nan : {"error", "reject"}, default="error"
+        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
+        :class:`~twofold.errors.RejectedNaN` warning.
+
+    Returns
+    -------
+    float
+        The area, in [0, 1]; higher is better, and 0.5 is chance.
+
+    Raises
+    ------
+    UndefinedMetric
+        If all samples are safe, or all are unsafe.
+    InvalidInput
+        If the arrays differ in length, if ``truth`` is not boolean, or if ``conf`` holds NaN and ``nan="error"``.
+
+    Notes
+    -----
+    The value does not depend on the share of safe samples.
+
+    References
+    ----------
+    Hendrycks & Gimpel, ICLR 2017, arXiv:1610.02136.
+
+    Examples
+    --------
     >>> auroc([True, False, True, False], [0.9, 0.8, 0.4, 0.3])
     0.75
     """
@@ -61,7 +95,7 @@ def auroc(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> flo
 
 
 def _turned(s: Sweep) -> Sweep:
-    """The sweep of -conf with the classes swapped: what is at or below each level, least confident first."""
+    """Return the sweep of -conf with the classes swapped: what is at or below each level, least confident first."""
     accepted = s.total - np.concatenate(([0.0], s.accepted[:-1]))
     right = s.right[-1] - np.concatenate(([0.0], s.right[:-1]))
     return Sweep(s.level[:0], accepted[::-1], right[::-1], accepted[::-1])
@@ -87,16 +121,53 @@ def _average_precision(s: Sweep, *, positive: bool = True) -> float:
     weighted=truth_weighted(_average_precision),
 )
 def average_precision(truth: ArrayLike, conf: ArrayLike, *, positive: bool = True, nan: NaNPolicy = "error") -> float:
-    r"""Average precision: the mean, over positives, of the precision at each one's threshold.
+    r"""Compute the average precision: the mean, over positives, of the precision at each one's threshold.
 
     .. math:: \sum_t (r_t - r_{t-1})\, p_t
 
-    with recall r and precision p at each distinct confidence; no interpolation, tied samples enter together.
-    ``positive=False`` makes the unsafe class the positive one, found from the least confident end. Depends on the
-    share of positives, so it does not compare across data sets.
+    with recall r and precision p at each distinct confidence.
 
+    Parameters
+    ----------
+    truth : array-like of shape (n_samples,)
+        True for the safe class (correct, or in-distribution), False for the unsafe class, as booleans or 0/1.
+    conf : array-like of shape (n_samples,)
+        Confidence of each sample; the safe class should have the higher values. Infinite values are allowed.
+    positive : bool, default=True
+        Which value of ``truth`` is the positive class. False makes the unsafe class the positive one, found from the
+        least confident end; use it to measure how well failures or OOD samples are found.
+    nan : {"error", "reject"}, default="error"
+        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
+        :class:`~twofold.errors.RejectedNaN` warning.
+
+    Returns
+    -------
+    float
+        The average precision, in (0, 1]; higher is better.
+
+    Raises
+    ------
+    UndefinedMetric
+        If all samples are safe, or all are unsafe.
+    InvalidInput
+        If the arrays differ in length, if ``truth`` or ``positive`` is not boolean, or if ``conf`` holds NaN and
+        ``nan="error"``.
+
+    Notes
+    -----
+    There is no interpolation, and tied samples enter together. The value depends on the share of positives, so it is
+    not comparable across data sets.
+
+    References
+    ----------
+    Hendrycks & Gimpel, ICLR 2017, arXiv:1610.02136.
+
+    Examples
+    --------
     >>> round(average_precision([True, False, True], [0.9, 0.5, 0.1]), 4)
     0.8333
+    >>> average_precision([True, False, True], [0.9, 0.5, 0.1], positive=False)
+    0.5
     """
     return _average_precision(truth_sweep(truth, conf, nan=nan), positive=_checks.mask([positive], "positive")[0])
 
@@ -116,8 +187,38 @@ def _average_precision_unsafe(s: Sweep) -> float:
     weighted=truth_weighted(_average_precision_unsafe),
 )
 def average_precision_unsafe(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> float:
-    """Average precision with the unsafe class as the positive one (AP-error, AUPR-out by steps).
+    """Compute the average precision with the unsafe class as the positive one (AP-error, AUPR-out by steps).
 
+    :func:`average_precision` with ``positive=False``, under a name of its own for tables.
+
+    Parameters
+    ----------
+    truth : array-like of shape (n_samples,)
+        True for the safe class (correct, or in-distribution), False for the unsafe class, as booleans or 0/1.
+    conf : array-like of shape (n_samples,)
+        Confidence of each sample; the safe class should have the higher values. Infinite values are allowed.
+    nan : {"error", "reject"}, default="error"
+        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
+        :class:`~twofold.errors.RejectedNaN` warning.
+
+    Returns
+    -------
+    float
+        The average precision, in (0, 1]; higher is better.
+
+    Raises
+    ------
+    UndefinedMetric
+        If all samples are safe, or all are unsafe.
+    InvalidInput
+        If the arrays differ in length, if ``truth`` is not boolean, or if ``conf`` holds NaN and ``nan="error"``.
+
+    References
+    ----------
+    Hendrycks & Gimpel, ICLR 2017, arXiv:1610.02136.
+
+    Examples
+    --------
     >>> round(average_precision_unsafe([True, False, True], [0.9, 0.5, 0.1]), 4)
     0.5
     """
@@ -144,12 +245,45 @@ def _aupr(s: Sweep, *, positive: Positive = "safe") -> float:
     weighted=truth_weighted(_aupr),
 )
 def aupr(truth: ArrayLike, conf: ArrayLike, *, positive: Positive = "safe", nan: NaNPolicy = "error") -> float:
-    r"""Area under the precision-recall curve by trapezoids, as OpenOOD reports it (AUPR-in and AUPR-out).
+    r"""Compute the area under the precision-recall curve by trapezoids, as OpenOOD reports it (AUPR-in and AUPR-out).
 
     .. math:: \sum_t (r_t - r_{t-1}) \frac{p_t + p_{t-1}}{2}, \qquad (r_0, p_0) = (0, 1)
 
+    Parameters
+    ----------
+    truth : array-like of shape (n_samples,)
+        True for the safe class (correct, or in-distribution), False for the unsafe class, as booleans or 0/1.
+    conf : array-like of shape (n_samples,)
+        Confidence of each sample; the safe class should have the higher values. Infinite values are allowed.
+    positive : {"safe", "unsafe"}, default="safe"
+        The positive class: ``"safe"`` is AUPR-in, ``"unsafe"`` is AUPR-out.
+    nan : {"error", "reject"}, default="error"
+        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
+        :class:`~twofold.errors.RejectedNaN` warning.
+
+    Returns
+    -------
+    float
+        The area, in [0, 1]; higher is better.
+
+    Raises
+    ------
+    UndefinedMetric
+        If all samples are safe, or all are unsafe.
+    InvalidInput
+        If the arrays differ in length, if ``truth`` is not boolean, if ``conf`` holds NaN and ``nan="error"``, or if
+        ``positive`` is neither ``"safe"`` nor ``"unsafe"``.
+
+    Notes
+    -----
     Straight lines in precision-recall space are slightly optimistic: prefer :func:`average_precision`.
 
+    References
+    ----------
+    Yang et al. (OpenOOD), NeurIPS 2022, arXiv:2210.07242.
+
+    Examples
+    --------
     >>> round(aupr([True, False, True], [0.9, 0.5, 0.1]), 4)
     0.7917
     """
@@ -172,8 +306,38 @@ def _aupr_unsafe(s: Sweep) -> float:
     weighted=truth_weighted(_aupr_unsafe),
 )
 def aupr_unsafe(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> float:
-    """AUPR by trapezoids with the unsafe class as the positive one (OpenOOD's AUPR-out).
+    """Compute the AUPR by trapezoids with the unsafe class as the positive one (OpenOOD's AUPR-out).
 
+    :func:`aupr` with ``positive="unsafe"``, under a name of its own for tables.
+
+    Parameters
+    ----------
+    truth : array-like of shape (n_samples,)
+        True for the safe class (correct, or in-distribution), False for the unsafe class, as booleans or 0/1.
+    conf : array-like of shape (n_samples,)
+        Confidence of each sample; the safe class should have the higher values. Infinite values are allowed.
+    nan : {"error", "reject"}, default="error"
+        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
+        :class:`~twofold.errors.RejectedNaN` warning.
+
+    Returns
+    -------
+    float
+        The area, in [0, 1]; higher is better.
+
+    Raises
+    ------
+    UndefinedMetric
+        If all samples are safe, or all are unsafe.
+    InvalidInput
+        If the arrays differ in length, if ``truth`` is not boolean, or if ``conf`` holds NaN and ``nan="error"``.
+
+    References
+    ----------
+    Yang et al. (OpenOOD), NeurIPS 2022, arXiv:2210.07242.
+
+    Examples
+    --------
     >>> round(aupr_unsafe([True, False, True], [0.9, 0.5, 0.1]), 4)
     0.25
     """
@@ -183,11 +347,11 @@ def aupr_unsafe(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") 
 def _fpr_at_tpr(s: Sweep, *, tpr: float = 0.95, positive: Positive = "safe") -> float:
     safe, unsafe = _both(s, "fpr_at_tpr")
     if positive == "safe":
-        first = int(np.searchsorted(s.right, tpr * safe * (1.0 - 1e-12)))  # then settle rounding exactly
+        first = int(np.searchsorted(s.right, tpr * safe * (1.0 - 1e-12)))  # the loop below settles rounding
         while s.right[first] / safe < tpr:
             first += 1
         return float(s.loss[first] / unsafe)
-    # samples above level t escape; the last t that lets few enough unsafe ones escape flags fewest safe ones
+    # samples at or above level t are accepted; the last t that accepts few enough unsafe ones flags fewest safe ones
     last = int(np.searchsorted(s.loss, (1.0 - tpr) * unsafe * (1.0 + 1e-12) + 1e-9, side="right")) - 1
     while last >= 0 and (unsafe - s.loss[last]) / unsafe < tpr:
         last -= 1
@@ -212,14 +376,55 @@ def fpr_at_tpr(
     positive: Positive = "safe",
     nan: NaNPolicy = "error",
 ) -> float:
-    r"""False-positive rate at the first threshold whose true-positive rate is at least ``tpr``.
+    r"""Compute the false-positive rate at the first threshold whose true-positive rate is at least ``tpr``.
 
-    No tolerance and no interpolation; tied samples are accepted together. ``positive="safe"``: the share of unsafe
-    samples accepted when at least ``tpr`` of the safe ones are. ``positive="unsafe"`` is OpenOOD's convention: the
-    share of safe samples flagged when at least ``tpr`` of the unsafe ones are.
+    .. math:: \frac{Q_t}{Q} \quad \text{at the first } t \text{ with } \frac{P_t}{P} \ge \mathrm{tpr}
 
+    for P safe and Q unsafe samples, of which :math:`P_t` and :math:`Q_t` are accepted at the t-th distinct confidence.
+
+    Parameters
+    ----------
+    truth : array-like of shape (n_samples,)
+        True for the safe class (correct, or in-distribution), False for the unsafe class, as booleans or 0/1.
+    conf : array-like of shape (n_samples,)
+        Confidence of each sample; the safe class should have the higher values. Infinite values are allowed.
+    tpr : float, default=0.95
+        Least true-positive rate, in (0, 1].
+    positive : {"safe", "unsafe"}, default="safe"
+        The positive class. ``"safe"``: the share of unsafe samples accepted when at least ``tpr`` of the safe ones are.
+        ``"unsafe"``, the convention of OpenOOD: the share of safe samples flagged when at least ``tpr`` of the unsafe
+        ones are.
+    nan : {"error", "reject"}, default="error"
+        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
+        :class:`~twofold.errors.RejectedNaN` warning.
+
+    Returns
+    -------
+    float
+        The false-positive rate, in [0, 1]; lower is better.
+
+    Raises
+    ------
+    UndefinedMetric
+        If all samples are safe, or all are unsafe.
+    InvalidInput
+        If the arrays differ in length, if ``truth`` is not boolean, if ``conf`` holds NaN and ``nan="error"``, if
+        ``tpr`` is outside (0, 1], or if ``positive`` is neither ``"safe"`` nor ``"unsafe"``.
+
+    Notes
+    -----
+    There is no tolerance and no interpolation; tied samples are accepted together.
+
+    References
+    ----------
+    Hendrycks & Gimpel, ICLR 2017, arXiv:1610.02136.
+
+    Examples
+    --------
     >>> fpr_at_tpr([True, True, False, False], [0.9, 0.5, 0.6, 0.1])
     0.5
+    >>> fpr_at_tpr([True, True, False, False], [0.9, 0.5, 0.6, 0.1], 0.5)
+    0.0
     """
     rate = _checks.number(tpr, "tpr", 0.0, 1.0, open_low=True)
     _checks.choice(positive, "positive", ("safe", "unsafe"))
@@ -241,8 +446,38 @@ def _fpr95_unsafe(s: Sweep) -> float:
     weighted=truth_weighted(_fpr_at_tpr),
 )
 def fpr95(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> float:
-    """Share of unsafe samples accepted when at least 95 % of the safe ones are.
+    """Compute the share of unsafe samples accepted when at least 95 % of the safe ones are.
 
+    :func:`fpr_at_tpr` with ``tpr=0.95`` and the safe class as the positive one.
+
+    Parameters
+    ----------
+    truth : array-like of shape (n_samples,)
+        True for the safe class (correct, or in-distribution), False for the unsafe class, as booleans or 0/1.
+    conf : array-like of shape (n_samples,)
+        Confidence of each sample; the safe class should have the higher values. Infinite values are allowed.
+    nan : {"error", "reject"}, default="error"
+        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
+        :class:`~twofold.errors.RejectedNaN` warning.
+
+    Returns
+    -------
+    float
+        The false-positive rate, in [0, 1]; lower is better.
+
+    Raises
+    ------
+    UndefinedMetric
+        If all samples are safe, or all are unsafe.
+    InvalidInput
+        If the arrays differ in length, if ``truth`` is not boolean, or if ``conf`` holds NaN and ``nan="error"``.
+
+    References
+    ----------
+    Hendrycks & Gimpel, ICLR 2017, arXiv:1610.02136.
+
+    Examples
+    --------
     >>> fpr95([True, True, False, False], [0.9, 0.5, 0.6, 0.1])
     0.5
     """
@@ -260,8 +495,38 @@ def fpr95(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> flo
     weighted=truth_weighted(_fpr95_unsafe),
 )
 def fpr95_unsafe(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> float:
-    """Share of safe samples flagged when at least 95 % of the unsafe ones are (OpenOOD's FPR@95).
+    """Compute the share of safe samples flagged when at least 95 % of the unsafe ones are (OpenOOD's FPR@95).
 
+    :func:`fpr_at_tpr` with ``tpr=0.95`` and the unsafe class as the positive one.
+
+    Parameters
+    ----------
+    truth : array-like of shape (n_samples,)
+        True for the safe class (correct, or in-distribution), False for the unsafe class, as booleans or 0/1.
+    conf : array-like of shape (n_samples,)
+        Confidence of each sample; the safe class should have the higher values. Infinite values are allowed.
+    nan : {"error", "reject"}, default="error"
+        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
+        :class:`~twofold.errors.RejectedNaN` warning.
+
+    Returns
+    -------
+    float
+        The false-positive rate, in [0, 1]; lower is better.
+
+    Raises
+    ------
+    UndefinedMetric
+        If all samples are safe, or all are unsafe.
+    InvalidInput
+        If the arrays differ in length, if ``truth`` is not boolean, or if ``conf`` holds NaN and ``nan="error"``.
+
+    References
+    ----------
+    Yang et al. (OpenOOD), NeurIPS 2022, arXiv:2210.07242.
+
+    Examples
+    --------
     >>> fpr95_unsafe([True, True, False, False], [0.9, 0.5, 0.6, 0.1])
     0.5
     """
@@ -284,10 +549,42 @@ def _detection_error(s: Sweep) -> float:
     weighted=truth_weighted(_detection_error),
 )
 def detection_error(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> float:
-    r"""Least chance of a wrong verdict over all thresholds when both classes are equally likely.
+    r"""Compute the least chance of a wrong decision over all thresholds when both classes are equally likely.
 
     .. math:: \min_t \tfrac12 (\mathrm{FPR}_t + \mathrm{FNR}_t)
 
+    Parameters
+    ----------
+    truth : array-like of shape (n_samples,)
+        True for the safe class (correct, or in-distribution), False for the unsafe class, as booleans or 0/1.
+    conf : array-like of shape (n_samples,)
+        Confidence of each sample; the safe class should have the higher values. Infinite values are allowed.
+    nan : {"error", "reject"}, default="error"
+        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
+        :class:`~twofold.errors.RejectedNaN` warning.
+
+    Returns
+    -------
+    float
+        The error, in [0, 0.5]; lower is better.
+
+    Raises
+    ------
+    UndefinedMetric
+        If all samples are safe, or all are unsafe.
+    InvalidInput
+        If the arrays differ in length, if ``truth`` is not boolean, or if ``conf`` holds NaN and ``nan="error"``.
+
+    Notes
+    -----
+    Accepting nothing is one of the thresholds, so the error never exceeds 0.5.
+
+    References
+    ----------
+    Liang, Li, Srikant (ODIN), ICLR 2018, arXiv:1706.02690.
+
+    Examples
+    --------
     >>> detection_error([True, True, False, False], [0.9, 0.5, 0.6, 0.1])
     0.25
     """
@@ -303,15 +600,44 @@ def detection_error(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "erro
     reference="Humblot-Renaux, Escalera, Moeslund, CVPR 2023, arXiv:2306.14658",
 )
 def autc(truth: ArrayLike, conf: ArrayLike) -> float:
-    r"""Area under the threshold curve: how wide the choice of a good threshold is.
+    r"""Compute the area under the threshold curve: how wide the choice of a good threshold is.
 
     .. math:: \tfrac12 \int_0^1 \mathrm{FPR}(\tau) + \mathrm{FNR}(\tau)\, d\tau
               = \tfrac12 \left(\overline{s_-} + 1 - \overline{s_+}\right)
 
-    on scores scaled to [0, 1] by the smallest and largest of the set. Unlike every other metric here it depends on
-    the scale of the score, not on ranks alone, and one outlier moves it; it is undefined with
-    infinite confidences.
+    on scores scaled to [0, 1] by the smallest and largest of the set.
 
+    Parameters
+    ----------
+    truth : array-like of shape (n_samples,)
+        True for the safe class (correct, or in-distribution), False for the unsafe class, as booleans or 0/1.
+    conf : array-like of shape (n_samples,)
+        Finite confidence of each sample; the safe class should have the higher values.
+
+    Returns
+    -------
+    float
+        The area, in [0, 1]; lower is better.
+
+    Raises
+    ------
+    UndefinedMetric
+        If all samples are safe, all are unsafe, or all confidences are equal.
+    UnfitData
+        If a confidence is infinite.
+    InvalidInput
+        If the arrays differ in length, if ``truth`` is not boolean, or if ``conf`` holds NaN.
+
+    Notes
+    -----
+    Unlike every other metric here it depends on the scale of the score, not on ranks alone, and one outlier moves it.
+
+    References
+    ----------
+    Humblot-Renaux, Escalera, Moeslund, CVPR 2023, arXiv:2306.14658.
+
+    Examples
+    --------
     >>> autc([True, True, False], [1.0, 0.5, 0.0])
     0.125
     """
