@@ -28,19 +28,38 @@ KEPT = 100_000  # rows from which the trees of a forest draw theirs
 )
 @dataclass(frozen=True, eq=False)
 class GaussianMixtures:
-    r"""Log density of the feature under a mixture of Gaussians for each class.
+    r"""Score by the log density of the feature under a mixture of Gaussians for each class.
 
     .. math:: s = \log \sum_c \frac{N_c}{N} \sum_j w_{cj} \, \mathcal N(h; \mu_{cj}, \Sigma_{cj})
 
-    Each class has ``components`` Gaussians, no more than it has distinct rows, with ``covariance`` ``"diag"`` or
-    ``"full"`` and ``reg`` added to every variance, fitted by expectation maximisation from a seeded k-means start. One
-    full Gaussian a class is the density of the paper. Another library keeps the nearest Mahalanobis term alone, without
-    weights and determinants: a different score.
+    The mixtures are fitted by expectation maximisation from a seeded k-means start. One full Gaussian per class is the
+    density of the paper.
 
-    A class without training rows has no part in it; of a class with one row, or in directions without variance, ``reg``
-    is all the variance there is. Rows of one class at a time are held in memory, and with ``"full"`` a D x D matrix for
-    every component. Unlike distances, the value depends on the units of the features.
+    Parameters
+    ----------
+    components : int, default=1
+        Gaussians per class; a class has no more than it has distinct rows.
+    covariance : {"diag", "full"}, default="diag"
+        Shape of the covariance of each Gaussian. ``"full"`` holds a D x D matrix for every component in memory.
+    reg : float, default=1e-6
+        Added to every variance, at least 0; raise it if a component collapses.
+    seed : int, default=0
+        Seed of the k-means start.
 
+    Notes
+    -----
+    Another library keeps the nearest Mahalanobis term alone, without weights and determinants, which is a different
+    score. Unlike distances, the value depends on the units of the features.
+
+    A class without training rows is left out. For a class with one row, or in directions without variance, ``reg`` is
+    all the variance there is. The rows of one class at a time are held in memory.
+
+    References
+    ----------
+    Mukhoti et al., CVPR 2023, arXiv:2102.11582.
+
+    Examples
+    --------
     >>> h, y = np.array([[-1.0], [1.0], [9.0], [11.0]]), np.array([0, 0, 1, 1])
     >>> GaussianMixtures(reg=0.0).fit(h, y).score(np.array([[0.0], [10.0], [5.0]])).round(4)
     array([ -1.6121,  -1.6121, -13.4189])
@@ -57,7 +76,25 @@ class GaussianMixtures:
     factors: Array = state("J D|J D D")
 
     def fit(self, features: Floats, labels: Labels) -> Self:
-        """One mixture for each class that has rows."""
+        """Fit one mixture to each class that has training rows.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Training features.
+        labels : ndarray of shape (n_samples,)
+            Training labels; rows labelled -1 belong to no class and are ignored.
+
+        Returns
+        -------
+        GaussianMixtures
+            A fitted copy; this object stays unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If a setting is out of range, every label is -1, or a component has no variance in some direction.
+        """
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.mixture import GaussianMixture
         from threadpoolctl import threadpool_limits
@@ -100,12 +137,29 @@ class GaussianMixtures:
         )
 
     def check_state(self) -> None:
-        """Raise unless the factors are those of the covariance."""
+        """Check that the factors are those of the kind of covariance.
+
+        Raises
+        ------
+        InvalidInput
+            If their shape does not fit ``covariance``, or there are none.
+        """
         if self.factors.ndim != (2 if self.covariance == "diag" else 3) or len(self.factors) == 0:
             raise InvalidInput(f"factors of shape {self.factors.shape} do not fit covariance={self.covariance!r}")
 
     def score(self, features: Floats) -> Array:
-        """Confidence of each row."""
+        """Compute the confidence of each sample.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Features of the samples to score.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Confidence of each sample; higher is safer to accept.
+        """
         h = np.asarray(features, dtype=np.float64) - self.centre
         if self.covariance == "diag":
             precision = self.factors**2
@@ -122,16 +176,35 @@ class GaussianMixtures:
 @register_score("isolation_forest", paper="Liu, Ting, Zhou, ICDM 2008", aliases=("iforest",), cost="trees x log2(rows)")
 @dataclass(frozen=True, eq=False)
 class IsolationForest:
-    r"""How many random cuts it takes to isolate the feature: few for the odd.
+    r"""Score by how many random cuts it takes to isolate the feature; unusual features need few.
 
     .. math:: s = -2^{-\bar\ell(h) / c(n)}, \qquad c(n) = 2 (\ln(n - 1) + \gamma) - \frac{2 (n - 1)}{n}
 
     with :math:`\bar\ell` the mean over ``trees`` of the depth of the leaf that h falls into, plus c of the number of
-    training rows in that leaf, and c(n) the mean depth of a tree of n = ``rows`` rows (c(2) = 1, c(1) = 0). In
-    [-1, 0); about -0.5 is usual. Every tree sees ``rows`` training rows (all if there are fewer); of a larger set they
-    are drawn from 100,000 seeded rows. Features are compared in float32, as scikit-learn does, and the result is its
-    ``score_samples``. Training features that do not vary, or a single row, give -0.5 for all.
+    training rows in that leaf, and c(n) the mean depth of a tree of n = ``rows`` rows (c(2) = 1, c(1) = 0). In [-1, 0);
+    about -0.5 is usual.
 
+    Parameters
+    ----------
+    trees : int, default=100
+        Number of trees.
+    rows : int, default=256
+        Training rows that every tree sees; all if there are fewer.
+    seed : int, default=0
+        Seed of the draw of rows and cuts.
+
+    Notes
+    -----
+    From a training set of more than 100,000 rows, the rows are drawn from a seeded sample of 100,000. Features are
+    compared in float32, as scikit-learn does, and the result is its ``score_samples``. Training features that do not
+    vary, or a single row, give -0.5 for all samples.
+
+    References
+    ----------
+    Liu, Ting, Zhou, ICDM 2008.
+
+    Examples
+    --------
     >>> h = np.random.default_rng(0).normal(size=(500, 2))
     >>> fitted = IsolationForest().fit(h)
     >>> bool(fitted.score(np.array([[0.0, 0.0]])) > -0.5 > fitted.score(np.array([[6.0, 6.0]])))
@@ -150,7 +223,23 @@ class IsolationForest:
     usual: Array = state("")  # c(n)
 
     def fit(self, features: Floats) -> Self:
-        """Grow the trees and lay them out as arrays; a leaf leads to itself."""
+        """Grow the trees and lay them out as arrays, in which a leaf leads to itself.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Training features.
+
+        Returns
+        -------
+        IsolationForest
+            A fitted copy; this object stays unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If a setting is out of range, or a feature exceeds the range of float32.
+        """
         from sklearn.ensemble import IsolationForest as Forest
 
         trees, seed = _checks.whole(self.trees, "trees", 1), _checks.whole(self.seed, "seed", 0)
@@ -183,7 +272,13 @@ class IsolationForest:
         )
 
     def check_state(self) -> None:
-        """Raise unless every path ends: a leaf leads to itself, and any other node to nodes behind it."""
+        """Check that every path ends: a leaf leads to itself, and any other node to later nodes.
+
+        Raises
+        ------
+        InvalidInput
+            If roots, children or features do not describe trees.
+        """
         nodes = len(self.feature)
         if len(self.roots) == 0 or not ((self.roots >= 0) & (self.roots < nodes)).all():
             raise InvalidInput(f"roots must name some of the {nodes} nodes")
@@ -196,7 +291,18 @@ class IsolationForest:
             raise InvalidInput("feature must name columns from 0 on")
 
     def score(self, features: Floats) -> Array:
-        """Confidence of each row."""
+        """Compute the confidence of each sample.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Features of the samples to score.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Confidence of each sample; higher is safer to accept.
+        """
         h = _single(features)
         each = np.arange(len(h))[:, None]
         node = np.broadcast_to(self.roots, (len(h), len(self.roots)))
@@ -216,7 +322,7 @@ def _single(features: Floats) -> npt.NDArray[np.float32]:
 
 
 def _depths(children: npt.NDArray[Any]) -> Array:
-    """Depth of each node of a tree; children stand behind their parent."""
+    """Compute the depth of each node of a tree; children come after their parent."""
     depths = np.zeros(children.shape[1])
     for node, pair in enumerate(children.T):
         if pair[0] >= 0:
@@ -225,7 +331,7 @@ def _depths(children: npt.NDArray[Any]) -> Array:
 
 
 def _mean_depth(rows: npt.NDArray[Any]) -> Array:
-    """Mean depth of an unsuccessful search in a binary tree of that many rows."""
+    """Compute the mean depth of an unsuccessful search in a binary tree of that many rows."""
     n = np.maximum(np.asarray(rows, dtype=np.float64), 2.0)
     many = 2.0 * (np.log(np.maximum(n - 1.0, 1.0)) + np.euler_gamma) - 2.0 * (n - 1.0) / n
     return np.where(rows <= 1, 0.0, np.where(rows == 2, 1.0, many))
