@@ -1,11 +1,11 @@
-r"""Streams: summaries of fixed size that batches and processes add up, with bounds that always hold.
+"""Summarise streams: summaries of fixed size that add up over batches and processes, with bounds that always hold.
 
-A summary counts right, wrong and OOD samples per cell of one confidence (:class:`ScoreSummary`) or of the
+A summary counts correct, wrong and OOD samples per cell of one confidence (:class:`ScoreSummary`) or of the
 plane of two (:class:`PairSummary`). Where each cell holds a single value, the counts are all that a ranking
-metric looks at, and it is exact. A cell of several values leaves the order of its samples open; the metric
+metric depends on, and it is exact. A cell of several values leaves the order of its samples open; the metric
 then comes with the least and the largest value that any order, ties included, allows.
 
-The life of an axis:
+Each axis has two states:
 
 * **exact** while at most ``cells`` distinct confidences were seen: each has a cell of its own;
 * **fixed** afterwards, or from the start with ``edges``: cut at quantiles of what was seen until then, cell i
@@ -14,9 +14,9 @@ The life of an axis:
   value is known as a tie whatever its width.
 
 Cuts never move once fixed, so summaries with the same cuts add up, in any order, to the same bytes. To
-spread a stream over processes, start all from ``pilot.freeze().empty()``. Cuts from a first batch unlike the
-rest keep the bounds true and only make them wide, as ``error`` shows; let the first batch be large and
-mixed.
+spread a stream over processes, start all of them from ``pilot.freeze().empty()``. If the first batch is unlike
+the rest, its cuts keep the bounds true and only make them wide, as ``error`` shows; let the first batch be
+large and mixed.
 """
 
 from __future__ import annotations
@@ -48,10 +48,21 @@ _FORMAT = 2  # of the npz file
 
 @dataclass(frozen=True)
 class Bounded:
-    """A metric and the interval that holds its exact value, up to rounding (about 1e-12).
+    """Hold a metric and the interval that contains its exact value, up to rounding (about 1e-12).
 
-    ``point`` is the operating point that attains ``value``, where thresholds were searched.
+    Parameters
+    ----------
+    value : float
+        Estimate of the metric from the counts.
+    low : float
+        Least value that the counts allow.
+    high : float
+        Largest value that the counts allow.
+    point : OperatingPoint or DoublePoint, optional
+        The operating point that attains ``value``, where thresholds were searched.
 
+    Examples
+    --------
     >>> Bounded(value=0.5, low=0.25, high=0.625).error
     0.25
     """
@@ -63,12 +74,12 @@ class Bounded:
 
     @property
     def error(self) -> float:
-        """The exact metric is at most this far from ``value``."""
+        """Largest distance of the exact metric from ``value``."""
         return max(self.high - self.value, self.value - self.low)
 
     @property
     def exact(self) -> bool:
-        """Whether the counts leave nothing open."""
+        """Whether the counts leave nothing open, so that ``value`` is the exact metric."""
         return self.low == self.high
 
 
@@ -77,7 +88,7 @@ class Bounded:
 
 @dataclass(frozen=True, eq=False)
 class _Axis:
-    """Cells of one confidence, ascending; an empty cell has low > high."""
+    """Hold the cells of one confidence, ascending; an empty cell has low > high."""
 
     cells: int  # most cells it may have
     edges: Array | None  # cuts, ascending; None while each distinct value has a cell
@@ -100,7 +111,7 @@ class _Axis:
         return cls(cells, edges, np.full(count, np.inf), np.full(count, -np.inf))
 
     def check(self) -> None:
-        """Raise unless the arrays, which come from a file, are those of ascending cells."""
+        """Raise unless the arrays, which come from a file, describe ascending cells."""
         cuts = [] if self.edges is None else [self.edges]
         for array in (*cuts, self.low, self.high):
             if array.ndim != 1 or array.dtype != np.float64 or np.isnan(array).any():
@@ -121,7 +132,7 @@ class _Axis:
 
 
 def _cuts(values: Array, mass: Integers, cells: int) -> Array:
-    """Cut points for at most ``cells`` cells; ``values`` ascend and are distinct.
+    """Return cut points for at most ``cells`` cells; ``values`` ascend and are distinct.
 
     Where all values fit, each keeps a cell, and the heaviest are closed above too while cuts last. Otherwise
     cells have about equal mass, and a value with more than the mass of two cells is cut out on both sides:
@@ -144,7 +155,7 @@ def _cuts(values: Array, mass: Integers, cells: int) -> Array:
 
 
 def _join(axes: Sequence[_Axis], masses: Sequence[Integers], name: str) -> tuple[_Axis, list[Integers]]:
-    """One axis for all, and the cell that each cell of each goes to. Unfixed axes may repeat values."""
+    """Merge axes, and map each of their cells to a cell of the result; unfixed axes may repeat values."""
     fixed = [axis for axis in axes if axis.edges is not None]
     if fixed:
         cells, edges = fixed[0].cells, fixed[0].edges
@@ -177,7 +188,7 @@ def _join(axes: Sequence[_Axis], masses: Sequence[Integers], name: str) -> tuple
 
 
 def _moved(counts: Integers, places: Sequence[Integers], shape: tuple[int, ...]) -> Integers:
-    """The table of counts with each cell moved to its place in a table of another shape."""
+    """Move each cell of a table of counts to its place in a table of another shape."""
     if counts.shape == shape and all(np.array_equal(p, np.arange(len(p))) for p in places):
         return counts.copy()
     moved = np.zeros(shape, np.int64)
@@ -189,7 +200,7 @@ def _moved(counts: Integers, places: Sequence[Integers], shape: tuple[int, ...])
 
 
 class _Summary(ABC):
-    """Axes and the (cells of each axis..., 3) table of right, wrong and OOD counts; never changed."""
+    """Hold the axes and the (cells of each axis..., 3) table of correct, wrong and OOD counts; neither ever changes."""
 
     _names: tuple[str, ...]
     _axes: tuple[_Axis, ...]
@@ -234,16 +245,47 @@ class _Summary(ABC):
 
     @property
     def nbytes(self) -> int:
-        """Memory of all arrays."""
+        """Memory of all arrays, in bytes."""
         held = [(axis.low, axis.high, axis.edges) for axis in self._axes]
         return self._counts.nbytes + sum(a.nbytes for arrays in held for a in arrays if a is not None)
 
     def empty(self) -> Self:
-        """The same cuts (none if none are fixed yet) and no samples."""
+        """Return a summary with the same cuts (none if none are fixed yet) and no samples.
+
+        Start the workers of a stream from ``summary.freeze().empty()``, so that their summaries can be merged.
+
+        Returns
+        -------
+        ScoreSummary or PairSummary
+            A new summary; this one is unchanged.
+
+        Examples
+        --------
+        >>> ScoreSummary(edges=[0.5]).update([1, 0], [0.9, 0.2]).empty()
+        ScoreSummary(0 right, 0 wrong, 0 OOD; 2 cells, cuts fixed)
+        """
         return self._new(axis.empty() for axis in self._axes)
 
     def freeze(self) -> Self:
-        """The same samples with cuts fixed now, at quantiles of what was seen."""
+        """Return a summary of the same samples with its cuts fixed now, at quantiles of what was seen.
+
+        Cuts that are fixed already stay as they are.
+
+        Returns
+        -------
+        ScoreSummary or PairSummary
+            A new summary; this one is unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If the cuts are not fixed and no sample was seen yet.
+
+        Examples
+        --------
+        >>> ScoreSummary().update([1, 0], [0.9, 0.2]).freeze().edges is None
+        False
+        """
         if any(axis.edges is None and len(axis.low) == 0 for axis in self._axes):
             raise InvalidInput("cuts are quantiles of the samples seen, and there is none yet; call update first")
         starts = [
@@ -263,10 +305,33 @@ class _Summary(ABC):
 
     @classmethod
     def merge(cls, parts: Iterable[Self]) -> Self:
-        """All samples of all parts; the order of parts does not matter.
+        """Add up the samples of several summaries; the order of the parts does not matter.
 
-        Parts whose cuts are fixed must share them; parts that still keep every value adopt them. Where no
+        ``a + b`` is the same as ``merge([a, b])``.
+
+        Parameters
+        ----------
+        parts : iterable of ScoreSummary or of PairSummary
+            At least one summary, all of this class.
+
+        Returns
+        -------
+        ScoreSummary or PairSummary
+            A new summary; the parts are unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no part, a part is of another class, fixed cuts differ, or unfixed parts differ in ``cells``.
+
+        Notes ----- Parts whose cuts are fixed must share them; parts that still keep every value adopt them. Where no
         cuts are fixed and the values no longer fit, cuts are fixed at quantiles of all parts together.
+
+        Examples
+        --------
+        >>> parts = [ScoreSummary().update([1, 0], [0.9, 0.8]), ScoreSummary().update([1, 0], [0.8, 0.1])]
+        >>> ScoreSummary.merge(parts)
+        ScoreSummary(2 right, 2 wrong, 0 OOD; 3 cells, every value kept)
         """
         given = list(parts)
         if not given:
@@ -302,7 +367,7 @@ class _Summary(ABC):
         return self._new(axes, counts)
 
     def _weights(self, name: str, share: float | None, *, known: bool = False) -> tuple[float, float, float]:
-        """Number of ID samples, weight of one OOD sample and of all samples; raises where there is none."""
+        """Return the number of ID samples and the weights of one OOD and of all samples; raise if there is none."""
         right, wrong, outside = self._kinds
         if right + wrong + outside == 0:
             raise UndefinedMetric(f"{name}: the summary holds no sample; call update first")
@@ -313,13 +378,31 @@ class _Summary(ABC):
         return float(right + wrong), weight, right + wrong + weight * outside
 
     def _point(self, taken: tuple[float, float, float], weight: float) -> dict[str, Any]:
-        """The operating point of an accepted set, ``taken`` = its numbers of right, ID and OOD samples."""
+        """Describe the operating point of an accepted set, ``taken`` = its numbers of correct, ID and OOD samples."""
         right, known, outside = taken
         point = operating_point(right, known, weight * outside, sum(self._kinds[:2]))
         return {**point, "method": "exact" if self.exact else "grid"}
 
     def to_npz(self, path: str | os.PathLike[str]) -> None:
-        """Write the summary to one npz file, without pickle; equal summaries give equal bytes."""
+        """Write the summary to one npz file, without pickle.
+
+        Parameters
+        ----------
+        path : path-like
+            The file to write; an existing one is replaced atomically.
+
+        Notes
+        -----
+        Equal summaries give equal bytes. The file holds a SHA-256 digest, which :meth:`from_npz` checks.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ScoreSummary().update([1, 0], [0.9, 0.2]).to_npz(f"{folder}/summary.npz")
+        ...     ScoreSummary.from_npz(f"{folder}/summary.npz")
+        ScoreSummary(1 right, 1 wrong, 0 OOD; 2 cells, every value kept)
+        """
         arrays: dict[str, Any] = {"twofold": type(self).__name__, "format": _FORMAT, "counts": self._counts}
         for d, axis in enumerate(self._axes):
             arrays |= {f"cells{d}": axis.cells, f"low{d}": axis.low, f"high{d}": axis.high}
@@ -332,12 +415,12 @@ class _Summary(ABC):
 
     @classmethod
     def from_npz(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what :meth:`to_npz` wrote; the counts are equal to the last bit.
+        """Read a summary that :meth:`to_npz` wrote; the counts are equal to the last bit.
 
         Parameters
         ----------
         path : path-like
-            The file.
+            The file to read.
 
         Returns
         -------
@@ -347,7 +430,9 @@ class _Summary(ABC):
         Raises
         ------
         InvalidInput
-            If the file holds something else, is damaged (its digest does not fit), or is of an older format.
+            If the file holds something else, is damaged (its digest does not match), or is of an older format.
+        OSError
+            If the file is missing or cannot be opened; ``RunError`` if it is a folder, device or pipe.
         """
         where, writer = os.fspath(path), f"{cls.__name__}.to_npz"
         problem = f"{where} does not hold a {cls.__name__}; write it with {writer}"
@@ -386,7 +471,7 @@ class _Summary(ABC):
 
 @dataclass(frozen=True, eq=False)
 class _Cells:
-    """The cells that weigh something, most confident first, with what is accepted before and after each."""
+    """Hold the cells that weigh something, most confident first, with what is accepted before and after each."""
 
     low: Array
     mixed: Mask  # several values: the order inside is open
@@ -409,23 +494,40 @@ def _before(steps: Array) -> Array:
 
 
 def _gap(start: Array, steps: Array) -> Array:
-    """H_{start+steps} - H_start: the sum of 1/(start + j) for j = 1..steps."""
+    """Compute H_{start+steps} - H_start: the sum of 1/(start + j) for j = 1..steps."""
     return _math.harmonic(start + steps) - _math.harmonic(start)
 
 
 def _ratio(above: Array, below: Array) -> Array:
-    """above / below, and 0 where both are 0."""
+    """Divide above by below, with 0 where both are 0."""
     return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
 
 
 class ScoreSummary(_Summary):
-    r"""Counts of right, wrong and OOD samples along one confidence, in at most ``cells`` cells.
+    """Count correct, wrong and OOD samples along one confidence, in at most ``cells`` cells.
 
-    Equal to :mod:`twofold.metrics` on the same samples until more than ``cells`` distinct confidences came;
-    from then on every metric is a :class:`Bounded` interval, the least and the largest value over all orders
-    and ties inside the cells. Widths fall like 1/cells. Here is ``error``, in units of 1e-6, for a million
-    distinct confidences with 17 % failures that came as one batch (``test_widths`` checks it, and that the
-    ``value`` of the three areas is at least fifty times closer than that):
+    Its metrics equal those of :mod:`twofold.metrics` on the same samples until more than ``cells`` distinct
+    confidences were seen. From then on every metric is a :class:`Bounded` interval: the least and the largest value
+    over all orders and ties inside the cells. Summaries never change: ``update`` and ``+`` return new ones.
+
+    Parameters
+    ----------
+    cells : int, default=4096
+        Largest number of cells, at least 2; more cells give narrower bounds. Ignored with ``edges``.
+    edges : array-like of float, shape (n_edges,), optional
+        Strictly increasing cuts to use from the start. By default they are fixed at quantiles once there are more than
+        ``cells`` distinct confidences.
+
+    Raises
+    ------
+    InvalidInput
+        If ``cells`` is below 2, or ``edges`` do not increase strictly.
+
+    Notes
+    -----
+    Widths fall like 1/cells. Here is ``error``, in units of 1e-6, for a million distinct confidences with 17 %
+    failures that came as one batch (``test_widths`` checks it, and that the ``value`` of the three areas is at least
+    fifty times closer than that):
 
     ===== ===== ===== ===== =====
     cells AURC  AUGRC AUROC F1
@@ -436,9 +538,10 @@ class ScoreSummary(_Summary):
     16384 6.9   2.9   20.0  15.1
     ===== ===== ===== ===== =====
 
-    Cuts from the first ``cells`` samples alone make the bounds wider, F1's most. ``edges``
-    gives the cuts from the start (``cells`` is then not used). ``update`` and ``+`` return new summaries.
+    Cuts from the first ``cells`` samples alone make the bounds wider, F1's most.
 
+    Examples
+    --------
     >>> summary = ScoreSummary()
     >>> for batch in ([1, 0], [0.9, 0.8]), ([1, 0], [0.8, 0.1]):
     ...     summary = summary.update(*batch)
@@ -462,8 +565,32 @@ class ScoreSummary(_Summary):
     def update(
         self, correct: ArrayLike, conf: ArrayLike, is_id: ArrayLike | None = None, *, nan: NaNPolicy = "error"
     ) -> Self:
-        """The summary with a batch added; without ``is_id`` the batch is all ID.
+        """Return the summary with a batch added.
 
+        Parameters
+        ----------
+        correct : array-like of bool, shape (n_samples,)
+            Whether each prediction is correct; False on every OOD sample.
+        conf : array-like of float, shape (n_samples,)
+            Confidence, higher is safer to accept. Infinities are allowed.
+        is_id : array-like of bool, shape (n_samples,), optional
+            True for ID samples. By default the batch is all ID.
+        nan : {"error", "reject"}, default="error"
+            Whether a NaN confidence is an error or is ranked lowest, with a ``RejectedNaN`` warning.
+
+        Returns
+        -------
+        ScoreSummary
+            A new summary; this one is unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If the arrays are empty, differ in length, hold NaN or impossible values, or ``correct`` is True on an OOD
+            sample.
+
+        Examples
+        --------
         >>> ScoreSummary().update([True, False], [0.9, 0.5], [True, False])
         ScoreSummary(1 right, 0 wrong, 1 OOD; 2 cells, every value kept)
         """
@@ -479,20 +606,44 @@ class ScoreSummary(_Summary):
         return _Cells(axis.low[::-1][some], mixed, right, wrong, outside, weight)
 
     def aurc(self, *, coverage: Coverage = "all", ood_share: float | None = None) -> Bounded:
-        r"""Area under the risk-coverage curve, the ``empirical`` estimator of :func:`twofold.metrics.aurc`.
+        r"""Bound the area under the risk-coverage curve, the ``empirical`` estimator of :func:`twofold.metrics.aurc`.
 
-        A cell with c right samples and failures of weight f, after accepted weight N of loss L, adds at most
+        Parameters
+        ----------
+        coverage : {"all", "id"}, default="all"
+            Average the risk over all samples, or over ID samples as :func:`twofold.metrics.aurc_id` does.
+        ood_share : float, optional
+            Share of OOD samples expected in deployment, in [0, 1); OOD samples are reweighted to it. By default every
+            sample weighs 1.
+
+        Returns
+        -------
+        Bounded
+            The area with its bounds.
+
+        Raises
+        ------
+        InvalidInput
+            If ``coverage`` or ``ood_share`` is out of range, or ``ood_share`` lacks ID or OOD samples.
+        UndefinedMetric
+            If the summary holds no sample, or no ID sample with ``coverage="id"``.
+
+        Notes
+        -----
+        A cell with c correct samples and failures of weight f, after accepted weight N of loss L, adds at most
 
         .. math:: f \frac{L+f}{N+f} + (L+f)(H_{N+f+c} - H_{N+f})
 
-        (failures tied on top, then right samples one by one: no failure has a risk above (L+f)/(N+f), and
-        not the k-th right sample above (L+f)/(N+f+k)), and at least
+        (failures tied on top, then correct samples one by one: no failure has a risk above (L+f)/(N+f), and
+        not the k-th correct sample above (L+f)/(N+f+k)), and at least
 
         .. math:: c \frac{L}{N+c} + f - (N+c-L)(H_{N+c+f} - H_{N+c})
 
-        (right samples tied on top, then failures one by one, lighter ones first). Both are attained.
+        (correct samples tied on top, then failures one by one, lighter ones first). Both are attained.
         ``value`` is the mean over random orders of the samples in a cell (with ``ood_share``, nearly).
 
+        Examples
+        --------
         >>> area = ScoreSummary(edges=[0.5]).update([1, 0, 1], [0.9, 0.8, 0.1]).aurc()
         >>> round(area.low, 6), round(area.value, 6), round(area.high, 6)
         (0.277778, 0.444444, 0.611111)
@@ -519,13 +670,35 @@ class ScoreSummary(_Summary):
         return Bounded(float(value.sum() / per), float(low.sum() / per), float(high.sum() / per))
 
     def augrc(self, *, ood_share: float | None = None) -> Bounded:
-        r"""Area under the generalised-risk-coverage curve, as :func:`twofold.metrics.augrc`.
+        r"""Bound the area under the generalised-risk-coverage curve, as :func:`twofold.metrics.augrc` defines it.
 
-        Only pairs of a right sample and a failure in one cell are open; ``value`` counts half of each:
+        Parameters
+        ----------
+        ood_share : float, optional
+            Share of OOD samples expected in deployment, in [0, 1); OOD samples are reweighted to it. By default every
+            sample weighs 1.
+
+        Returns
+        -------
+        Bounded
+            The area with its bounds.
+
+        Raises
+        ------
+        InvalidInput
+            If ``ood_share`` is out of range, or lacks ID or OOD samples.
+        UndefinedMetric
+            If the summary holds no sample.
+
+        Notes
+        -----
+        Only pairs of a correct sample and a failure in one cell are open; ``value`` counts half of each:
 
         .. math:: \mathrm{error} = \frac{1}{2 n^2} \sum_{\text{mixed cells}} c\, f
                   \le \frac{1}{8} \max_j \frac{m_j}{n} \text{ for cells of } m_j \text{ samples}
 
+        Examples
+        --------
         >>> ScoreSummary(edges=[0.5]).update([1, 0, 1, 0], [0.9, 0.8, 0.8, 0.1]).augrc()
         Bounded(value=0.1875, low=0.125, high=0.25, point=None)
         """
@@ -538,11 +711,22 @@ class ScoreSummary(_Summary):
         return Bounded(value, value - open_pairs, value + open_pairs)
 
     def auroc(self) -> Bounded:
-        """Chance that a right answer is trusted more than a failure: ``metrics.auroc(correct, conf)``.
+        """Bound the AUROC of correct predictions against failures: ``metrics.auroc(correct, conf)``.
 
-        OOD samples are failures. The error is half the share of pairs that meet in a mixed cell. One class
-        only raises ``UndefinedMetric``.
+        It is the chance that a correct prediction has a higher confidence than a failure; OOD samples are failures.
 
+        Returns
+        -------
+        Bounded
+            The AUROC with its bounds; the error is half the share of pairs that meet in a cell of several values.
+
+        Raises
+        ------
+        UndefinedMetric
+            If there is no correct prediction or no failure.
+
+        Examples
+        --------
         >>> ScoreSummary().update([1, 0, 1, 0], [0.9, 0.8, 0.4, 0.3]).auroc().value
         0.75
         """
@@ -551,8 +735,22 @@ class ScoreSummary(_Summary):
         return _pairs(cells.right, cells.failed, cells.mixed, "auroc", ("right", "failed"))
 
     def auroc_ood(self) -> Bounded:
-        """Chance that an ID sample is trusted more than an OOD sample: ``metrics.auroc(is_id, conf)``.
+        """Bound the AUROC of ID against OOD samples: ``metrics.auroc(is_id, conf)``.
 
+        It is the chance that an ID sample has a higher confidence than an OOD sample.
+
+        Returns
+        -------
+        Bounded
+            The AUROC with its bounds; the error is half the share of pairs that meet in a cell of several values.
+
+        Raises
+        ------
+        UndefinedMetric
+            If there is no ID sample or no OOD sample.
+
+        Examples
+        --------
         >>> ScoreSummary().update([1, 0, 0], [0.9, 0.2, 0.4], [1, 1, 0]).auroc_ood().value
         0.5
         """
@@ -561,12 +759,32 @@ class ScoreSummary(_Summary):
         return _pairs(cells.right + cells.wrong, cells.outside, cells.mixed, "auroc_ood", ("ID", "OOD"))
 
     def f1(self, *, ood_share: float | None = None) -> Bounded:
-        r"""Best F1 over every threshold, as :func:`twofold.metrics.f1`.
+        """Bound the best F1 over every threshold, as :func:`twofold.metrics.f1` defines it.
 
-        ``value`` and ``low`` are the best over thresholds at cell boundaries, which ``point`` attains. A
-        threshold inside a cell accepts at best all of its right samples and none of its failures: that gives
+        Parameters
+        ----------
+        ood_share : float, optional
+            Share of OOD samples expected in deployment, in [0, 1); OOD samples are reweighted to it. By default every
+            sample weighs 1.
+
+        Returns
+        -------
+        Bounded
+            The best F1 with its bounds, and the threshold that attains ``value`` as ``point``.
+
+        Raises
+        ------
+        InvalidInput
+            If ``ood_share`` is out of range, or lacks ID or OOD samples.
+        UndefinedMetric
+            If there is no ID sample.
+
+        Notes ----- ``value`` and ``low`` are the best over thresholds at cell boundaries, which ``point`` attains. A
+        threshold inside a cell accepts at best all of its correct samples and none of its failures: that gives
         ``high``.
 
+        Examples
+        --------
         >>> best = ScoreSummary().update([1, 1, 0, 0], [0.9, 0.6, 0.5, 0.7], [1, 1, 1, 0]).f1()
         >>> best.value, best.point.threshold
         (0.6666666666666666, 0.6)
@@ -603,7 +821,7 @@ def _pairs(safe: Array, unsafe: Array, mixed: Mask, name: str, kinds: tuple[str,
 
 @dataclass(frozen=True, eq=False)
 class _Corners:
-    """What each pair of cell boundaries accepts: rows are cells of conf_id, columns of conf_ood, falling.
+    """Hold what each pair of cell boundaries accepts: rows are cells of conf_id, columns of conf_ood, falling.
 
     A threshold inside a mixed cell accepts at least what the boundary before the cell does (the inner one)
     and at most what the boundary after it does. A cell of one value is accepted whole or not at all.
@@ -635,7 +853,7 @@ def _corners(axes: tuple[_Axis, ...], counts: Integers, weight: float) -> _Corne
 
 
 def _area(known: Array, risk: Array, *, monotone: bool = True) -> float:
-    """Sum over k = 1..n of the least risk at the next attained level (monotone: at any) from k on."""
+    """Sum over k = 1..n the least risk at the next attained level (monotone: at any level) from k on."""
     level, group = np.unique(known, return_inverse=True)
     least = np.full(len(level), np.inf)
     np.minimum.at(least, group, risk)
@@ -645,13 +863,30 @@ def _area(known: Array, risk: Array, *, monotone: bool = True) -> float:
 
 
 class PairSummary(_Summary):
-    r"""Counts of right, wrong and OOD samples over two confidences, in at most ``cells`` x ``cells`` cells.
+    r"""Count correct, wrong and OOD samples over two confidences, in at most ``cells`` x ``cells`` cells.
 
-    Each axis lives, on its own, as that of :class:`ScoreSummary` does: exact until more than ``cells``
-    distinct values came. Memory is 24 cells\ :sup:`2` bytes (1.6 MB for 256) however long the stream.
-    ``edges`` gives the cuts of ``conf_id`` and of ``conf_ood``; either may be None. Widths fall like 1/cells.
-    Here is high - low, in units of 1e-3, for 20,000 samples of distinct confidences, a quarter of them OOD,
-    that came as one batch (``test_pair_widths`` checks it):
+    Each axis behaves like that of :class:`ScoreSummary`, independently of the other: exact until it has seen more than
+    ``cells`` distinct values. Summaries never change: ``update`` and ``+`` return new ones.
+
+    Parameters
+    ----------
+    cells : int, default=256
+        Largest number of cells per axis, at least 2; more cells give narrower bounds. Ignored on an axis with
+        ``edges``.
+    edges : pair of array-like or None, optional
+        Strictly increasing cuts of ``conf_id`` and of ``conf_ood`` to use from the start; either may be None, so that
+        they are fixed at quantiles once there are more than ``cells`` distinct values.
+
+    Raises
+    ------
+    InvalidInput
+        If ``cells`` is below 2, or the cuts of an axis do not increase strictly.
+
+    Notes
+    -----
+    Memory is 24 cells\ :sup:`2` bytes (1.6 MB for 256) however long the stream. Widths fall like 1/cells. Here is
+    high - low, in units of 1e-3, for 20,000 samples of distinct confidences, a quarter of them OOD, that came as one
+    batch (``test_pair_widths`` checks it):
 
     ===== ===== =======
     cells DS-F1 DS-AURC
@@ -662,6 +897,8 @@ class PairSummary(_Summary):
     512   0.8   1.5
     ===== ===== =======
 
+    Examples
+    --------
     >>> summary = PairSummary()
     >>> summary = summary.update([1, 1, 1], [0.95, 0.9, 0.8], [5, 1, 4])
     >>> summary = summary.update([0, 1, 0, 0, 0, 0], [0.7, 0.6, 0.4, 0.85, 0.55, 0.3], [3, 2, -1, 0, 2.5, -2],
@@ -691,8 +928,34 @@ class PairSummary(_Summary):
         *,
         nan: NaNPolicy = "error",
     ) -> Self:
-        """The summary with a batch added; without ``is_id`` the batch is all ID.
+        """Return the summary with a batch added.
 
+        Parameters
+        ----------
+        correct : array-like of bool, shape (n_samples,)
+            Whether each prediction is correct; False on every OOD sample.
+        conf_id : array-like of float, shape (n_samples,)
+            Confidence against misclassification, higher is safer to accept. Infinities are allowed.
+        conf_ood : array-like of float, shape (n_samples,)
+            Confidence against OOD inputs, higher is safer to accept. Infinities are allowed.
+        is_id : array-like of bool, shape (n_samples,), optional
+            True for ID samples. By default the batch is all ID.
+        nan : {"error", "reject"}, default="error"
+            Whether a NaN confidence is an error or is ranked lowest, with a ``RejectedNaN`` warning.
+
+        Returns
+        -------
+        PairSummary
+            A new summary; this one is unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If the arrays are empty, differ in length, hold NaN or impossible values, or ``correct`` is True on an OOD
+            sample.
+
+        Examples
+        --------
         >>> PairSummary(edges=([0.5], None)).update([1, 0], [0.9, 0.4], [3.0, 1.0])
         PairSummary(1 right, 1 wrong, 0 OOD; 2 x 2 cells, cuts fixed)
         """
@@ -702,16 +965,36 @@ class PairSummary(_Summary):
         return self._added([first, second], right, inside)
 
     def ds_f1(self, *, ood_share: float | None = None) -> Bounded:
-        r"""Best F1 with two thresholds, as :func:`twofold.metrics.ds_f1`.
+        r"""Bound the best F1 with two thresholds, as :func:`twofold.metrics.ds_f1` defines it.
 
-        ``value`` and ``low`` are the best over pairs of cell boundaries, which ``point`` attains. A pair
-        inside the cells (i, j) accepts at most the right samples TA of the boundaries after both cells and
-        at least the failures FA of those before both, so that
+        Parameters
+        ----------
+        ood_share : float, optional
+            Share of OOD samples expected in deployment, in [0, 1); OOD samples are reweighted to it. By default every
+            sample weighs 1.
+
+        Returns
+        -------
+        Bounded
+            The best F1 with its bounds, and the thresholds that attain ``value`` as ``point``.
+
+        Raises
+        ------
+        InvalidInput
+            If ``ood_share`` is out of range, or lacks ID or OOD samples.
+        UndefinedMetric
+            If there is no ID sample.
+
+        Notes ----- ``value`` and ``low`` are the best over pairs of cell boundaries, which ``point`` attains. A pair
+        inside the cells (i, j) accepts at most the correct samples TA of the boundaries after both cells and at least
+        the failures FA of those before both, so that
 
         .. math:: F_1 \le \frac{2\,TA_{after}}{TA_{after} + FA_{before} + n_{ID}}
 
         whose maximum is ``high``; some order inside the cells attains it.
 
+        Examples
+        --------
         >>> data = [1, 1, 0, 0], [0.9, 0.6, 0.7, 0.5], [3.0, 2.0, 1.0, 2.5], [1, 1, 1, 0]
         >>> PairSummary(edges=([0.55], [1.5])).update(*data).ds_f1().high
         0.8
@@ -733,19 +1016,42 @@ class PairSummary(_Summary):
         return Bounded(float(f1[i, j]), float(f1[i, j]), high, point)
 
     def ds_aurc(self, *, monotone: bool = True, ood_share: float | None = None) -> Bounded:
-        r"""Area under the least risk of two thresholds: ``metrics.ds_aurc(..., monotone=True)``.
+        r"""Bound the area under the least risk of two thresholds: ``metrics.ds_aurc(..., monotone=True)``.
 
         .. math:: \frac{1}{n_{ID}} \sum_{k=1}^{n_{ID}} \min_{\tau_{id}, \tau_{ood}}
                   \left\{ 1 - \frac{TA}{|A|} : |A \cap ID| \ge k \right\}
 
-        ``value`` and ``high`` take pairs of cell boundaries, which are thresholds one can use. A pair inside
-        the cells (i, j) has a risk of at least FA/(TA + FA), with the right samples TA of the boundaries
-        after both cells and the failures FA of those before both: that gives ``low``.
+        Parameters
+        ----------
+        monotone : bool, default=True
+            Take the least risk over pairs that accept at least k ID samples. False asks for exactly k, which is
+            possible only while the summary is exact. Mind that :func:`twofold.metrics.ds_aurc` has the other default.
+        ood_share : float, optional
+            Share of OOD samples expected in deployment, in [0, 1); OOD samples are reweighted to it. By default every
+            sample weighs 1.
 
-        The plain form, ``monotone=False``, asks for *exactly* k accepted ID samples. Which numbers are
-        attained at all, and by how bad a pair, depends on the order inside the cells, so counts give no
-        useful bound: it is given while the summary is exact and is an error afterwards.
+        Returns
+        -------
+        Bounded
+            The area with its bounds.
 
+        Raises
+        ------
+        InvalidInput
+            If ``monotone`` is False and the summary is no longer exact, or ``ood_share`` is out of range or lacks ID or
+            OOD samples.
+        UndefinedMetric
+            If there is no ID sample.
+
+        Notes ----- ``value`` and ``high`` take pairs of cell boundaries, which are thresholds one can use. A pair
+        inside the cells (i, j) has a risk of at least FA/(TA + FA), with the correct samples TA of the boundaries after
+        both cells and the failures FA of those before both: that gives ``low``.
+
+        With ``monotone=False``, which numbers of accepted ID samples are attained at all, and by how bad a pair,
+        depends on the order inside the cells, so counts give no useful bound.
+
+        Examples
+        --------
         >>> PairSummary().update([1, 0, 0], [0.9, 0.5, 0.7], [3.0, 2.0, 1.0], [1, 1, 0]).ds_aurc().value
         0.25
         """
