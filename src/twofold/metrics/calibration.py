@@ -1,9 +1,9 @@
-r"""Calibration: do stated probabilities come true? Errors, proper scores, two remedies, and lost precision.
+"""Calibration: compare stated probabilities with observed accuracy, recalibrate them, and count lost precision.
 
 ``ece`` and ``mce`` are a few lines on :func:`reliability_diagram`, which bins sorted probabilities once.
 ``nll``, ``brier`` and the accuracies judge logits against labels. :class:`TemperatureScaling` and
-:class:`PlattScaling` make probabilities of logits and of any confidence. :func:`round_to_one` counts the
-samples whose maximum softmax a float type can no longer tell from 1.
+:class:`PlattScaling` turn logits and any confidence into calibrated probabilities. :func:`round_to_one` counts the
+samples whose maximum softmax a float type can no longer distinguish from 1.
 """
 
 from __future__ import annotations
@@ -31,18 +31,34 @@ FloatType: TypeAlias = Literal["float16", "bfloat16", "float32", "float64"]
 
 @dataclass(frozen=True, eq=False)
 class ReliabilityDiagram:
-    """What a reliability plot draws: one entry per bin that holds samples, in increasing probability."""
+    """Hold what a reliability plot draws: one entry per bin that holds samples, in increasing probability.
 
-    lower: Array  # left edge of the bin
-    upper: Array  # right edge of the bin
-    count: Labels  # samples in the bin, never 0
-    prob: Array  # mean stated probability
-    accuracy: Array  # share of correct samples
+    Attributes
+    ----------
+    lower : ndarray of shape (n_bins,)
+        Left edge of each bin.
+    upper : ndarray of shape (n_bins,)
+        Right edge of each bin.
+    count : ndarray of shape (n_bins,)
+        Number of samples in each bin, never 0.
+    prob : ndarray of shape (n_bins,)
+        Mean stated probability in each bin.
+    accuracy : ndarray of shape (n_bins,)
+        Share of correct samples in each bin.
+    strategy : str
+        How the bins were made: ``"width"`` or ``"mass"``.
+    """
+
+    lower: Array
+    upper: Array
+    count: Labels
+    prob: Array
+    accuracy: Array
     strategy: str
 
     @property
     def rows(self) -> int:
-        """All samples together."""
+        """Number of samples in all bins."""
         return int(self.count.sum())
 
     @property
@@ -54,23 +70,53 @@ class ReliabilityDiagram:
 def reliability_diagram(
     correct: ArrayLike, prob: ArrayLike, *, bins: int = 15, strategy: Strategy = "width"
 ) -> ReliabilityDiagram:
-    r"""Stated probability against observed accuracy, bin by bin.
+    r"""Compare stated probability with observed accuracy, bin by bin.
 
     .. math:: \mathrm{acc}(B) = \frac{1}{|B|} \sum_{i \in B} c_i, \qquad
               \mathrm{conf}(B) = \frac{1}{|B|} \sum_{i \in B} p_i
 
+    Parameters
+    ----------
+    correct : array-like of shape (n_samples,)
+        Whether each prediction is correct, as booleans or 0/1.
+    prob : array-like of shape (n_samples,)
+        Stated probability that the prediction is correct, in [0, 1], such as the maximum softmax.
+    bins : int, default=15
+        Number of bins, at least 1. Use fewer when bins would hold only a few samples.
+    strategy : {"width", "mass"}, default="width"
+        Bins of equal width, or of equal count (see Notes). ``"mass"`` is steadier where most probabilities are near 1.
+
+    Returns
+    -------
+    ReliabilityDiagram
+        Edges, count, mean probability and accuracy of every bin that holds samples.
+
+    Raises
+    ------
+    InvalidInput
+        If the arrays differ in length, ``prob`` has a value outside [0, 1] or NaN, ``correct`` is not boolean, ``bins``
+        is not a whole number of at least 1, or ``strategy`` is unknown.
+
+    Notes
+    -----
     ``width``: bin b of B holds :math:`(b-1)/B < p \le b/B`, and the first one holds 0 too (Guo et al.;
     FD-Shifts closes bins on the left instead, torchmetrics too, with a bin of its own for p = 1).
-    ``mass``: bins of as equal a count as can be. The sorted samples are cut at multiples of n/B, and
+    ``mass``: bins of counts as equal as possible. The sorted samples are cut at multiples of n/B, and
     samples of equal probability stay together, in the bin of their mean rank; edges lie half-way between
     neighbours. Bins without samples are left out. Neither the order of the rows nor that among ties changes
     a bit of the result.
 
+    References
+    ----------
     Guo et al., ICML 2017, arXiv:1706.04599; equal mass: Nixon et al., 2019, arXiv:1904.01685.
 
+    Examples
+    --------
     >>> diagram = reliability_diagram([True, False, True], [0.6, 0.7, 1.0], bins=2)
     >>> diagram.count, diagram.accuracy.round(3), diagram.prob.round(3)
     (array([3]), array([0.667]), array([0.767]))
+    >>> diagram.gap.round(3)
+    array([-0.1])
     """
     right, p = checks.mask(correct, "correct"), _probability(prob)
     rows = checks.same_rows(correct=right, prob=p)
@@ -98,13 +144,13 @@ def reliability_diagram(
 
 
 def _equal_mass(p: Array, bins: int) -> Labels:
-    """Bin of each sorted sample: its tie group covers ranks [first, last), and the middle of that decides."""
+    """Return the bin of each sorted sample: the middle of the ranks [first, last) of its tie group decides."""
     first, last = np.searchsorted(p, p, side="left"), np.searchsorted(p, p, side="right")
     return np.asarray(bins * (first + last) // (2 * p.size), dtype=np.int64)
 
 
 def _probability(value: ArrayLike) -> Array:
-    """Probabilities of being correct, float64 in [0, 1]."""
+    """Validate probabilities of being correct and return them as float64."""
     p = np.ascontiguousarray(checks.floats(value, "prob"), dtype=np.float64)
     bad = ~((p >= 0) & (p <= 1))
     if bad.any():
@@ -125,15 +171,42 @@ def _probability(value: ArrayLike) -> Array:
     reference="Guo et al., ICML 2017, arXiv:1706.04599",
 )
 def ece(correct: ArrayLike, prob: ArrayLike, *, bins: int = 15, strategy: Strategy = "width") -> float:
-    r"""Expected calibration error: mean distance of accuracy and stated probability over bins.
+    r"""Compute the expected calibration error: the mean distance between accuracy and stated probability over bins.
 
     .. math:: \mathrm{ECE} = \sum_b \frac{n_b}{n} \left| \mathrm{acc}(B_b) - \mathrm{conf}(B_b) \right|
 
-    In [0, 1]; 0 is best. Bins as in :func:`reliability_diagram`. A plug-in estimate: with few samples per
-    bin it is biased upwards. All samples right with p = 0.9 gives 0.1 (FD-Shifts prints 0.9).
+    Parameters
+    ----------
+    correct : array-like of shape (n_samples,)
+        Whether each prediction is correct, as booleans or 0/1.
+    prob : array-like of shape (n_samples,)
+        Stated probability that the prediction is correct, in [0, 1], such as the maximum softmax.
+    bins : int, default=15
+        Number of bins, at least 1, as in :func:`reliability_diagram`.
+    strategy : {"width", "mass"}, default="width"
+        Bins of equal width or of equal count, as in :func:`reliability_diagram`.
 
+    Returns
+    -------
+    float
+        The error, in [0, 1]; lower is better.
+
+    Raises
+    ------
+    InvalidInput
+        If the arguments are invalid as in :func:`reliability_diagram`.
+
+    Notes
+    -----
+    Bins as in :func:`reliability_diagram`. A plug-in estimate: with few samples per bin it is biased upwards. If all
+    predictions are correct with p = 0.9 the result is 0.1 (FD-Shifts prints 0.9).
+
+    References
+    ----------
     Naeini et al., AAAI 2015; Guo et al., ICML 2017, arXiv:1706.04599.
 
+    Examples
+    --------
     >>> round(ece([True, True, True, False], [0.9, 0.9, 0.6, 0.6]), 6)
     0.1
     """
@@ -150,15 +223,42 @@ def ece(correct: ArrayLike, prob: ArrayLike, *, bins: int = 15, strategy: Strate
     reference="Guo et al., ICML 2017, arXiv:1706.04599",
 )
 def mce(correct: ArrayLike, prob: ArrayLike, *, bins: int = 15, strategy: Strategy = "width") -> float:
-    r"""Maximum calibration error: the worst bin's distance of accuracy and stated probability.
+    r"""Compute the maximum calibration error: the distance between accuracy and stated probability in the worst bin.
 
     .. math:: \mathrm{MCE} = \max_b \left| \mathrm{acc}(B_b) - \mathrm{conf}(B_b) \right|
 
-    In [0, 1] and never below :func:`ece`. A bin of a single sample counts as much as any other, so
-    ``strategy="mass"`` is the steadier choice. Bins as in :func:`reliability_diagram`.
+    Parameters
+    ----------
+    correct : array-like of shape (n_samples,)
+        Whether each prediction is correct, as booleans or 0/1.
+    prob : array-like of shape (n_samples,)
+        Stated probability that the prediction is correct, in [0, 1], such as the maximum softmax.
+    bins : int, default=15
+        Number of bins, at least 1, as in :func:`reliability_diagram`.
+    strategy : {"width", "mass"}, default="width"
+        Bins of equal width or of equal count, as in :func:`reliability_diagram`.
 
+    Returns
+    -------
+    float
+        The error, in [0, 1] and never below :func:`ece`; lower is better.
+
+    Raises
+    ------
+    InvalidInput
+        If the arguments are invalid as in :func:`reliability_diagram`.
+
+    Notes
+    -----
+    A bin of a single sample counts as much as any other, so ``strategy="mass"`` is the steadier choice. Bins as in
+    :func:`reliability_diagram`.
+
+    References
+    ----------
     Naeini et al., AAAI 2015; Guo et al., ICML 2017, arXiv:1706.04599.
 
+    Examples
+    --------
     >>> round(mce([True, True, True, False], [0.9, 0.9, 0.8, 0.8]), 6)
     0.3
     """
@@ -170,7 +270,7 @@ def mce(correct: ArrayLike, prob: ArrayLike, *, bins: int = 15, strategy: Strate
 
 
 def _logits(value: ArrayLike) -> Array:
-    """Finite logits in float64, each row shifted to maximum 0, which no metric here can see."""
+    """Return finite logits in float64, each row shifted to maximum 0, which changes no metric here."""
     raw = checks.floats(value, "logits", ndim=2)
     checks.finite(raw, "logits")
     z = np.asarray(raw, dtype=np.float64)
@@ -180,7 +280,7 @@ def _logits(value: ArrayLike) -> Array:
 
 
 def _labels(value: ArrayLike, classes: int) -> Labels:
-    """Labels in [0, classes); OOD rows are refused, as no probability vector is right for them."""
+    """Return labels in [0, classes); reject OOD rows, as no probability vector is correct for them."""
     y = checks.labels(value, classes=classes)
     outside = y < 0
     if outside.any():
@@ -208,17 +308,40 @@ def _labelled(labels: ArrayLike, logits: ArrayLike) -> tuple[Labels, Array]:
     reference="Gneiting & Raftery, JASA 2007",
 )
 def nll(labels: ArrayLike, logits: ArrayLike) -> float:
-    r"""Negative log-likelihood of the labels under the softmax of the logits, in nats per sample.
+    r"""Compute the negative log-likelihood of the labels under the softmax of the logits, in nats per sample.
 
     .. math:: \mathrm{NLL} = -\frac{1}{n} \sum_i \log \mathrm{softmax}(z_i)_{y_i}
               = \frac{1}{n} \sum_i \log(1 + e^{-m_i}), \; m_i = z_{i y_i} - \mathrm{LSE}_{k \ne y_i}(z_{ik})
 
-    In [0, inf); computed from the log-odds m, so that neither a tiny nor a huge loss is rounded away and no
-    floor is needed (FD-Shifts adds 1e-7 inside the log, and divides by the number of classes by mistake). A
-    label of -1 is an error: drop OOD rows first.
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples,)
+        Class of each sample, in [0, n_classes).
+    logits : array-like of shape (n_samples, n_classes)
+        Finite logits; their softmax is the predicted distribution.
 
+    Returns
+    -------
+    float
+        The mean over samples, in [0, inf); lower is better.
+
+    Raises
+    ------
+    InvalidInput
+        If the arrays differ in length, if a label is not a class (-1 included), or if a logit is not finite.
+
+    Notes
+    -----
+    Computed from the log-odds m, so that neither a tiny nor a huge loss is rounded away and no floor is needed
+    (FD-Shifts adds 1e-7 inside the log, and divides by the number of classes by mistake). A label of -1 is an error:
+    drop OOD rows first.
+
+    References
+    ----------
     Gneiting & Raftery, Strictly proper scoring rules, JASA 2007.
 
+    Examples
+    --------
     >>> round(nll([0, 1], [[2.0, 0.0], [2.0, 0.0]]), 6)
     1.126928
     """
@@ -236,15 +359,38 @@ def nll(labels: ArrayLike, logits: ArrayLike) -> float:
     reference="Brier, Monthly Weather Review 1950",
 )
 def brier(labels: ArrayLike, logits: ArrayLike) -> float:
-    r"""Brier score: squared distance of the probability vector to the one-hot label.
+    r"""Compute the Brier score: the squared distance of the probability vector to the one-hot label.
 
     .. math:: \mathrm{BS} = \frac{1}{n} \sum_i \sum_c (p_{ic} - [y_i = c])^2, \; p_i = \mathrm{softmax}(z_i)
 
-    In [0, 2], summed over classes as Brier did; with two classes it is twice the binary form of scikit-learn.
-    A label of -1 is an error: drop OOD rows first.
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples,)
+        Class of each sample, in [0, n_classes).
+    logits : array-like of shape (n_samples, n_classes)
+        Finite logits; their softmax is the predicted distribution.
 
+    Returns
+    -------
+    float
+        The mean over samples, in [0, 2]; lower is better.
+
+    Raises
+    ------
+    InvalidInput
+        If the arrays differ in length, if a label is not a class (-1 included), or if a logit is not finite.
+
+    Notes
+    -----
+    Summed over classes as Brier did; with two classes it is twice the binary form of scikit-learn. A label of -1 is an
+    error: drop OOD rows first.
+
+    References
+    ----------
     Brier, Monthly Weather Review 1950.
 
+    Examples
+    --------
     >>> round(brier([0, 1], [[0.0, 0.0], [0.0, 50.0]]), 6)
     0.25
     """
@@ -263,15 +409,34 @@ def brier(labels: ArrayLike, logits: ArrayLike) -> float:
     reference="scikit-learn accuracy_score",
 )
 def accuracy(labels: ArrayLike, logits: ArrayLike) -> float:
-    r"""Share of samples whose largest logit is the label's.
+    r"""Compute the share of samples whose largest logit is that of the label.
 
     .. math:: \mathrm{acc} = \frac{1}{n} \sum_i [\arg\max_c z_{ic} = y_i]
 
-    In [0, 1]. Between equal logits the first class wins, as in ``Outputs.predictions``. A label of -1 is an
-    error.
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples,)
+        Class of each sample, in [0, n_classes).
+    logits : array-like of shape (n_samples, n_classes)
+        Finite logits; the largest one of a row is the prediction.
 
-    As scikit-learn's ``accuracy_score``.
+    Returns
+    -------
+    float
+        The accuracy, in [0, 1]; higher is better.
 
+    Raises
+    ------
+    InvalidInput
+        If the arrays differ in length, if a label is not a class (-1 included), or if a logit is not finite.
+
+    Notes
+    -----
+    Between equal logits the first class wins, as in ``Outputs.predictions``. A label of -1 is an error: drop OOD rows
+    first. As scikit-learn's ``accuracy_score``.
+
+    Examples
+    --------
     >>> accuracy([0, 1, 1], [[1.0, 1.0], [1.0, 1.0], [0.0, 2.0]]) == 2 / 3
     True
     """
@@ -288,15 +453,39 @@ def accuracy(labels: ArrayLike, logits: ArrayLike) -> float:
     reference="Brodersen et al., ICPR 2010",
 )
 def balanced_accuracy(labels: ArrayLike, logits: ArrayLike) -> float:
-    r"""Mean over the classes present of the share of their samples that are classified right.
+    r"""Compute the mean, over the classes present, of the share of their samples that are classified correctly.
 
     .. math:: \frac{1}{|C|} \sum_{c \in C} \frac{\sum_i [y_i = c][\arg\max z_i = c]}{\sum_i [y_i = c]},
               \qquad C = \{y_1, \dots, y_n\}
 
-    In [0, 1]; equals :func:`accuracy` when all classes present have equally many samples. Ties as there.
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples,)
+        Class of each sample, in [0, n_classes).
+    logits : array-like of shape (n_samples, n_classes)
+        Finite logits; the largest one of a row is the prediction.
 
-    Brodersen et al., ICPR 2010; as scikit-learn's ``balanced_accuracy_score``.
+    Returns
+    -------
+    float
+        The balanced accuracy, in [0, 1]; higher is better.
 
+    Raises
+    ------
+    InvalidInput
+        If the arrays differ in length, if a label is not a class (-1 included), or if a logit is not finite.
+
+    Notes
+    -----
+    Equals :func:`accuracy` when all classes present have equally many samples. Ties as there. As scikit-learn's
+    ``balanced_accuracy_score``.
+
+    References
+    ----------
+    Brodersen et al., ICPR 2010.
+
+    Examples
+    --------
     >>> balanced_accuracy([0, 0, 0, 1], [[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
     0.5
     """
@@ -312,22 +501,40 @@ def balanced_accuracy(labels: ArrayLike, logits: ArrayLike) -> float:
 
 @dataclass(frozen=True)
 class TemperatureScaling:
-    r"""One positive number T that divides all logits; the ranking of classes stays, the confidence changes.
+    r"""Divide all logits by one positive number T, which keeps the ranking of classes and changes the confidence.
 
     .. math:: T = \arg\min_T \mathrm{NLL}(y, z / T)
 
+    Create one with :meth:`fit`, or directly from a known temperature.
+
+    Parameters
+    ----------
+    value : float
+        The temperature T, positive and finite; above 1 it lowers the confidence.
+
+    Raises
+    ------
+    InvalidInput
+        If ``value`` is not positive and finite.
+
+    Notes
+    -----
     NLL is convex in :math:`\beta = 1/T`, so the optimum is found by safeguarded Newton steps on the
     derivative :math:`\frac{1}{n} \sum_i (E_{p_i}[z_i] - z_{i y_i})` to a relative 1e-12, with no learning
-    rate. Logits that are constant in every row say nothing, and T is 1. No finite positive optimum exists,
-    and ``InvalidInput`` says so, when every label has the row's largest logit (NLL falls without end as T
-    falls to 0) and when labels do not go with larger logits at all (NLL falls as T grows to infinity).
+    rate. If the logits are constant in every row they carry no information, and T is 1. No finite positive optimum
+    exists when every label has the row's largest logit (NLL falls without end as T falls to 0), nor when
+    labels do not go with larger logits at all (NLL falls as T grows to infinity); both raise ``InvalidInput``.
 
+    References
+    ----------
     Guo et al., ICML 2017, arXiv:1706.04599.
 
+    Examples
+    --------
     >>> logits = [[2.0, 0.0], [2.0, 0.0], [2.0, 0.0], [0.0, 2.0]]
-    >>> scaling = TemperatureScaling.fit([0, 0, 1, 1], logits)  # 3 of 4 right: T = 2 / ln 3
+    >>> scaling = TemperatureScaling.fit([0, 0, 1, 1], logits)  # 3 of 4 are correct: T = 2 / ln 3
     >>> round(scaling.value, 6), scaling.apply(logits)[0].round(6)
-    (1.820478, array([1.098612, 0. ]))
+    (1.820478, array([1.098612, 0.      ]))
     """
 
     value: float
@@ -337,7 +544,31 @@ class TemperatureScaling:
 
     @classmethod
     def fit(cls, labels: ArrayLike, logits: ArrayLike) -> TemperatureScaling:
-        """The temperature of least NLL on held-out rows of known classes."""
+        """Find the temperature of least NLL on held-out rows of known classes.
+
+        Parameters
+        ----------
+        labels : array-like of shape (n_samples,)
+            Class of each sample, in [0, n_classes).
+        logits : array-like of shape (n_samples, n_classes)
+            Finite logits of samples that were not used for training.
+
+        Returns
+        -------
+        TemperatureScaling
+            The fitted temperature.
+
+        Raises
+        ------
+        InvalidInput
+            If the arrays differ in length, if a label is not a class (-1 included), if a logit is not finite, or if
+            the NLL has no minimum at a finite positive temperature (see the notes of the class).
+
+        Examples
+        --------
+        >>> TemperatureScaling.fit([0, 1], [[1.0, 1.0], [3.0, 3.0]])  # constant rows carry no information
+        TemperatureScaling(value=1.0)
+        """
         y, z = _labelled(labels, logits)
         scale = float(-z.min())
         if scale == 0.0:
@@ -345,14 +576,35 @@ class TemperatureScaling:
         return cls(scale / _best_inverse_temperature(y, z / scale))
 
     def apply(self, logits: ArrayLike) -> Array:
-        """The logits divided by the temperature, as float64."""
+        """Divide logits by the temperature.
+
+        Parameters
+        ----------
+        logits : array-like of shape (n_samples, n_classes)
+            Finite logits.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            The scaled logits, as float64.
+
+        Raises
+        ------
+        InvalidInput
+            If ``logits`` is not two-dimensional or not finite.
+
+        Examples
+        --------
+        >>> TemperatureScaling(2.0).apply([[2.0, 0.0]])
+        array([[1., 0.]])
+        """
         z = checks.floats(logits, "logits", ndim=2)
         checks.finite(z, "logits")
         return np.asarray(z, dtype=np.float64) / self.value
 
 
 def _best_inverse_temperature(y: Labels, z: Array) -> float:
-    """Root in beta > 0 of the derivative of NLL(beta z), for rows with maximum 0 and overall minimum -1."""
+    """Find the root beta > 0 of the derivative of NLL(beta z), for rows with maximum 0 and overall minimum -1."""
     target = float(z[np.arange(len(y)), y].mean())
 
     def derivatives(beta: float) -> tuple[float, float]:
@@ -360,7 +612,7 @@ def _best_inverse_temperature(y: Labels, z: Array) -> float:
         mean = (p * z).sum(axis=1, keepdims=True)
         return float(mean.mean()) - target, float((p * (z - mean) ** 2).sum(axis=1).mean())
 
-    if target > -1e-290:  # a margin so far below the scale of the logits is none
+    if target > -1e-290:  # margins this far below the scale of the logits count as zero
         raise InvalidInput(
             f"no temperature fits: all {len(y)} labels have the largest logit of their row, "
             "so the NLL falls without end as T falls to 0; fit on rows that include mistakes"
@@ -383,7 +635,7 @@ def _best_inverse_temperature(y: Labels, z: Array) -> float:
 
 
 def _between(low: float, high: float) -> float:
-    """A point inside the bracket: twice the lower end while open, else the middle on the fitting scale."""
+    """Return a point inside the bracket: twice the lower end while it is open, else the middle on the fitting scale."""
     if high == math.inf:
         return 2.0 * low
     return math.sqrt(low) * math.sqrt(high) if low > 0 and high > 4 * low else (low + high) / 2
@@ -395,20 +647,40 @@ def _between(low: float, high: float) -> float:
 
 @dataclass(frozen=True)
 class PlattScaling:
-    r"""Turns any confidence into a probability of being correct, with two numbers.
+    r"""Turn any confidence into a probability of being correct, with two numbers.
 
     .. math:: P(\mathrm{correct} \mid g) = \frac{1}{1 + e^{-(a g + b)}}, \qquad a \ge 0
 
+    Create one with :meth:`fit`, or directly from known numbers.
+
+    Parameters
+    ----------
+    slope : float
+        The slope a, finite and not negative.
+    intercept : float
+        The intercept b, finite.
+
+    Raises
+    ------
+    InvalidInput
+        If ``slope`` is negative or either number is not finite.
+
+    Notes
+    -----
     Maximum likelihood with Platt's smoothed targets :math:`(N_+ + 1)/(N_+ + 2)` and :math:`1/(N_- + 2)`, so
-    that separable data too have a finite answer; Newton steps with backtracking on standardised scores.
-    Higher confidence is safer by convention, and that is never learned: where the best slope would be
-    negative, it is 0 (the base rate for all) and a :class:`~twofold.errors.TwofoldWarning` tells. A
+    that separable data too have a finite solution; Newton steps with backtracking on standardised scores.
+    Higher confidence is safer by convention, and the sign is never learnt: where the best slope would be
+    negative, it is 0 (the base rate for all) and a :class:`~twofold.errors.TwofoldWarning` is issued. A
     constant confidence, or rows that are all correct or all wrong, give slope 0 as well. Infinite
     confidences are fitted as the largest or smallest finite one and map to 1 and 0. Rank by the confidence
-    itself, not by this copy: the sigmoid saturates.
+    itself, not by this probability: the sigmoid saturates.
 
+    References
+    ----------
     Platt, 1999; Lin, Lin & Weng, Machine Learning 2007.
 
+    Examples
+    --------
     >>> scaling = PlattScaling.fit([False, False, True, False, True, True], [0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
     >>> scaling.apply([0.0, 2.5, 5.0, float("inf")]).round(3)
     array([0.208, 0.5  , 0.792, 1.   ])
@@ -423,7 +695,39 @@ class PlattScaling:
 
     @classmethod
     def fit(cls, correct: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> PlattScaling:
-        """The likeliest slope (never negative) and intercept on held-out rows."""
+        """Find the slope (never negative) and intercept of maximum likelihood on held-out rows.
+
+        Parameters
+        ----------
+        correct : array-like of shape (n_samples,)
+            Whether each prediction is correct, as booleans or 0/1.
+        conf : array-like of shape (n_samples,)
+            Confidence of each prediction; higher is safer to accept. At least one value must be finite.
+        nan : {"error", "reject"}, default="error"
+            What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
+            :class:`~twofold.errors.RejectedNaN` warning.
+
+        Returns
+        -------
+        PlattScaling
+            The fitted slope and intercept.
+
+        Raises
+        ------
+        InvalidInput
+            If the arrays differ in length, if ``correct`` is not boolean, if ``conf`` holds NaN and ``nan="error"``, or
+            if ``conf`` has no finite value.
+
+        Warns
+        -----
+        TwofoldWarning
+            If higher confidence does not go with being correct, so that the slope is held at 0.
+
+        Examples
+        --------
+        >>> PlattScaling.fit([True, False], [0.5, 0.5])  # a constant confidence
+        PlattScaling(slope=0.0, intercept=0.0)
+        """
         right, g = checks.mask(correct, "correct"), checks.confidence(conf, nan=nan)
         checks.same_rows(correct=right, conf=g)
         usable = g[np.isfinite(g)]
@@ -448,16 +752,40 @@ class PlattScaling:
         return cls(a / spread / unit, b - a * centre / spread)
 
     def apply(self, conf: ArrayLike, *, nan: NaNPolicy = "error") -> Array:
-        """The probability of being correct for each confidence."""
+        """Compute the probability of being correct for each confidence.
+
+        Parameters
+        ----------
+        conf : array-like of shape (n_samples,)
+            Confidence of each prediction; higher is safer to accept. Infinite values are allowed.
+        nan : {"error", "reject"}, default="error"
+            What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
+            :class:`~twofold.errors.RejectedNaN` warning.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Probabilities in [0, 1].
+
+        Raises
+        ------
+        InvalidInput
+            If ``conf`` is not one-dimensional, or holds NaN and ``nan="error"``.
+
+        Examples
+        --------
+        >>> PlattScaling(slope=1.0, intercept=0.0).apply([0.0, 2.0]).round(4)
+        array([0.5   , 0.8808])
+        """
         g = checks.confidence(conf, nan=nan)
-        if self.slope == 0.0:  # 0 times infinity is no number
+        if self.slope == 0.0:  # 0 times infinity is NaN
             return sigmoid(np.full(g.shape, float(self.intercept)))
         with np.errstate(over="ignore"):
             return sigmoid(self.slope * g + self.intercept)
 
 
 def _smoothed_targets(right: Mask) -> Array:
-    """Platt's targets: the posterior mean of each class under a uniform prior instead of 1 and 0."""
+    """Return Platt's targets: the posterior mean of each class under a uniform prior, instead of 1 and 0."""
     positive = int(right.sum())
     return np.where(right, (positive + 1.0) / (positive + 2.0), 1.0 / (right.size - positive + 2.0))
 
@@ -495,7 +823,7 @@ def _platt_newton(g: Array, targets: Array, intercept: float) -> tuple[float, fl
         if max(abs(step_a), abs(step_b)) <= 1e-13 * max(1.0, abs(a), abs(b)):
             break
         descent, size = grad_a * step_a + grad_b * step_b, 1.0
-        # the last term is the rounding of the mean loss: without it the final steps would be refused
+        # the last term is the rounding of the mean loss: without it the final steps would be rejected
         while loss(a + size * step_a, b + size * step_b) > value + 1e-4 * size * descent + 1e-14 and size > 1e-10:
             size /= 2.0
         a, b = a + size * step_a, b + size * step_b
@@ -511,35 +839,83 @@ _SIGNIFICAND = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}  # b
 
 @dataclass(frozen=True)
 class RoundToOne:
-    """How much of the maximum softmax a float type loses."""
+    r"""Hold how much of the maximum softmax a float type loses.
 
-    rate: float  # share of samples whose maximum softmax is exactly 1
+    Attributes
+    ----------
+    rate : float
+        Share of samples whose maximum softmax is exactly 1.
+    count : int
+        Number of samples whose maximum softmax is exactly 1.
+    rows : int
+        Number of samples.
+    dtype : str
+        Type that holds the probability.
+    threshold : float
+        Margin :math:`z_{\max} - \mathrm{LSE}(\mathrm{others})` from which an exactly summed softmax rounds to 1.
+    beyond : int
+        Number of samples at or past that margin.
+    distinct : int
+        Number of distinct values of the maximum softmax.
+    compute : str
+        Type in which the softmax was computed.
+    """
+
+    rate: float
     count: int
     rows: int
-    dtype: str  # type that holds the probability
-    threshold: float  # margin z_max - LSE(others) from which an exactly summed softmax rounds to 1
-    beyond: int  # samples at or past that margin
-    distinct: int  # distinct values of the maximum softmax
-    compute: str  # type in which the softmax ran
+    dtype: str
+    threshold: float
+    beyond: int
+    distinct: int
+    compute: str
 
 
 def round_to_one(logits: ArrayLike, *, dtype: FloatType = "float32", compute: FloatType | None = None) -> RoundToOne:
-    r"""Samples whose maximum softmax is exactly 1 in a float type, and how many distinct values are left.
+    r"""Count the samples whose maximum softmax is exactly 1 in a float type, and the distinct values that are left.
 
     .. math:: m = z_{\max} - \mathrm{LSE}_{k \ne \max}(z_k) \ge p \ln 2 \;\Rightarrow\; \max_k p_k = 1
 
     for a significand of p bits: margins of 5.55 (bfloat16, p = 8), 7.62 (float16, 11), 16.64 (float32, 24)
-    and 36.74 (float64, 53). ``count`` and ``distinct`` come from an actual softmax: logits are cast to
-    ``compute`` (default: ``dtype``), shifted by the row's maximum, exponentiated and summed (16-bit types
-    are summed in float32 and rounded, as NumPy does), and the result is cast to ``dtype``. ``beyond``
-    counts by the margin; it is at most ``count`` up to rounding at the very threshold, because a sum that
-    meets the 1 early loses small terms one by one. A softmax that runs in a wider type and is *stored* in
-    ``dtype`` (probabilities saved in half precision) rounds to one from :math:`\ln(2^{p+1} - 1)` on: ask
-    for it with ``compute="float64"``. One class alone is always 1. A logit too large for ``compute`` is an
-    error. Ranking by ``_math.log_odds`` has no such loss.
+    and 36.74 (float64, 53).
 
+    Parameters
+    ----------
+    logits : array-like of shape (n_samples, n_classes)
+        Finite logits.
+    dtype : {"float16", "bfloat16", "float32", "float64"}, default="float32"
+        Type in which the probability is stored.
+    compute : {"float16", "bfloat16", "float32", "float64"}, default=None
+        Type in which the softmax is computed, by default ``dtype``. Set it to a wider type for probabilities that are
+        computed precisely and saved in half precision.
+
+    Returns
+    -------
+    RoundToOne
+        Rate and count of ones, the margin threshold, and the number of distinct values.
+
+    Raises
+    ------
+    InvalidInput
+        If ``dtype`` or ``compute`` is unknown, or if ``logits`` is not two-dimensional, not finite, or too large for
+        ``compute``.
+
+    Notes
+    -----
+    ``count`` and ``distinct`` come from an actual softmax: logits are cast to ``compute`` (default: ``dtype``), shifted
+    by the row's maximum, exponentiated and summed (16-bit types are summed in float32 and rounded, as NumPy does), and
+    the result is cast to ``dtype``. ``beyond`` counts by the margin; it is at most ``count`` up to rounding at the very
+    threshold, because a sum that meets the 1 early loses small terms one by one. A softmax that runs in a wider type
+    and is *stored* in ``dtype`` (probabilities saved in half precision) rounds to one from
+    :math:`\ln(2^{p+1} - 1)` on: request it with ``compute="float64"``. With one class the maximum is always 1. Ranking by the log-odds, as
+    ``scorer("msp")`` does, has no such loss.
+
+    References
+    ----------
     Jaeger et al., ICLR 2023, arXiv:2211.15259, on why softmax responses need float64.
 
+    Examples
+    --------
     >>> lost = round_to_one([[20.0, 0.0], [10.0, 0.0], [1.0, 0.0]])
     >>> lost.count, lost.rows, lost.distinct, round(lost.threshold, 2)
     (1, 3, 3, 16.64)
@@ -572,7 +948,7 @@ def round_to_one(logits: ArrayLike, *, dtype: FloatType = "float32", compute: Fl
 
 
 def _maximum_softmax(z: npt.NDArray[Any], compute: str) -> npt.NDArray[Any]:
-    """1 / sum exp(z - max), each operation rounded to ``compute``."""
+    """Compute 1 / sum exp(z - max), with each operation rounded to ``compute``."""
     # exp is rounded from float64: NumPy's float32 exp differs between processors in the last bit
     with np.errstate(over="ignore"):
         shifted = _in(compute, z - z.max(axis=1, keepdims=True))
