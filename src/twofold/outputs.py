@@ -289,9 +289,11 @@ class Outputs:
         If an array has the wrong shape, dtype or number of rows, holds NaN, or ``features`` and ``head`` do not
         reproduce the logits.
 
-    Notes ----- ``layers`` and ``learned`` are empty mappings when they are not passed; every other absent field is
-    None. Indexing with a row number, slice, boolean mask or array of row numbers gives :class:`Outputs` of those rows;
-    an empty selection is an error.
+    Notes
+    -----
+    ``layers`` and ``learned`` are empty mappings when they are not passed; every other absent field is None. Indexing
+    with a row number, slice, boolean mask or array of row numbers gives :class:`Outputs` of those rows; an empty
+    selection is an error.
 
     The logits are compared with ``head.logits(features)`` on 256 evenly spaced rows, to 1e-3 (1e-2 in half precision)
     relative to ``max(1, max|logit|)``.

@@ -1,4 +1,4 @@
-r"""Gate, the verdicts it gives, what it promises, and how it is kept on disk."""
+"""Define the gate, its verdicts and its promise, and store gates on disk."""
 
 from __future__ import annotations
 
@@ -51,18 +51,45 @@ Objective = Literal["f1", "risk", "coverage", "cost", "given"]
 Kept = Literal["yes", "no", "cannot tell", "no promise"]
 FORMAT, VERSION = "twofold-gate", 2
 LOCK = "gate.lock"
-PATIENCE = 5.0  # seconds for which a gate that is being replaced is read again
-LEVEL = 0.95  # of the intervals of a report card
+PATIENCE = 5.0  # seconds for which reading a gate is retried while it is being replaced
+LEVEL = 0.95  # confidence level of the intervals of a report card
 
 
 @dataclass(frozen=True)
 class Promise:
-    """What a gate was asked for, what it did on its validation data, and what it cannot promise.
+    """Record what a gate was asked for, what it did on its validation data, and what it cannot promise.
 
-    ``guaranteed``: the risk is at most ``risk`` with confidence 1 - ``delta``; otherwise the numbers are point
-    estimates of the data that chose the thresholds. ``ood_share`` is None for the share of the validation data.
-    ``known`` and ``outside`` count accept, unsure and unknown among ID and OOD validation samples. ``groups`` is how
-    many groups of dependent samples there were, None where samples were taken for independent.
+    Parameters
+    ----------
+    objective : {"f1", "risk", "coverage", "cost", "given"}
+        How the thresholds were chosen.
+    risk : float or None
+        Requested bound of the selective risk, for the objective ``risk``.
+    delta : float or None
+        If set, the risk is at most ``risk`` with confidence 1 - ``delta``. Otherwise all numbers are point estimates
+        from the data that chose the thresholds.
+    coverage : float or None
+        Requested ID coverage, for the objective ``coverage``.
+    costs : Costs or None
+        Costs of failures and rejections, for the objective ``cost``.
+    ood_share : float or None
+        OOD prevalence expected in deployment; None for the share in the validation data.
+    seen_risk : float
+        Selective risk on the validation data, at ``ood_share``.
+    seen_coverage : float
+        ID coverage on the validation data.
+    seen_f1 : float
+        DS-F1 on the validation data, at ``ood_share``.
+    seen_cost : float or None
+        Mean cost per input on the validation data, for the objective ``cost``.
+    known : tuple of three ints
+        ID validation samples with the verdict accept, unsure and unknown.
+    outside : tuple of three ints
+        OOD validation samples with the verdict accept, unsure and unknown.
+    cautions : tuple of str
+        Conditions under which the numbers hold, as sentences to show.
+    groups : int, optional
+        Number of groups of dependent samples; None where samples were taken as independent.
     """
 
     objective: Objective
@@ -82,7 +109,7 @@ class Promise:
 
     @property
     def guaranteed(self) -> bool:
-        """Whether the risk is guaranteed, not only estimated."""
+        """Whether the risk is guaranteed, and not only estimated."""
         return self.delta is not None
 
     def __str__(self) -> str:
@@ -104,10 +131,23 @@ class Promise:
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """A verdict for every input, with the label, both confidences and their distances from the thresholds.
+    """Hold a verdict for every input, with the label, both confidences and their distances from the thresholds.
 
-    ``unknown``: conf_ood is below its threshold (not of this world); else ``unsure``: conf_id is (known world, doubtful
-    label); else ``accept``. A gate of one score has no ``conf_ood`` and never says unknown.
+    Parameters
+    ----------
+    labels : ndarray of shape (N,)
+        Predicted classes.
+    verdict : ndarray of shape (N,)
+        ``"unknown"`` where ``conf_ood`` is below its threshold (out-of-distribution); otherwise ``"unsure"`` where
+        ``conf_id`` is below its threshold (in-distribution, doubtful label); otherwise ``"accept"``.
+    conf_id : ndarray of shape (N,)
+        Confidence that the label is correct.
+    conf_ood : ndarray of shape (N,) or None
+        Confidence that the input is in-distribution. A gate of one score has none, and never says unknown.
+    margin_id : ndarray of shape (N,)
+        ``conf_id`` minus its threshold; 0 where both are the same infinity.
+    margin_ood : ndarray of shape (N,) or None
+        ``conf_ood`` minus its threshold.
     """
 
     labels: Labels
@@ -123,15 +163,42 @@ class Decision:
 
 @dataclass(frozen=True)
 class ReportCard:
-    """What a gate does on labelled data, against its promise.
+    """Report what a gate does on labelled data, compared with its promise.
 
-    ``risk`` and ``coverage`` come with exact (Clopper-Pearson) 95 % intervals. With an ``ood_share`` in the promise,
-    and OOD samples here, risk and DS-F1 are those at that share, and the interval of the risk joins three such
-    intervals (Bonferroni). ``true_accept`` to ``false_reject`` count samples; a false reject is a right label rejected.
-    ``kept`` is "yes" or "no" where the interval lies on one side of what was promised, "cannot tell" where it holds the
-    promised value, and "no promise" for a gate that promises nothing (the objectives f1, cost and given). All this is
-    for independent samples. Where the outputs have ``groups`` of several samples, ``groups`` tells how many, and the
-    intervals are for independent groups of the sizes seen (:func:`twofold.gate.grouped.ratio_interval`).
+    Parameters
+    ----------
+    samples : int
+        Number of samples.
+    coverage : float
+        Share of the ID samples that are accepted.
+    coverage_interval : tuple of two floats
+        95 % interval of ``coverage``.
+    risk : float
+        Share of failures (wrong labels and OOD inputs) among accepted samples.
+    risk_interval : tuple of two floats
+        95 % interval of ``risk``.
+    true_accept : int
+        Accepted samples with a correct label.
+    false_accept_ood : int
+        Accepted OOD samples.
+    false_accept_mistakes : int
+        Accepted ID samples with a wrong label.
+    false_reject : int
+        Rejected samples with a correct label.
+    f1 : float
+        DS-F1 at the thresholds of the gate.
+    kept : {"yes", "no", "cannot tell", "no promise"}
+        ``yes`` or ``no`` where the interval lies on one side of the promised value, ``cannot tell`` where it contains
+        that value, and ``no promise`` for a gate that promises nothing (the objectives f1, cost and given).
+    groups : int, optional
+        Number of groups of dependent samples; None where samples are taken as independent.
+
+    Notes
+    -----
+    The intervals are exact (Clopper-Pearson) and assume independent samples. With an ``ood_share`` in the promise, and
+    OOD samples in the data, risk and DS-F1 are those at that share, and the interval of the risk joins three such
+    intervals (Bonferroni). Where the outputs have ``groups`` of several samples, the intervals are for independent
+    groups of the sizes seen (:func:`twofold.gate.grouped.ratio_interval`).
     """
 
     samples: int
@@ -148,7 +215,13 @@ class ReportCard:
     groups: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values by name."""
+        """Convert the report card to plain values by name.
+
+        Returns
+        -------
+        dict
+            One entry per field, ready for JSON.
+        """
         return dataclasses.asdict(self)
 
     def __str__(self) -> str:
@@ -172,9 +245,41 @@ class ReportCard:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Gate:
-    """Two scores and two thresholds: accept where ``conf_id >= tau_id`` and ``conf_ood >= tau_ood``.
+    """Accept an input where ``conf_id >= tau_id`` and ``conf_ood >= tau_ood``: two scores and two thresholds.
 
-    Made by :meth:`fit` or :meth:`load`. ``decide`` needs numpy alone.
+    Create a gate with :meth:`fit` or :meth:`load`. :meth:`decide` needs NumPy alone.
+
+    Parameters
+    ----------
+    id : Chain
+        Fitted score of correct against wrong labels.
+    ood : Chain or None
+        Fitted score of ID against OOD inputs; None for a gate of one score.
+    tau_id : float
+        Threshold of the ID score.
+    tau_ood : float
+        Threshold of the OOD score; -inf for a gate of one score.
+    promise : Promise
+        What the gate was fitted for, and what it did on its validation data.
+    classes : int
+        Number of classes of the model.
+    class_names : tuple of str or None
+        Names of the classes.
+    widths : mapping of str to int
+        Columns of the features and layers that the scores read.
+    head : str or None
+        SHA-256 of the last layer, where a score reads features or head.
+    data : mapping of str to str
+        SHA-256 of the data that the gate was fitted on, by ``validation`` and ``train``.
+    versions : mapping of str to str
+        Versions of twofold, Python and NumPy at the fit.
+
+    Examples
+    --------
+    >>> logits = [[4.0, 0.0], [0.0, 3.0], [0.2, 0.0], [0.1, 0.2]]
+    >>> gate = Gate.fit(Outputs(logits, labels=[0, 1, 1, -1]), id="msp", ood="energy")
+    >>> gate.decide(Outputs([[5.0, 0.0], [0.1, 0.0]])).verdict
+    array(['accept', 'unknown'], dtype='<U7')
     """
 
     id: Chain
@@ -193,7 +298,7 @@ class Gate:
     def fit(
         cls,
         validation: Outputs | Run,
-        id: str | Chain = "msp",  # noqa: A002 - the name of the design
+        id: str | Chain = "msp",  # noqa: A002 - the name in the design
         ood: str | Chain | None = "energy",
         *,
         train: Outputs | None = None,
@@ -211,32 +316,38 @@ class Gate:
         Parameters
         ----------
         validation : Outputs or Run
-            Labelled outputs (label -1: OOD), or a run, whose roles val and ood_val are taken.
-        id, ood : str or Chain, default="msp", "energy"
-            The scores of correct against wrong labels, and of ID against OOD inputs. ``ood=None``: one score alone.
+            Labelled outputs (label -1: OOD), or a run, whose roles val and ood_val are used.
+        id : str or Chain, default="msp"
+            Score of correct against wrong labels.
+        ood : str, Chain or None, default="energy"
+            Score of ID against OOD inputs. With None the gate has one score.
         train : Outputs, optional
-            What scores that learn are fitted on, by default a run's role train. What they take from validation data
-            comes, with ``delta``, from the part that learns, so that the promise holds.
+            Training set for scores that need fitting; by default a run's role train. With ``delta``, whatever those
+            scores take from validation data comes from the part that learns, so that the promise holds.
         objective : {"f1", "risk", "coverage", "cost", "given"}, default="f1"
             ``f1``: the best DS-F1. ``risk``: the largest ID coverage with a selective risk of at most ``risk``.
             ``coverage``: the least risk at an ID coverage of at least ``coverage``. ``cost``: the least expected cost.
-            ``given``: just these ``thresholds``, which are measured and promise nothing. Every other one looks at all
-            pairs of thresholds, except with ``delta``, where a path of pairs is tested.
-        risk, coverage : float, optional
-            For the objectives of these names.
+            ``given``: the ``thresholds`` as passed, which are measured and promise nothing. Every other objective
+            considers all pairs of thresholds, except with ``delta``, where a path of pairs is tested.
+        risk : float, optional
+            Largest selective risk, in [0, 1); required by the objective ``risk``.
         delta : float, optional
             Guarantee the risk with confidence 1 - ``delta`` for independent validation samples, or groups of samples;
-            :mod:`twofold.gate.guarantee` says what is proven. Without it the risk is estimated.
-        costs : mapping or tuple of three numbers, optional
-            Of a wrong label accepted, an OOD input accepted, any input rejected (keys wrong, ood, reject).
+            :mod:`twofold.gate.guarantee` says what is proven. Without it the risk is estimated. For the objective
+            ``risk``.
+        coverage : float, optional
+            Least ID coverage, in (0, 1]; required by the objective ``coverage``.
+        costs : mapping or tuple of three floats, optional
+            Cost of accepting a wrong label, of accepting an OOD input, and of rejecting any input (keys wrong, ood,
+            reject); required by the objective ``cost``.
         thresholds : float or pair of floats, optional
-            Of the one score or of both, for the objective given.
+            Threshold of the one score, or of both; required by the objective ``given``.
         ood_share : float, optional
-            The OOD prevalence expected in use, by default that of the validation data.
+            OOD prevalence expected in deployment, by default that of the validation data.
         groups : array-like of shape (n_samples,), optional
             Integers or strings, the same for samples that depend on each other (scene, patient, user); by default the
-            ``groups`` of the outputs. With ``delta`` whole groups learn or test, and the risk is guaranteed for the
-            samples of new groups (:mod:`twofold.gate.grouped` says what is proven).
+            ``groups`` of the outputs. With ``delta``, each group learns or tests as a whole, and the risk is guaranteed
+            for the samples of new groups (:mod:`twofold.gate.grouped` says what is proven).
 
         Returns
         -------
@@ -246,14 +357,21 @@ class Gate:
         Raises
         ------
         Infeasible
-            If what was asked cannot be kept; its ``best`` says what can be.
+            If the request cannot be met; its ``best`` says what can be.
         InvalidInput
-            If arguments or data do not fit.
+            If arguments or data are not valid, or a setting belongs to another objective.
 
         Warns
         -----
         DependentRows
             If the risk is guaranteed and validation rows are exact copies of others.
+
+        Examples
+        --------
+        >>> logits = [[4.0, 0.0], [0.0, 3.0], [0.2, 0.0], [0.1, 0.2]]
+        >>> gate = Gate.fit(Outputs(logits, labels=[0, 1, 1, -1]), objective="coverage", coverage=0.6)
+        >>> gate.promise.seen_risk, round(gate.promise.seen_coverage, 4)
+        (0.0, 0.6667)
         """
         asked = _asked(objective, risk, delta, coverage, costs, thresholds)
         own = _thresholds(asked.pop("thresholds"), ood is not None)
@@ -315,7 +433,24 @@ class Gate:
         )
 
     def decide(self, outputs: Outputs) -> Decision:
-        """A verdict for every row; outputs of another model are refused where that can be told."""
+        """Give a verdict for every row.
+
+        Parameters
+        ----------
+        outputs : Outputs
+            Outputs of the model that the gate was fitted for; labels are not needed.
+
+        Returns
+        -------
+        Decision
+            Labels, verdicts, both confidences and their margins, row by row.
+
+        Raises
+        ------
+        InvalidInput
+            If the outputs are recognisably of another model: other classes, class names, widths or head; or if they
+            lack an array that a score reads.
+        """
         seen = self._admitted(outputs)
         conf_id, conf_ood = confidences(self.id, self.ood, seen)
         inside = np.ones(len(seen), bool) if conf_ood is None else conf_ood >= self.tau_ood
@@ -329,7 +464,26 @@ class Gate:
         )
 
     def report_card(self, outputs: Outputs) -> ReportCard:
-        """What this gate does on labelled outputs, against its promise."""
+        """Measure what this gate does on labelled outputs, compared with its promise.
+
+        Parameters
+        ----------
+        outputs : Outputs
+            Labelled outputs (label -1: OOD) of the model that the gate was fitted for, not those it was fitted on.
+            Their ``groups``, if any, make the intervals those of independent groups.
+
+        Returns
+        -------
+        ReportCard
+            Coverage, risk, counts and DS-F1 with 95 % intervals, and whether the promise was kept.
+
+        Raises
+        ------
+        UnfitData
+            If there is no ID sample.
+        InvalidInput
+            If the outputs have no labels, or are of another model.
+        """
         decision = self.decide(outputs)
         seen = judged(self.id, outputs)
         taken, is_id, right = decision.verdict == "accept", seen.is_id, seen.correct
@@ -376,16 +530,55 @@ class Gate:
         return "no promise"
 
     def to_onnx(self, model: Any, path: str | Path, **options: Any) -> None:
-        """Write this gate and its classifier to one ONNX file; options are those of :func:`twofold.nn.onnx.to_onnx`."""
+        """Write this gate and its classifier to one ONNX file.
+
+        Parameters
+        ----------
+        model : torch.nn.Module or twofold.nn.Classifier
+            The classifier that the gate was fitted for, float32 on the CPU.
+        path : str or path-like
+            The file to write.
+        **options
+            ``shape``, ``prepare`` and ``head``, as in :func:`twofold.nn.onnx.to_onnx`.
+
+        Raises
+        ------
+        MissingExtra
+            If torch or onnx are not installed.
+        InvalidInput
+            If the model does not fit the gate, or ONNX cannot hold a score; the message lists those it can.
+        """
         from twofold.nn import to_onnx
 
         to_onnx(self, model, path, **options)
 
     def monitor(self, *, false_alarms: float = 0.01, ood_share: float | None = None) -> Monitor:
-        """A counter of live verdicts that raises an alarm when their rates leave those of validation.
+        """Create a counter of live verdicts that raises an alarm when their rates leave those of validation.
 
-        ``false_alarms``: the share of deployments, of whatever length, in which an alarm is raised though nothing
-        changed. ``ood_share``: the expected OOD prevalence, by default the gate's.
+        Parameters
+        ----------
+        false_alarms : float, default=0.01
+            Share of deployments, of whatever length, in which an alarm is raised though nothing changed. A larger value
+            detects changes earlier.
+        ood_share : float, optional
+            Expected OOD prevalence, by default that of the gate.
+
+        Returns
+        -------
+        Monitor
+            A monitor that has counted nothing yet.
+
+        Raises
+        ------
+        InvalidInput
+            If ``false_alarms`` is not in (0, 1), ``ood_share`` is not in [0, 1), or it is above 0 and the gate was
+            fitted without OOD samples.
+
+        Examples
+        --------
+        >>> gate = Gate.fit(Outputs([[4.0, 0.0], [0.0, 3.0], [0.1, 0.2]], labels=[0, 1, -1]))
+        >>> gate.monitor(false_alarms=0.05)
+        Monitor(0 accept, 0 unsure, 0 unknown; no alarm)
         """
         level = _checks.number(false_alarms, "false_alarms", 0, 1, open_low=True, open_high=True) / 2.0
         p = self.promise
@@ -407,20 +600,20 @@ class Gate:
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the gate into one folder: gate.json, a safetensors file, and an empty lock file.
 
-        A gate already there is replaced whole. Several processes may save to one folder; the last one stays. What
-        killed writers left is removed.
+        A gate that is already there is replaced atomically. Several processes may save to one folder; the last one
+        stays. Files that killed writers left behind are removed.
 
         Parameters
         ----------
-        folder : path-like
+        folder : str or path-like
             A new or empty folder, or one that holds a gate.
 
         Raises
         ------
         RunError
-            If ``folder`` is a file, or holds something else and no gate.
+            If ``folder`` is a file, or holds something other than a gate.
         InvalidInput
-            If a score holds an object of yours, which is not saved.
+            If a score holds a Python object of the caller, which cannot be saved.
         """
         from safetensors.numpy import save
 
@@ -440,7 +633,7 @@ class Gate:
                 file.write(raw)
             with replacing(target / "gate.json") as file:  # from here on the folder holds this gate
                 file.write(encode_json(content))
-            for other in list(target.iterdir()):  # of this gate's predecessor, or of a writer that was killed
+            for other in list(target.iterdir()):  # left by the previous gate, or by a writer that was killed
                 if _is_own(other.name) and other.name not in (name, "gate.json", LOCK):
                     with suppress(OSError):
                         other.unlink()
@@ -449,12 +642,12 @@ class Gate:
     def load(cls, folder: str | os.PathLike[str]) -> Gate:
         """Read a gate that :meth:`save` wrote; its decisions are equal to the last bit.
 
-        While another process replaces the gate, it is read again, for at most 5 s, until it is whole.
+        While another process replaces the gate, reading is retried, for at most 5 s, until the gate is complete.
 
         Parameters
         ----------
-        folder : path-like
-            The folder.
+        folder : str or path-like
+            The folder that :meth:`save` wrote.
 
         Returns
         -------
@@ -465,6 +658,15 @@ class Gate:
         ------
         RunError
             If the gate is missing, damaged, of another version, or holds anything that Gate.save does not write.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> gate = Gate.fit(Outputs([[4.0, 0.0], [0.0, 3.0], [0.1, 0.2]], labels=[0, 1, -1]))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     gate.save(f"{folder}/gate")
+        ...     Gate.load(f"{folder}/gate").taus() == gate.taus()
+        True
         """
         path = Path(folder) / "gate.json"
         give_up = time.monotonic() + PATIENCE
@@ -489,7 +691,13 @@ class Gate:
         return "\n".join([*lines, str(self.promise)])
 
     def taus(self) -> Pair:
-        """Both thresholds."""
+        """Return both thresholds.
+
+        Returns
+        -------
+        Pair
+            ``tau_id`` and ``tau_ood``.
+        """
         return Pair(self.tau_id, self.tau_ood)
 
     def _sides(self) -> list[tuple[str, Chain]]:
@@ -513,7 +721,13 @@ class Gate:
         return judged(self.id, outputs)
 
     def to_dict(self) -> dict[str, Any]:
-        """Scores, thresholds, promise, classes, fingerprints and versions as plain values; infinities as text."""
+        """Convert the gate to plain values, without its learnt arrays: the content of gate.json.
+
+        Returns
+        -------
+        dict
+            Scores, thresholds, promise, classes, fingerprints and versions; infinite thresholds are text.
+        """
 
         def side(chain: Chain | None) -> dict[str, str] | None:
             return None if chain is None else {"spec": chain.spec, "tuned": chain.tuned, "searched": chain.searched}
@@ -535,7 +749,7 @@ class Gate:
 
     @classmethod
     def _of(cls, raw: bytes, path: Path) -> Gate:
-        """The gate in the bytes of gate.json and in the file beside it."""
+        """Build the gate from the bytes of gate.json and the file beside it."""
         from safetensors import SafetensorError
         from safetensors.numpy import load
 
@@ -574,11 +788,11 @@ class Gate:
         )
 
 
-# What was asked
+# Validate what was requested
 
 
 def _asked(objective: str, risk: Any, delta: Any, coverage: Any, costs: Any, thresholds: Any) -> dict[str, Any]:
-    """The settings of the objective, checked; those of another objective are errors."""
+    """Validate the settings of the objective; those of another objective are errors."""
     _checks.choice(objective, "objective", ("f1", "risk", "coverage", "cost", "given"))
     takes: dict[str, tuple[str, ...]] = {
         "f1": (),
@@ -609,7 +823,7 @@ def _asked(objective: str, risk: Any, delta: Any, coverage: Any, costs: Any, thr
 
 
 def _thresholds(given: Any, both: bool) -> Pair | None:
-    """Thresholds of one's own; that of a score that is not there lets all pass."""
+    """Validate thresholds of the caller; the threshold of an absent score accepts everything."""
     if given is None:
         return None
     values = np.asarray(given, dtype=object).ravel().tolist()
@@ -634,7 +848,7 @@ def _costs(costs: Any) -> Costs:
     return Costs(*checked)
 
 
-# What it does
+# Verdicts, promises and intervals
 
 
 def _verdicts(inside: Mask, sure: Mask) -> npt.NDArray[np.str_]:
@@ -643,7 +857,7 @@ def _verdicts(inside: Mask, sure: Mask) -> npt.NDArray[np.str_]:
 
 
 def _margin(conf: Array, tau: float) -> Array:
-    """How far above the threshold; equal infinities are at it."""
+    """Return how far each confidence is above the threshold; equal infinities have margin 0."""
     with np.errstate(invalid="ignore"):
         return np.where(conf == tau, 0.0, conf - tau)
 
@@ -724,7 +938,7 @@ def _copies_text(copies: int, rows: int, grouped: bool) -> str:
 
 
 def _interval(count: int, n: int, level: float) -> tuple[float, float]:
-    """Clopper-Pearson, two-sided, that misses with at most ``level``."""
+    """Compute a two-sided Clopper-Pearson interval that misses with a probability of at most ``level``."""
     from twofold.stats.bounds import clopper_pearson
 
     return clopper_pearson(count, n, delta=level, side="two") if n else (0.0, 1.0)
@@ -747,7 +961,7 @@ def _risk_interval(
     return mixed(mistakes[0], covered[1], let_in[0], 0.0), mixed(mistakes[1], covered[0], let_in[1], 1.0)
 
 
-# On disk
+# Files
 
 
 def _check_text(chain: Chain) -> None:
@@ -764,7 +978,7 @@ def _number_out(value: float) -> float | str:
 
 
 def _shown(chain: Chain, tau: float) -> str:
-    """A threshold; that of msp, a log-odds, also as a probability."""
+    """Format a threshold; that of msp, a log-odds, also as a probability."""
     also = f" (probability {float(sigmoid(np.array(tau))):.6g})" if chain.steps[-1].info.name == "msp" else ""
     return f"accept from {tau:.6g}{also}"
 
@@ -776,7 +990,7 @@ def _versions() -> dict[str, str]:
 
 
 def _chains(content: dict[str, Any], tensors: Mapping[str, Array]) -> dict[str, Chain]:
-    """The chains of a gate by side, with their learnt arrays; an error unless all arrays are theirs and fit."""
+    """Build the chains of a gate by side, with their learnt arrays; raise unless all arrays belong to them and fit."""
     sides = [name for name in ("id", "ood") if content[name] is not None]
     for key in tensors:
         if key.partition(".")[0] not in sides:
@@ -791,7 +1005,7 @@ def _chains(content: dict[str, Any], tensors: Mapping[str, Array]) -> dict[str, 
 
 
 def _is_own(name: str) -> bool:
-    """Whether a file of a folder is one that Gate.save writes, or leaves when it is killed."""
+    """Check whether a file of a folder is one that Gate.save writes, or leaves behind when it is killed."""
     own = r"gate\.json|scores-[0-9a-f]{16}\.safetensors"
     return name == LOCK or re.fullmatch(rf"(?:{own})|\.(?:{own})\.[0-9]+(?:\.[0-9a-f]{{16}})?\.tmp", name) is not None
 
