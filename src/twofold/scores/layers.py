@@ -420,7 +420,8 @@ class MahalanobisLayers:
         logits : ndarray of shape (n_samples, n_classes)
             Training logits; only their number of classes is used.
         val_layers : mapping of str to ndarray, optional
-            Layers of the validation set, for fitted weights.
+            Layers of the validation set, for fitted weights. A chain without validation outputs passes the training
+            layers; without either, the equal weights are used.
         ood_val_layers : mapping of str to ndarray, optional
             Layers of the OOD validation set; required by ``weights="fitted"``.
 
