@@ -24,7 +24,7 @@ _EDL = "Sensoy, Kaplan, Kandemir, NeurIPS 2018, arXiv:1806.01768"
 
 
 def _value(score: str, learned: Learned, name: str) -> Array:
-    """A learned output in float64, or an error that says what there is."""
+    """Return a learned output in float64, or raise an error that lists those available."""
     if name not in learned:
         there = f"learned {', '.join(map(repr, sorted(learned)))} only" if learned else "no learned outputs"
         raise InvalidInput(f"{score} needs learned[{name!r}]; these outputs have {there}")
@@ -45,12 +45,31 @@ def _reservation(score: str, learned: Learned) -> Array:
 
 @register_score("confidnet", paper="Corbière et al., NeurIPS 2019, arXiv:1910.04851", cost="1", project=())
 def confidnet(learned: Learned) -> Array:
-    r"""The probability of the true class as a second network predicts it.
+    r"""Score by the probability of the true class as a second network predicts it.
 
     .. math:: s = \sigma(g(h)) \approx p_y
 
-    as extraction stored it in ``learned["confidnet"]``.
+    Parameters
+    ----------
+    learned : mapping of str to ndarray
+        Learned outputs by name; ``"confidnet"``, which extraction stores, is returned.
 
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Confidence of each sample; higher is safer to accept.
+
+    Raises
+    ------
+    InvalidInput
+        If ``learned["confidnet"]`` is missing.
+
+    References
+    ----------
+    Corbière et al., NeurIPS 2019, arXiv:1910.04851.
+
+    Examples
+    --------
     >>> confidnet({"confidnet": np.array([0.9, 0.2])})
     array([0.9, 0.2])
     """
@@ -59,12 +78,33 @@ def confidnet(learned: Learned) -> Array:
 
 @register_score("devries", paper="DeVries & Taylor, 2018, arXiv:1802.04865", cost="1", project=())
 def devries(learned: Learned) -> Array:
-    r"""The confidence branch of a network that could ask for hints while it was trained.
+    r"""Score by the confidence branch of a network that could ask for hints during training.
 
     .. math:: s = \sigma(w^T h + v)
 
-    as extraction stored it in ``learned["devries"]``; no hints are given when scoring.
+    There are no hints at scoring.
 
+    Parameters
+    ----------
+    learned : mapping of str to ndarray
+        Learned outputs by name; ``"devries"``, which extraction stores, is returned.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Confidence of each sample; higher is safer to accept.
+
+    Raises
+    ------
+    InvalidInput
+        If ``learned["devries"]`` is missing.
+
+    References
+    ----------
+    DeVries & Taylor, 2018, arXiv:1802.04865.
+
+    Examples
+    --------
     >>> devries({"devries": np.array([0.9, 0.2])})
     array([0.9, 0.2])
     """
@@ -73,12 +113,33 @@ def devries(learned: Learned) -> Array:
 
 @register_score("gambler", paper=_GAMBLERS, aliases=("deep_gamblers",), cost="1", project=())
 def gambler(learned: Learned) -> Array:
-    r"""One minus the share that a gambler keeps back.
+    """Score by one minus the share that a gambler reserves.
 
     .. math:: s = 1 - p_{C+1}
 
-    with :math:`p_{C+1}` the last of the C + 1 softmax outputs, ``learned["reservation"]``.
+    with :math:`p_{C+1}` the last of the C + 1 softmax outputs.
 
+    Parameters
+    ----------
+    learned : mapping of str to ndarray
+        Learned outputs by name; ``"reservation"`` is :math:`p_{C+1}`, a probability and not its logit.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Confidence of each sample; higher is safer to accept.
+
+    Raises
+    ------
+    InvalidInput
+        If ``learned["reservation"]`` is missing or outside [0, 1].
+
+    References
+    ----------
+    Liu et al., NeurIPS 2019, arXiv:1907.00208.
+
+    Examples
+    --------
     >>> gambler({"reservation": np.array([0.25, 0.5])})
     array([0.75, 0.5 ])
     """
@@ -87,14 +148,38 @@ def gambler(learned: Learned) -> Array:
 
 @register_score("gambler_margin", paper=_GAMBLERS, cost="C", project=())
 def gambler_margin(learned: Learned, logits: Floats, *, reward: float = 2.2) -> Array:
-    r"""What a gambler wins on the best class, less what it keeps back.
+    r"""Score by what a gambler wins on the best class, minus what it reserves.
 
     .. math:: s = o \max_{k \le C} p_k - p_{C+1}, \qquad p_k = (1 - p_{C+1}) \, \mathrm{softmax}(z)_k
 
     with p the softmax over all C + 1 outputs: the logits hold the C classes alone, so their softmax is scaled by what
-    is not kept back (``learned["reservation"]``). Positive where the paper's rule accepts. ``reward`` is o, that of
-    training; the papers use 2.2, 3, 6 and 10.
+    is not reserved. Positive where the paper's rule accepts.
 
+    Parameters
+    ----------
+    learned : mapping of str to ndarray
+        Learned outputs by name; ``"reservation"`` is :math:`p_{C+1}`, a probability and not its logit.
+    logits : ndarray of shape (n_samples, n_classes)
+        Logits of the C classes, without that of the reservation.
+    reward : float, default=2.2
+        The reward o of training, at least 1; the papers use 2.2, 3, 6 and 10.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Confidence of each sample; higher is safer to accept.
+
+    Raises
+    ------
+    InvalidInput
+        If ``learned["reservation"]`` is missing or outside [0, 1], or ``reward`` is below 1 or not finite.
+
+    References
+    ----------
+    Liu et al., NeurIPS 2019, arXiv:1907.00208.
+
+    Examples
+    --------
     >>> gambler_margin({"reservation": np.array([0.2])}, np.log(np.array([[0.75, 0.25]]))).round(6)
     array([1.12])
     """
@@ -105,15 +190,39 @@ def gambler_margin(learned: Learned, logits: Floats, *, reward: float = 2.2) -> 
 
 @register_score("odin", paper="Liang, Li, Srikant, ICLR 2018, arXiv:1706.02690", cost="1", project=())
 def odin(learned: Learned) -> Array:
-    r"""Softmax probability at a high temperature of an input moved towards its predicted class.
+    r"""Score by the softmax probability, at a high temperature, of an input moved towards its predicted class.
 
     .. math:: \tilde x = x - \epsilon \, \mathrm{sign}(\nabla_x \mathrm{CE}(z / T, \hat y)), \qquad
               s = \max_k \tilde z_k - T \log \sum_k e^{\tilde z_k / T}
 
-    with :math:`\tilde z` the logits of :math:`\tilde x`. It needs gradients, so extraction computes it and stores it in
-    ``learned["odin"]``, as T times the log of the probability: at T = 1000 all probabilities are near 1/C, and their
-    digits would not tell the rows apart.
+    with :math:`\tilde z` the logits of :math:`\tilde x`. It needs gradients, so extraction computes it.
 
+    Parameters
+    ----------
+    learned : mapping of str to ndarray
+        Learned outputs by name; ``"odin"``, which extraction stores, is returned.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Confidence of each sample; higher is safer to accept.
+
+    Raises
+    ------
+    InvalidInput
+        If ``learned["odin"]`` is missing.
+
+    Notes
+    -----
+    The value is T times the log of the probability: at T = 1000 all probabilities are near 1/C, and their digits would
+    not separate the samples.
+
+    References
+    ----------
+    Liang, Li, Srikant, ICLR 2018, arXiv:1706.02690.
+
+    Examples
+    --------
     >>> odin({"odin": np.array([-2300.0, -2302.0])})
     array([-2300., -2302.])
     """
@@ -122,13 +231,34 @@ def odin(learned: Learned) -> Array:
 
 @register_score("rankfeat", paper="Song, Sebe, Wang, NeurIPS 2022, arXiv:2209.08590", cost="1", project=())
 def rankfeat(learned: Learned) -> Array:
-    r"""Energy of the network without the leading singular triple of its last feature maps.
+    r"""Score by the energy of the network without the leading singular triple of its last feature maps.
 
     .. math:: s = \log \sum_k e^{\bar z_k}, \qquad F \to F - \sigma_1 u_1 v_1^T
 
     with :math:`\bar z` the mean of the logits after such a change in each of the last two stages. It needs the rest of
-    the network, so extraction computes it and stores it in ``learned["rankfeat"]``.
+    the network, so extraction computes it.
 
+    Parameters
+    ----------
+    learned : mapping of str to ndarray
+        Learned outputs by name; ``"rankfeat"``, which extraction stores, is returned.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Confidence of each sample; higher is safer to accept.
+
+    Raises
+    ------
+    InvalidInput
+        If ``learned["rankfeat"]`` is missing.
+
+    References
+    ----------
+    Song, Sebe, Wang, NeurIPS 2022, arXiv:2209.08590.
+
+    Examples
+    --------
     >>> rankfeat({"rankfeat": np.array([7.5, 3.0])})
     array([7.5, 3. ])
     """
@@ -137,14 +267,35 @@ def rankfeat(learned: Learned) -> Array:
 
 @register_score("mds_perturbed", paper="Lee et al., NeurIPS 2018, arXiv:1807.03888", cost="1", project=())
 def mds_perturbed(learned: Learned) -> Array:
-    r"""Mahalanobis score of an input moved towards its nearest class.
+    r"""Score by the Mahalanobis score of an input moved towards its nearest class.
 
     .. math:: \tilde x = x - \epsilon \, \mathrm{sign}\!\left(\nabla_x \tfrac12 M_{\hat c}(x)\right), \qquad
               s = -\min_c M_c(\tilde x)
 
     with :math:`M_c` the squared Mahalanobis distance to class c and :math:`\hat c` the nearest. It needs gradients, so
-    extraction computes it and stores it in ``learned["mds_perturbed"]``.
+    extraction computes it.
 
+    Parameters
+    ----------
+    learned : mapping of str to ndarray
+        Learned outputs by name; ``"mds_perturbed"``, which extraction stores, is returned.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Confidence of each sample; higher is safer to accept.
+
+    Raises
+    ------
+    InvalidInput
+        If ``learned["mds_perturbed"]`` is missing.
+
+    References
+    ----------
+    Lee et al., NeurIPS 2018, arXiv:1807.03888.
+
+    Examples
+    --------
     >>> mds_perturbed({"mds_perturbed": np.array([-3.0, -80.0])})
     array([ -3., -80.])
     """
@@ -152,19 +303,39 @@ def mds_perturbed(learned: Learned) -> Array:
 
 
 def _evidence(logits: Floats) -> Array:
-    """Parameters a of the Dirichlet distribution that evidential logits stand for."""
+    """Compute the parameters a of the Dirichlet distribution that evidential logits stand for."""
     return np.exp(np.clip(np.asarray(logits, dtype=np.float64), -CLIP, CLIP)) + 1.0
 
 
 @register_score("edl_max", paper=_EDL, cost="C")
 def edl_max(logits: Floats) -> Array:
-    r"""Largest mean probability of the Dirichlet distribution of an evidential network.
+    r"""Score by the largest mean probability of the Dirichlet distribution of an evidential network.
 
     .. math:: s = \max_k \frac{a_k}{\sum_j a_j}, \qquad a_k = 1 + e^{\min(\max(z_k, -10), 10)}
 
-    from 1/C. Evidence is at most :math:`e^{10}`, so that s stays well below 1 and the rows apart; logits beyond 10 are
-    worth no more than 10. For networks trained that way: of others it is no probability.
+    from 1/C upwards.
 
+    Parameters
+    ----------
+    logits : ndarray of shape (n_samples, n_classes)
+        Logits of the samples to score.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Confidence of each sample; higher is safer to accept.
+
+    Notes
+    -----
+    Evidence is at most :math:`e^{10}`, so that s stays well below 1 and samples remain distinct; logits beyond 10 count
+    as 10. Use it for networks trained with an evidential loss; for others it is not a probability.
+
+    References
+    ----------
+    Sensoy, Kaplan, Kandemir, NeurIPS 2018, arXiv:1806.01768.
+
+    Examples
+    --------
     >>> edl_max(np.log(np.array([[7.0, 1.0]])))
     array([0.8])
     """
@@ -174,12 +345,32 @@ def edl_max(logits: Floats) -> Array:
 
 @register_score("edl_vacuity", paper=_EDL, cost="C")
 def edl_vacuity(logits: Floats) -> Array:
-    r"""Negative vacuity of an evidential network: how little evidence it has for any class.
+    r"""Score by the negative vacuity of an evidential network: how little evidence it has for any class.
 
     .. math:: s = -\frac{C}{\sum_k a_k}, \qquad a_k = 1 + e^{\min(\max(z_k, -10), 10)}
 
     from nearly -1 (no evidence) towards 0.
 
+    Parameters
+    ----------
+    logits : ndarray of shape (n_samples, n_classes)
+        Logits of the samples to score.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Confidence of each sample; higher is safer to accept.
+
+    Notes
+    -----
+    Logits are clipped to [-10, 10], as in ``edl_max``. Use it for networks trained with an evidential loss.
+
+    References
+    ----------
+    Sensoy, Kaplan, Kandemir, NeurIPS 2018, arXiv:1806.01768.
+
+    Examples
+    --------
     >>> edl_vacuity(np.log(np.array([[7.0, 1.0]])))
     array([-0.2])
     """
