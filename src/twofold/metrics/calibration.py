@@ -907,8 +907,8 @@ def round_to_one(logits: ArrayLike, *, dtype: FloatType = "float32", compute: Fl
     the result is cast to ``dtype``. ``beyond`` counts by the margin; it is at most ``count`` up to rounding at the very
     threshold, because a sum that meets the 1 early loses small terms one by one. A softmax that runs in a wider type
     and is *stored* in ``dtype`` (probabilities saved in half precision) rounds to one from
-    :math:`\ln(2^{p+1} - 1)` on: request it with ``compute="float64"``. With one class the maximum is always 1. Ranking by the log-odds, as
-    ``scorer("msp")`` does, has no such loss.
+    :math:`\ln(2^{p+1} - 1)` on: request it with ``compute="float64"``. With one class the maximum is always 1.
+    Ranking by the log-odds, as ``scorer("msp")`` does, has no such loss.
 
     References
     ----------
