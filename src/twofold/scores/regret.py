@@ -15,13 +15,31 @@ from twofold.steps import register_score, state
 
 
 def regret(log_p: Floats, t: Array) -> Array:
-    r"""Regret of probabilities p (N, C), given as logarithms, for inputs that training knows to a degree t (N,).
+    r"""Compute the regret of probabilities for inputs that training knows to a degree t.
 
     .. math:: \Gamma = \frac{1}{\log C} \log \sum_k \frac{p_k}{p_k + p_k^t (1 - p_k)}
 
-    from 0 at t = 0, where the input changes nothing, upwards. Summed as the excess over 1, whose terms are all
-    positive, so that confident answers keep their digits.
+    from 0 at t = 0, where the input changes nothing, upwards.
 
+    Parameters
+    ----------
+    log_p : ndarray of shape (n_samples, n_classes)
+        Logarithms of the probabilities p.
+    t : ndarray of shape (n_samples,)
+        How far each input could change the last layer, from 0 (not at all) to 1 (training says nothing about it).
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Regrets; lower is safer.
+
+    Notes
+    -----
+    The sum is computed as its excess over 1, whose terms are all positive, so that confident predictions keep their
+    digits. A single class has regret 0.
+
+    Examples
+    --------
     >>> p = np.array([[0.6590011389, 0.2424329707, 0.0985658904]])
     >>> regret(np.log(p), np.array([0.3])).round(8)
     array([0.16209465])
@@ -41,16 +59,29 @@ def regret(log_p: Floats, t: Array) -> Array:
 @register_score("pnml", paper="Bibas, Feder, Hassner, NeurIPS 2021, arXiv:2110.09246", cost="D^2 + CD")
 @dataclass(frozen=True, eq=False)
 class Pnml:
-    r"""Negative regret of predictive normalised maximum likelihood for the last layer.
+    r"""Score by the negative regret of predictive normalised maximum likelihood for the last layer.
 
     .. math:: s = -\frac{1}{\log C} \log \sum_k \frac{p_k}{p_k + p_k^t (1 - p_k)}, \quad
               t = \max\left( a^T (I - A^+ A) a, \frac{a^T A^+ a}{1 + a^T A^+ a} \right)
 
-    with :math:`a = (1, h / \lVert h \rVert)` and :math:`A = \sum_i a_i a_i^T` over train; t is cut at 1, where nothing
-    is known of the input. Eigenvalues of A below 1e-10 of the largest count as zero. By default p is the softmax of
-    the head on the unit feature, as in the authors' code; ``unit=False`` takes that of the logits. One class alone
-    has 0.
+    with :math:`a = (1, h / \lVert h \rVert)` and :math:`A = \sum_i a_i a_i^T` over the training set.
 
+    Parameters
+    ----------
+    unit : bool, default=True
+        Take p as the softmax of the head on the unit feature, as in the authors' code; False takes that of the logits.
+
+    Notes
+    -----
+    t is cut at 1, where nothing is known of the input. Eigenvalues of A below 1e-10 of the largest count as zero. A
+    single class has score 0.
+
+    References
+    ----------
+    Bibas, Feder, Hassner, NeurIPS 2021, arXiv:2110.09246.
+
+    Examples
+    --------
     >>> h, head = np.array([[1.0, 0.0], [0.0, 1.0]]), Head(np.eye(2))
     >>> Pnml().fit(h).score(h, h, head).round(6)
     array([-0.233534, -0.233534])
@@ -61,7 +92,18 @@ class Pnml:
     null: Array = state("D S")  # directions that training has not seen
 
     def fit(self, features: Floats) -> Self:
-        """The second moment of the unit features and its eigenvectors, in one pass."""
+        """Compute the second moment of the unit features and its eigenvectors in one pass.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Training features.
+
+        Returns
+        -------
+        Pnml
+            A fitted copy; this object stays unchanged.
+        """
         width = features.shape[1] + 1
         total = np.zeros((width, width))
         for (h,) in blocks(features):
@@ -72,7 +114,22 @@ class Pnml:
         return replace(self, whiten=vectors[:, seen] / np.sqrt(values[seen]), null=vectors[:, ~seen])
 
     def score(self, features: Floats, logits: Floats, head: Head) -> Array:
-        """Confidence of each row."""
+        """Compute the confidence of each sample.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Features of the samples to score.
+        logits : ndarray of shape (n_samples, n_classes)
+            Logits of the samples; used with ``unit=False``.
+        head : Head
+            Last linear layer of the classifier; used with ``unit=True``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Confidence of each sample; higher is safer to accept.
+        """
         a = _augmented(np.asarray(features, dtype=np.float64))
         known = ((a @ self.whiten) ** 2).sum(axis=1)
         t = np.maximum(((a @ self.null) ** 2).sum(axis=1), known / (1.0 + known))
