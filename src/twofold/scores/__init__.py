@@ -11,8 +11,20 @@ __all__ = ["StepInfo", "fit_all", "info", "names", "score_all"]
 
 
 def names(needs: Iterable[str] | None = None) -> list[str]:
-    """Names of all scores, or of those that outputs with the fields ``needs`` can be given.
+    """List the scores, or those that outputs with the fields ``needs`` can be scored by.
 
+    Parameters
+    ----------
+    needs : iterable of str, optional
+        Fields of the outputs, such as ``["logits", "features"]``; scores that need others are left out.
+
+    Returns
+    -------
+    list of str
+        Names in the order of registration.
+
+    Examples
+    --------
     >>> names(needs=["logits"])[:3]
     ['msp', 'mls', 'maxlogit_pnorm']
     """
