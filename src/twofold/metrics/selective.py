@@ -218,7 +218,8 @@ def aurc(
         If arrays differ in length or hold values that are not allowed, if ``correct`` is True on an OOD sample, if
         ``ood_share`` is outside [0, 1) or comes without ``is_id``, or if ``estimator``, ``coverage`` and ``loss`` do
         not go together: ``coverage="id"`` needs ``empirical``, ``grid`` or ``published`` and at least one ID sample;
-        ``grid`` and ``published`` need ``coverage="id"`` and take no ``loss``; ``published`` takes no ``ood_share``.
+        ``grid`` and ``published`` need ``coverage="id"`` and take no ``loss``; ``published`` takes no ``ood_share``
+        and needs finite confidences.
     UnfitData
         If ``ood_share`` is set but there is no ID or no OOD sample.
 
