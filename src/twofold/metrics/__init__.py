@@ -1,6 +1,7 @@
-"""Every metric of the field, exact under ties; truth first, confidence second, settings by keyword.
+"""Metrics of selective classification, failure and OOD detection, both jointly, and calibration, exact under ties.
 
-``names()`` lists the registered metrics and ``info(name)`` tells direction, bounds, formula and reference.
+Every metric takes truth first, confidence second, and settings by keyword. :func:`names` lists the registered metrics;
+:func:`info` returns the direction, bounds, formula and reference of one.
 """
 
 from twofold.metrics._registry import MetricInfo, coverage_note, info, names, register_metric
