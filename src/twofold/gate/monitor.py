@@ -1,4 +1,4 @@
-r"""Watching a gate at work: unlabelled verdicts against the rates that validation promised.
+r"""Monitor a gate in deployment: compare unlabelled verdicts with the rates that validation promised.
 
 The alarm is a sequential test. With counts :math:`n_i` of accept, unsure and unknown after n inputs,
 
@@ -6,9 +6,10 @@ The alarm is a sequential test. With counts :math:`n_i` of accept, unsure and un
 
 with :math:`\pi` the Dirichlet(1/2, 1/2, 1/2) law and P the rates that validation leaves possible. If the true rates are
 in P, :math:`e_n` stays below a martingale that starts at 1, so it ever reaches 2/a with a probability of at most a/2
-(Ville); P is a box of exact (Clopper-Pearson) intervals that misses the true rates with at most a/2. Together a
-false alarm comes in at most a share ``false_alarms`` = a of all deployments, however long they run and however often
-one looks. That the thresholds were chosen on the same validation data is not accounted for; the slow tests count it.
+(Ville); P is a box of exact (Clopper-Pearson) intervals that misses the true rates with a probability of at most a/2.
+Together, a false alarm is raised in at most a share ``false_alarms`` = a of all deployments, however long they run and
+however often one looks. That the thresholds were chosen on the same validation data is not accounted for; the slow
+tests measure its effect.
 """
 
 from __future__ import annotations
@@ -31,11 +32,35 @@ LOG = 512  # entries at most; older ones are thinned
 
 @dataclass(eq=False, repr=False)
 class Monitor:
-    """Counts verdicts of live batches and says when their rates have left what validation promised.
+    """Count verdicts of live batches and raise an alarm when their rates have left what validation promised.
 
-    Memory is constant. ``log`` holds at most 512 entries (n, the three rates, log_e, alarm), thinned as it grows.
-    An alarm stays. Made by ``Gate.monitor``.
+    Memory is constant. An alarm stays. Create a monitor with :meth:`twofold.gate.decision.Gate.monitor`.
 
+    Parameters
+    ----------
+    low : tuple of three floats
+        Lowest rates of accept, unsure and unknown that validation leaves possible.
+    high : tuple of three floats
+        Highest such rates.
+    false_alarms : float
+        Largest share of deployments with a false alarm, in (0, 1).
+    counts : tuple of three ints, default=(0, 0, 0)
+        Verdicts counted so far: accept, unsure and unknown.
+    alarm : bool, default=False
+        Whether an alarm was raised.
+    log : list of dict, optional
+        At most 512 entries with the keys n, accept, unsure, unknown (rates), log_e and alarm, thinned as it grows.
+    stride : int, default=1
+        Every how many updates one is logged; it doubles whenever the log is thinned.
+    updates : int, default=0
+        Number of batches counted.
+
+    Notes
+    -----
+    The test is described in :mod:`twofold.gate.monitor`.
+
+    Examples
+    --------
     >>> monitor = Monitor(low=(0.85, 0.0, 0.0), high=(0.95, 0.1, 0.1), false_alarms=0.01)
     >>> monitor.update(["accept"] * 90 + ["unsure"] * 5 + ["unknown"] * 5)
     False
@@ -49,7 +74,7 @@ class Monitor:
     counts: tuple[int, ...] = (0, 0, 0)
     alarm: bool = False
     log: list[dict[str, Any]] = field(default_factory=list)
-    stride: int = 1  # every so many updates one is logged
+    stride: int = 1  # one of this many updates is logged
     updates: int = 0
 
     def __repr__(self) -> str:
@@ -58,21 +83,43 @@ class Monitor:
 
     @property
     def n(self) -> int:
-        """Inputs seen."""
+        """Number of inputs counted."""
         return sum(self.counts)
 
     @property
     def rates(self) -> dict[str, float]:
-        """The share of each verdict so far; NaN before the first input."""
+        """Share of each verdict so far, by name; NaN before the first input."""
         return {name: c / self.n if self.n else math.nan for name, c in zip(VERDICTS, self.counts, strict=True)}
 
     @property
     def log_e(self) -> float:
-        """The natural logarithm of the e-value; an alarm is raised at ``log(2 / false_alarms)``."""
+        """Natural logarithm of the e-value; an alarm is raised at ``log(2 / false_alarms)``."""
         return _log_mixture(self.counts) - _log_best(self.counts, self.low, self.high)
 
     def update(self, verdicts: Any) -> bool:
-        """Count one batch, a Decision or its verdicts, and tell whether there is (or was) an alarm."""
+        """Count one batch, and return whether an alarm is or was raised.
+
+        Parameters
+        ----------
+        verdicts : Decision or array-like of str
+            What :meth:`twofold.gate.decision.Gate.decide` returned, or its verdicts. An empty batch changes nothing.
+
+        Returns
+        -------
+        bool
+            True once an alarm was raised, now or before.
+
+        Raises
+        ------
+        InvalidInput
+            If a verdict is not accept, unsure or unknown.
+
+        Examples
+        --------
+        >>> monitor = Monitor(low=(0.85, 0.0, 0.0), high=(0.95, 0.1, 0.1), false_alarms=0.01)
+        >>> monitor.update(["accept", "unsure"]), monitor.rates
+        (False, {'accept': 0.5, 'unsure': 0.5, 'unknown': 0.0})
+        """
         given = np.asarray(getattr(verdicts, "verdict", verdicts))
         if given.size == 0:
             return self.alarm
@@ -85,12 +132,35 @@ class Monitor:
         return self.alarm
 
     def merge(self, other: Monitor) -> Monitor:
-        """A monitor of both streams together; the same whichever comes first.
+        """Combine two monitors into one of both streams together; the order does not matter.
 
-        Its e-value is that of all inputs counted as one stream, so its own looks keep the false-alarm rate as long as
-        one does not merge because of what one saw. An alarm of either stays: k monitors that were each watched may
-        together raise k times as many false alarms. Counts and e-value are exact; the log holds the lines of both,
-        by their own n, thinned to 512.
+        Parameters
+        ----------
+        other : Monitor
+            A monitor of the same gate, with the same OOD share and false-alarm rate.
+
+        Returns
+        -------
+        Monitor
+            A new monitor; the two stay as they are.
+
+        Raises
+        ------
+        InvalidInput
+            If ``other`` is not a monitor, or was created for other rates.
+
+        Notes
+        -----
+        The e-value is that of all inputs counted as one stream, so looking at the merged monitor keeps the false-alarm
+        rate as long as the decision to merge does not depend on what was seen. An alarm of either stays: k monitors
+        that were each watched may together raise k times as many false alarms. Counts and e-value are exact; the log
+        holds the lines of both, by their own n, thinned to 512.
+
+        Examples
+        --------
+        >>> one = Monitor(low=(0.85, 0.0, 0.0), high=(0.95, 0.1, 0.1), false_alarms=0.01, counts=(9, 1, 0), updates=1)
+        >>> one.merge(one).counts
+        (18, 2, 0)
         """
         if not isinstance(other, Monitor):
             raise InvalidInput(f"merge takes a Monitor, got {type(other).__name__}")
@@ -112,12 +182,12 @@ class Monitor:
         return both
 
     def save(self, path: str | Path) -> None:
-        """Write the state as JSON with a version and a checksum, whole or not at all.
+        """Write the state as JSON with a version and a checksum, atomically.
 
         Parameters
         ----------
-        path : path-like
-            The file; one that is there is replaced.
+        path : str or Path
+            The file to write; an existing file is replaced.
         """
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
         with replacing(Path(path)) as file:
@@ -125,23 +195,33 @@ class Monitor:
 
     @classmethod
     def load(cls, path: str | Path) -> Monitor:
-        """Read what :meth:`save` wrote.
+        """Read a state that :meth:`save` wrote.
 
         Parameters
         ----------
-        path : path-like
-            The file.
+        path : str or Path
+            The file to read.
 
         Returns
         -------
         Monitor
-            It goes on counting where the saved one stopped.
+            A monitor that resumes counting where the saved one stopped.
 
         Raises
         ------
         InvalidInput
             If the file is missing, damaged, of another version, without a checksum, or holds a state that no monitor
             can have.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> monitor = Monitor(low=(0.85, 0.0, 0.0), high=(0.95, 0.1, 0.1), false_alarms=0.01)
+        >>> _ = monitor.update(["accept"] * 9 + ["unsure"])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     monitor.save(f"{folder}/monitor.json")
+        ...     Monitor.load(f"{folder}/monitor.json")
+        Monitor(9 accept, 1 unsure, 0 unknown; no alarm)
         """
         again = "save the monitor again with Monitor.save"
         try:
@@ -175,17 +255,17 @@ class Monitor:
 
 
 def _log_mixture(counts: tuple[int, ...]) -> float:
-    """The likelihood of a sequence of verdicts under Dirichlet(1/2, ...)."""
+    """Compute the log-likelihood of a sequence of verdicts under Dirichlet(1/2, ...)."""
     k = len(counts)
     start = math.lgamma(k / 2) - math.lgamma(sum(counts) + k / 2)
     return start + sum(math.lgamma(c + 0.5) - math.lgamma(0.5) for c in counts)
 
 
 def _log_best(counts: tuple[int, ...], low: tuple[float, ...], high: tuple[float, ...]) -> float:
-    """The largest likelihood of a sequence of verdicts over rates in a box: rates c t, held inside the box.
+    """Compute the largest log-likelihood of a sequence of verdicts over rates in a box: rates c t, clipped to the box.
 
-    Their sum grows with t, in straight pieces between the knots where a rate leaves or meets a side of the box; t is
-    where the sum is 1. Should it stay below, verdicts that never came take the rest.
+    Their sum grows with t, piecewise linearly between the knots where a rate leaves or meets a side of the box; t is
+    where the sum is 1. If the sum stays below 1, verdicts that never occurred take the rest.
     """
     sides = list(zip(counts, low, high, strict=True))
 
@@ -202,5 +282,5 @@ def _log_best(counts: tuple[int, ...], low: tuple[float, ...], high: tuple[float
         t = knot
     rates = [min(max(c * t, a), b) for c, a, b in sides]
     if any(c and not p for c, p in zip(counts, rates, strict=True)):
-        return -1e300  # a verdict that cannot be: an e-value without bound, yet a number that JSON can hold
+        return -1e300  # an impossible verdict: the e-value is unbounded, yet must be a number that JSON can hold
     return sum(c * math.log(p) for c, p in zip(counts, rates, strict=True) if c)
