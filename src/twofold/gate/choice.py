@@ -1,8 +1,8 @@
-r"""Thresholds of a gate by point estimates: the best pair over all pairs of thresholds, exactly.
+"""Choose the thresholds of a gate by point estimates: the best over all pairs of thresholds, exactly.
 
-Accept where ``conf_id >= tau_id`` and ``conf_ood >= tau_ood``. An OOD sample weighs what ``ood_share`` says. The pairs
-found here are confidences of samples; :func:`clear_of_samples` moves them into the gaps between samples, so that
-rounding in another runtime flips no verdict.
+Accept where ``conf_id >= tau_id`` and ``conf_ood >= tau_ood``. An OOD sample has the weight that follows from
+``ood_share``. The pairs found here are confidences of samples; :func:`clear_of_samples` moves them into the gaps
+between samples, so that rounding in another runtime changes no verdict.
 """
 
 from __future__ import annotations
@@ -19,18 +19,36 @@ from twofold.errors import Infeasible
 from twofold.metrics._sweep import ood_weight
 from twofold.metrics.joint import DoubleCurve
 
-SLACK = 1e-12  # a risk that differs from the asked one by rounding alone keeps it
+SLACK = 1e-12  # a risk above the requested one by rounding alone is allowed
 
 
 class Pair(NamedTuple):
-    """Two thresholds."""
+    """Hold the two thresholds of a gate.
+
+    Parameters
+    ----------
+    tau_id : float
+        Threshold of the ID score.
+    tau_ood : float
+        Threshold of the OOD score.
+    """
 
     tau_id: float
     tau_ood: float
 
 
 class Costs(NamedTuple):
-    """Cost of a wrong label accepted, of an OOD input accepted, of any input rejected; a right accept is free."""
+    """Hold the costs of failures and rejections; accepting a correct label is free.
+
+    Parameters
+    ----------
+    wrong : float
+        Cost of accepting a wrong label.
+    ood : float
+        Cost of accepting an OOD input.
+    reject : float
+        Cost of rejecting any input.
+    """
 
     wrong: float
     ood: float
@@ -39,9 +57,22 @@ class Costs(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """Labelled samples with both confidences; a gate of one score has the same ``conf_ood`` everywhere.
+    """Hold labelled samples with both confidences.
 
-    ``groups`` numbers the groups of dependent rows 0, 1, ...; None where all rows are independent.
+    Parameters
+    ----------
+    correct : ndarray of shape (n_samples,)
+        True where the prediction is correct; False on every OOD sample.
+    is_id : ndarray of shape (n_samples,)
+        True for ID samples.
+    conf_id : ndarray of shape (n_samples,)
+        Confidence that the label is correct.
+    conf_ood : ndarray of shape (n_samples,)
+        Confidence that the input is in-distribution; for a gate of one score the same value everywhere.
+    share : float, optional
+        OOD share that is expected in deployment; None for that of the samples.
+    groups : ndarray of shape (n_samples,), optional
+        Groups of dependent rows, numbered 0, 1, ...; None where all rows are independent.
     """
 
     correct: Mask
@@ -52,14 +83,14 @@ class Scored:
     groups: npt.NDArray[np.int64] | None = None
 
     def __getitem__(self, rows: np.ndarray) -> Scored:
-        """Some of the rows; their groups are numbered anew."""
+        """Select some of the rows; their groups are renumbered."""
         groups = None if self.groups is None else np.unique(self.groups[rows], return_inverse=True)[1]
         kept = (self.correct[rows], self.is_id[rows], self.conf_id[rows], self.conf_ood[rows])
         return Scored(*kept, self.share, groups)
 
     @property
     def known(self) -> Mask | None:
-        """``is_id`` as the metrics take it."""
+        """``is_id`` as the metrics take it: None where all samples are ID and no share is set."""
         return self.is_id if self.share is not None or not self.is_id.all() else None
 
     @property
@@ -68,7 +99,13 @@ class Scored:
         return ood_weight(self.share, int(self.is_id.sum()), int((~self.is_id).sum()))
 
     def curve(self) -> DoubleCurve:
-        """Least risk at every ID coverage, over all pairs."""
+        """Compute the least risk at every ID coverage, over all pairs of thresholds.
+
+        Returns
+        -------
+        DoubleCurve
+            Risk, coverage and thresholds at each ID coverage.
+        """
         return metrics.ds_risk_coverage_curve(
             self.correct, self.conf_id, self.conf_ood, self.known, ood_share=self.share
         )
@@ -115,7 +152,24 @@ def between_neighbours(tau: float, conf: Array) -> float:
 
 
 def gap_middles(levels: Array) -> Array:
-    """Return the middle of the gap below each of some increasing numbers; see :func:`between_neighbours`."""
+    """Return the middle of the gap below each of some increasing numbers; see :func:`between_neighbours`.
+
+    Parameters
+    ----------
+    levels : ndarray of shape (n_levels,)
+        Finite numbers, strictly increasing.
+
+    Returns
+    -------
+    ndarray of shape (n_levels,)
+        Middles of the gaps; the first lies half the first gap below the least number. A single number, and one without
+        room below it, stays as it is.
+
+    Examples
+    --------
+    >>> gap_middles(np.array([0.25, 0.75, 1.0]))
+    array([0.   , 0.5  , 0.875])
+    """
     if len(levels) < 2:
         return levels
     with np.errstate(over="ignore"):
@@ -126,18 +180,72 @@ def gap_middles(levels: Array) -> Array:
 
 
 def clear_of_samples(pair: Pair, data: Scored) -> Pair:
-    """Move both thresholds between neighbouring confidences; see :func:`between_neighbours`."""
+    """Move both thresholds between neighbouring confidences; see :func:`between_neighbours`.
+
+    Parameters
+    ----------
+    pair : Pair
+        Thresholds that were chosen on ``data``.
+    data : Scored
+        Samples with both confidences.
+
+    Returns
+    -------
+    Pair
+        Thresholds that accept the same samples, away from all of them.
+    """
     return Pair(between_neighbours(pair.tau_id, data.conf_id), between_neighbours(pair.tau_ood, data.conf_ood))
 
 
 def best_f1(data: Scored) -> Pair:
-    """The pair with the best DS-F1."""
+    """Choose the pair with the best DS-F1.
+
+    Parameters
+    ----------
+    data : Scored
+        Labelled samples with both confidences.
+
+    Returns
+    -------
+    Pair
+        Thresholds of the exact maximum (:func:`twofold.metrics.ds_f1`).
+
+    Examples
+    --------
+    >>> correct, is_id = np.array([True, True, False]), np.array([True, True, False])
+    >>> best_f1(Scored(correct, is_id, conf_id=np.array([0.9, 0.8, 0.7]), conf_ood=np.array([3.0, 2.0, 1.0])))
+    Pair(tau_id=0.8, tau_ood=2.0)
+    """
     best = metrics.ds_f1(data.correct, data.conf_id, data.conf_ood, data.known, ood_share=data.share)
     return Pair(best.tau_id, best.tau_ood)
 
 
 def most_coverage(data: Scored, risk: float) -> Pair:
-    """The pair with the largest ID coverage among those whose selective risk is at most ``risk``."""
+    """Choose the pair with the largest ID coverage among those whose selective risk is at most ``risk``.
+
+    Parameters
+    ----------
+    data : Scored
+        Labelled samples with both confidences.
+    risk : float
+        Largest selective risk; differences by rounding alone (1e-12) are allowed.
+
+    Returns
+    -------
+    Pair
+        The thresholds.
+
+    Raises
+    ------
+    Infeasible
+        If no pair has such a risk; its ``best`` holds the least ``risk`` and its ``coverage``.
+
+    Examples
+    --------
+    >>> correct, is_id = np.array([True, True, False]), np.array([True, True, True])
+    >>> most_coverage(Scored(correct, is_id, conf_id=np.array([0.9, 0.8, 0.7]), conf_ood=np.zeros(3)), 0.0)
+    Pair(tau_id=0.8, tau_ood=0.0)
+    """
     curve = data.curve()
     good = np.flatnonzero(curve.risk <= risk + SLACK)
     if not len(good):
@@ -152,7 +260,20 @@ def most_coverage(data: Scored, risk: float) -> Pair:
 
 
 def least_risk(data: Scored, coverage: float) -> Pair:
-    """The pair with the least risk among those that accept at least this share of the ID samples."""
+    """Choose the pair with the least risk among those that accept at least this share of the ID samples.
+
+    Parameters
+    ----------
+    data : Scored
+        Labelled samples with both confidences.
+    coverage : float
+        Least ID coverage, in (0, 1].
+
+    Returns
+    -------
+    Pair
+        The thresholds; of equal risks those with the largest coverage.
+    """
     curve = data.curve()
     start = int(np.ceil(coverage * len(curve.risk) * (1.0 - SLACK))) - 1
     tail = curve.risk[max(start, 0) :]
@@ -161,10 +282,29 @@ def least_risk(data: Scored, coverage: float) -> Pair:
 
 
 def least_cost(data: Scored, costs: Costs) -> Pair:
-    """The pair with the least expected cost; of equals one of high thresholds; +inf where nothing is worth accepting.
+    """Choose the pair with the least expected cost.
 
     Accepting a sample saves the cost of its rejection and pays for its failure, so the best pair has the largest sum
     over accepted samples: a sweep over ``conf_ood`` that keeps the largest prefix sum over ``conf_id`` up to date.
+
+    Parameters
+    ----------
+    data : Scored
+        Labelled samples with both confidences.
+    costs : Costs
+        Costs of failures and rejections.
+
+    Returns
+    -------
+    Pair
+        The thresholds; of equal costs a pair of high thresholds, and +inf where no sample is worth accepting.
+
+    Examples
+    --------
+    >>> correct, is_id = np.array([True, True, False]), np.array([True, True, True])
+    >>> data = Scored(correct, is_id, conf_id=np.array([0.9, 0.8, 0.7]), conf_ood=np.zeros(3))
+    >>> least_cost(data, Costs(wrong=5.0, ood=5.0, reject=1.0))
+    Pair(tau_id=0.8, tau_ood=0.0)
     """
     weight = np.where(data.is_id, 1.0, data.weight if not data.is_id.all() else 1.0)
     paid = np.where(data.correct, 0.0, np.where(data.is_id, costs.wrong, costs.ood))
