@@ -15,7 +15,7 @@ from twofold.steps import register_score, state
 
 
 def regret(log_p: Floats, t: Array) -> Array:
-    r"""Compute the regret of probabilities for inputs that training knows to a degree t.
+    r"""Compute the regret of probabilities for inputs that could change the last layer to a degree t.
 
     .. math:: \Gamma = \frac{1}{\log C} \log \sum_k \frac{p_k}{p_k + p_k^t (1 - p_k)}
 
