@@ -228,14 +228,15 @@ def aurc(
     State the estimator with every number. ``trapezoid`` rewards ties: between two thresholds the true risk lies above
     the chord.
 
-    ``coverage="id"`` is the AURC of the joint paper (its Eq. 4-6): the mean over ID samples of the risk at each one's
+    ``coverage="id"`` is the AURC of the SURE+ paper (its Eq. 4-6): the mean over ID samples of the risk at each one's
     own threshold, with accepted OOD samples counted as failures. There ``estimator`` may also be ``grid`` (quantile
     ``thresholds`` and coverage ``bins``) or ``published`` (the linear grid of the released code).
 
     References
     ----------
     Geifman, Uziel, El-Yaniv, ICLR 2019, arXiv:1805.08206; Zhou et al., ICML 2025, arXiv:2410.15361 (estimators);
-    Jaeger et al., ICLR 2023, arXiv:2211.15259 (FD-Shifts).
+    Jaeger et al., ICLR 2023, arXiv:2211.15259 (FD-Shifts); From Misclassifications to Outliers (SURE+),
+    arXiv:2603.03903.
 
     Examples
     --------
