@@ -30,13 +30,26 @@ CLIP = 50.0  # of the exponent in ash and scale: e^50 is far beyond any useful f
 @register_transform("temperature", paper="Guo et al., ICML 2017, arXiv:1706.04599", aliases=("temp",), cost="C")
 @dataclass(frozen=True, eq=False)
 class Temperature:
-    r"""Logits divided by a temperature, with the head scaled alike.
+    """Divide the logits by a temperature, and scale the head alike.
 
     .. math:: z' = z / T
 
-    T is ``value``, or, if that is None, the minimiser of the validation NLL (of train without validation outputs), a
-    convex problem in 1/T. Rows labelled -1 are left out of the fit.
+    Parameters
+    ----------
+    value : float, optional
+        The temperature T, above 0. By default it minimises the NLL of the validation set (of the training set without
+        validation outputs), a convex problem in 1/T.
 
+    Notes
+    -----
+    Rows labelled -1 are left out of the fit.
+
+    References
+    ----------
+    Guo et al., ICML 2017, arXiv:1706.04599.
+
+    Examples
+    --------
     >>> fitted = Temperature(value=2.0).fit(np.eye(2), np.array([0, 1]))
     >>> fitted.apply(np.array([[2.0, 1.0]]))["logits"]
     array([[1. , 0.5]])
@@ -46,18 +59,55 @@ class Temperature:
     fitted: Array = state("")  # the temperature
 
     def fit(self, val_logits: Floats, val_labels: Labels) -> Self:
-        """Take the given temperature, or find the best one."""
+        """Take the temperature from ``value``, or find the best one.
+
+        Parameters
+        ----------
+        val_logits : ndarray of shape (n_samples, n_classes)
+            Validation logits.
+        val_labels : ndarray of shape (n_samples,)
+            Validation labels; rows labelled -1 are ignored.
+
+        Returns
+        -------
+        Temperature
+            A fitted copy; this object stays unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If ``value`` is not above 0.
+        """
         if self.value is not None:
             return replace(self, fitted=np.array(_checks.number(self.value, "value", 0.0, np.inf, open_low=True)))
         known = np.asarray(val_labels) >= 0
         return replace(self, fitted=np.array(TemperatureScaling.fit(val_labels[known], val_logits[known]).value))
 
     def check_state(self) -> None:
-        """Raise unless the temperature is above 0."""
+        """Check that the temperature is above 0.
+
+        Raises
+        ------
+        InvalidInput
+            If it is not.
+        """
         _checks.number(float(self.fitted), "the temperature", 0.0, np.inf, open_low=True)
 
     def apply(self, logits: Floats, head: Head | None = None) -> Changes:
-        """Divide logits and head."""
+        """Divide the logits and the head by the temperature.
+
+        Parameters
+        ----------
+        logits : ndarray of shape (n_samples, n_classes)
+            Logits to transform.
+        head : Head, optional
+            Last linear layer of the classifier.
+
+        Returns
+        -------
+        dict
+            ``"logits"``, and ``"head"`` (None without a head).
+        """
         t = float(self.fitted)
         changed = None if head is None else Head(np.asarray(head.weight) / t, np.asarray(head.bias) / t)
         return {"logits": np.asarray(logits, dtype=np.float64) / t, "head": changed}
@@ -71,12 +121,25 @@ class Temperature:
 )
 @dataclass(frozen=True, eq=False)
 class ReAct:
-    r"""Features clipped from above at a percentile of all training feature entries.
+    r"""Clip features from above at a percentile of all training feature entries.
 
     .. math:: h' = \min(h, c)
 
+    Parameters
+    ----------
+    percentile : float, default=90.0
+        The percentile of all entries at which to clip, in [0, 100]; lower values clip more.
+
+    Notes
+    -----
     Meant for non-negative features; with signed ones (transformers) it rarely helps.
 
+    References
+    ----------
+    Sun, Guo, Li, NeurIPS 2021, arXiv:2111.12797.
+
+    Examples
+    --------
     >>> features = np.array([[0.0, 1.0], [2.0, 3.0]])
     >>> ReAct(percentile=50).fit(features).apply(features, Head(np.eye(2)))["features"]
     array([[0. , 1. ],
@@ -87,12 +150,41 @@ class ReAct:
     limit: Array = state("")
 
     def fit(self, features: Floats) -> Self:
-        """The percentile over samples and channels together."""
+        """Compute the percentile over samples and channels together.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Training features.
+
+        Returns
+        -------
+        ReAct
+            A fitted copy; this object stays unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If ``percentile`` is outside [0, 100].
+        """
         q = _checks.number(self.percentile, "percentile", 0.0, 100.0)
         return replace(self, limit=np.array(percentile(features, q)))
 
     def apply(self, features: Floats, head: Head) -> Changes:
-        """Clip, and pass through the head."""
+        """Clip the features, and pass them through the head.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Features to transform.
+        head : Head
+            Last linear layer of the classifier.
+
+        Returns
+        -------
+        dict
+            The clipped ``"features"`` and their ``"logits"``.
+        """
         clipped = np.minimum(np.asarray(features, dtype=np.float64), self.limit)
         return {"features": clipped, "logits": head.logits(clipped)}
 
@@ -105,12 +197,24 @@ class ReAct:
 )
 @dataclass(frozen=True, eq=False)
 class Dice:
-    r"""Head weights kept only where they contribute most.
+    r"""Keep the head's weights only where they contribute most.
 
     .. math:: W'_{kj} = W_{kj} [W_{kj} \mu_j > \text{the } q\text{-th percentile of all } W_{kj} \mu_j]
 
-    with :math:`\mu` the mean training feature; the bias stays. The authors use q = 90 on CIFAR, 70 on ImageNet.
+    with :math:`\mu` the mean training feature; the bias stays.
 
+    Parameters
+    ----------
+    percentile : float, default=90.0
+        Percentile q of the contributions, in [0, 100]; weights that contribute no more are set to 0. The authors use 90
+        on CIFAR, 70 on ImageNet.
+
+    References
+    ----------
+    Sun & Li, ECCV 2022, arXiv:2111.09805.
+
+    Examples
+    --------
     >>> dice = Dice(percentile=50).fit(np.array([[1.0, 2.0]]), Head(np.array([[1.0, 1.0], [0.0, 3.0]])))
     >>> dice.weight
     array([[0., 1.],
@@ -121,20 +225,51 @@ class Dice:
     weight: Array = state("C D")
 
     def fit(self, features: Floats, head: Head) -> Self:
-        """Mask the head."""
+        """Mask the weights of the head by their contributions to the training rows.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Training features.
+        head : Head
+            Last linear layer of the classifier.
+
+        Returns
+        -------
+        Dice
+            A fitted copy; this object stays unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If ``percentile`` is outside [0, 100].
+        """
         q = _checks.number(self.percentile, "percentile", 0.0, 100.0)
         weight = np.asarray(head.weight, dtype=np.float64)
         contribution = weight * moments(features).mean
         return replace(self, weight=np.where(contribution > np.percentile(contribution, q), weight, 0.0))
 
     def apply(self, features: Floats, head: Head) -> Changes:
-        """Pass the features through the masked head."""
+        """Pass the features through the masked head.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Features to transform.
+        head : Head
+            Last linear layer of the classifier.
+
+        Returns
+        -------
+        dict
+            The new ``"logits"`` and the masked ``"head"``.
+        """
         masked = Head(self.weight, np.asarray(head.bias, dtype=np.float64))
         return {"logits": masked.logits(features), "head": masked}
 
 
 def _top(features: Array, percentile: float) -> tuple[int, Array]:
-    """How many of the largest entries of each row are kept, and the least of them."""
+    """Return how many of the largest entries of each row are kept, and the least of them."""
     q = _checks.number(percentile, "percentile", 0.0, 100.0, open_high=True)
     width = features.shape[1]
     k = max(1, width - round(width * q / 100.0))
@@ -142,7 +277,7 @@ def _top(features: Array, percentile: float) -> tuple[int, Array]:
 
 
 def _kept(features: Array, percentile: float) -> tuple[Array, Array]:
-    """Sum of each row, and of its largest entries."""
+    """Return the sum of each row, and that of its largest entries."""
     k, least = _top(features, percentile)
     above = features > least[:, None]
     kept = np.where(above, features, 0.0).sum(axis=1) + least * (k - above.sum(axis=1))
@@ -150,7 +285,7 @@ def _kept(features: Array, percentile: float) -> tuple[Array, Array]:
 
 
 def _factor(total: Array, kept: Array) -> Array:
-    """e^(total / kept), clipped; rows whose kept sum is not positive are left alone."""
+    """Compute e^(total / kept), clipped; rows whose kept sum is not positive are not rescaled."""
     ratio = np.divide(total, kept, out=np.zeros_like(total), where=kept > 0)
     return np.exp(np.clip(ratio, -CLIP, CLIP))
 
@@ -162,12 +297,46 @@ SHAPED = (65.0, 70.0, 75.0, 80.0, 85.0, 90.0, 95.0)
     "ash", paper="Djurisic et al., ICLR 2023, arXiv:2209.09858", cost="D log D + CD", grid={"percentile": SHAPED}
 )
 def ash(features: Floats, head: Head, *, kind: Literal["s", "b", "p"] = "s", percentile: float = 90.0) -> Changes:
-    r"""Features pruned to their largest entries, and what is left rescaled.
+    r"""Prune features to their largest entries, and rescale what is left.
 
-    With :math:`s_1` the sum of a row, k = D - round(D q / 100) >= 1 kept entries and :math:`s_2` their sum: ``p`` keeps
-    them, ``b`` sets each to :math:`s_1 / k`, ``s`` multiplies them by :math:`e^{s_1 / s_2}`. Meant for non-negative
-    features; rows with :math:`s_2 \le 0` are not rescaled.
+    With :math:`s_1` the sum of a row, k = D - round(D q / 100) >= 1 kept entries and :math:`s_2` their sum, :math:`h'`
+    is zero outside the kept entries, and there it is
 
+    .. math:: h' = h \; (\text{p}), \qquad h' = s_1 / k \; (\text{b}), \qquad h' = e^{s_1 / s_2} h \; (\text{s})
+
+    Parameters
+    ----------
+    features : ndarray of shape (n_samples, n_features)
+        Features to transform.
+    head : Head
+        Last linear layer of the classifier.
+    kind : {"s", "b", "p"}, default="s"
+        ``"p"`` keeps the entries, ``"b"`` sets each to :math:`s_1 / k`, ``"s"`` multiplies them by :math:`e^{s_1 /
+        s_2}`.
+    percentile : float, default=90.0
+        Percentage q of the entries of each row to prune, in [0, 100).
+
+    Returns
+    -------
+    dict
+        The shaped ``"features"`` and their ``"logits"``.
+
+    Raises
+    ------
+    InvalidInput
+        If ``kind`` is unknown, or ``percentile`` is outside [0, 100).
+
+    Notes
+    -----
+    Meant for non-negative features; rows with :math:`s_2 \le 0` are not rescaled. The exponent is clipped at 50. Among
+    equal entries, the first are kept.
+
+    References
+    ----------
+    Djurisic et al., ICLR 2023, arXiv:2209.09858.
+
+    Examples
+    --------
     >>> ash(np.array([[1.0, 2.0, 0.5, 0.0]]), Head(np.eye(4)), kind="b", percentile=50)["features"]
     array([[1.75, 1.75, 0.  , 0.  ]])
     """
@@ -189,14 +358,44 @@ def ash(features: Floats, head: Head, *, kind: Literal["s", "b", "p"] = "s", per
 
 @register_transform("scale", paper="Xu et al., ICLR 2024, arXiv:2310.00227", cost="D + C", grid={"percentile": SHAPED})
 def scale(features: Floats, logits: Floats, head: Head, *, percentile: float = 85.0) -> Changes:
-    r"""Features multiplied by a factor that grows with the weight of small entries; nothing is pruned.
+    r"""Multiply features by a factor that grows with the weight of small entries; nothing is pruned.
 
     .. math:: h' = e^r h, \qquad r = s_1 / s_2
 
-    with :math:`s_1` the sum of a row and :math:`s_2` that of its largest entries, as in ``ash``. So
-    :math:`z' = e^r (z - b) + b`, and no second matrix product is needed. r is clipped at 50; rows whose kept sum is not
-    positive are not rescaled.
+    with :math:`s_1` the sum of a row and :math:`s_2` that of its largest entries, as in ``ash``. So :math:`z' = e^r (z
+    - b) + b`, and no second matrix product is needed.
 
+    Parameters
+    ----------
+    features : ndarray of shape (n_samples, n_features)
+        Features to transform.
+    logits : ndarray of shape (n_samples, n_classes)
+        Logits to transform.
+    head : Head
+        Last linear layer of the classifier.
+    percentile : float, default=85.0
+        Percentage of the entries of each row to leave out of :math:`s_2`, in [0, 100).
+
+    Returns
+    -------
+    dict
+        The scaled ``"features"`` and their ``"logits"``.
+
+    Raises
+    ------
+    InvalidInput
+        If ``percentile`` is outside [0, 100).
+
+    Notes
+    -----
+    r is clipped at 50; rows whose kept sum is not positive are not rescaled.
+
+    References
+    ----------
+    Xu et al., ICLR 2024, arXiv:2310.00227.
+
+    Examples
+    --------
     >>> changed = scale(np.array([[1.0, 2.0, 0.5, 0.0]]), np.array([[3.0]]), Head(np.ones((1, 4))), percentile=50)
     >>> round(float(np.log(changed["features"][0, 0])), 8)
     1.16666667
@@ -211,13 +410,41 @@ def scale(features: Floats, logits: Floats, head: Head, *, percentile: float = 8
     "lts", paper="Djurisic, Liu, Nikolic, 2024, arXiv:2409.01175", cost="D + C", grid={"percentile": SHAPED}
 )
 def lts(features: Floats, logits: Floats, *, percentile: float = 95.0) -> Changes:
-    r"""Logits multiplied by a factor that grows with the weight of small entries of the feature.
+    r"""Multiply logits by a factor that grows with the weight of small entries of the feature.
 
     .. math:: z' = r^2 z, \qquad r = s_1 / s_2
 
-    with :math:`s_1` and :math:`s_2` as in ``ash``, negative entries counted as 0; rows without a positive entry are
-    left alone. The authors keep the top 5 %. A library once divided by the factor, which turns the method round.
+    with :math:`s_1` and :math:`s_2` as in ``ash``, negative entries counted as 0.
 
+    Parameters
+    ----------
+    features : ndarray of shape (n_samples, n_features)
+        Features from which the factor is computed; they stay unchanged.
+    logits : ndarray of shape (n_samples, n_classes)
+        Logits to transform.
+    percentile : float, default=95.0
+        Percentage of the entries of each row to leave out of :math:`s_2`, in [0, 100). The authors keep the top 5 %.
+
+    Returns
+    -------
+    dict
+        The scaled ``"logits"``, and ``"head"`` None, as no head fits them.
+
+    Raises
+    ------
+    InvalidInput
+        If ``percentile`` is outside [0, 100).
+
+    Notes
+    -----
+    Rows without a positive entry are not rescaled. A library once divided by the factor, which reverses the method.
+
+    References
+    ----------
+    Djurisic, Liu, Nikolic, 2024, arXiv:2409.01175.
+
+    Examples
+    --------
     >>> lts(np.array([[1.0, 2.0, 0.5, 0.0]]), np.array([[1.0, 2.0]]), percentile=50)["logits"].round(6)
     array([[1.361111, 2.722222]])
     """
@@ -235,14 +462,31 @@ def lts(features: Floats, logits: Floats, *, percentile: float = 95.0) -> Change
 )
 @dataclass(frozen=True, eq=False)
 class Vra:
-    r"""Features set to 0 below one percentile of all training feature entries, and clipped above another.
+    r"""Set features to 0 below one percentile of all training feature entries, and clip them above another.
 
     .. math:: h' = 0 \text{ if } h < \alpha, \quad h + \gamma \text{ if } \alpha \le h \le \beta, \quad
               \beta \text{ if } h > \beta
 
-    :math:`\gamma` = ``gain`` (the authors' VRA+ with 0.2 to 0.7). OpenOOD raises low entries to :math:`\alpha` instead,
-    and another library takes percentiles by unit: other transforms.
+    Parameters
+    ----------
+    low : float, default=60.0
+        Percentile that gives :math:`\alpha`, in [0, 100].
+    high : float, default=95.0
+        Percentile that gives :math:`\beta`, from ``low`` to 100.
+    gain : float, default=0.0
+        The constant :math:`\gamma`, at least 0, added in between; the authors' VRA+ uses 0.2 to 0.7.
 
+    Notes
+    -----
+    OpenOOD raises low entries to :math:`\alpha` instead, and another library takes percentiles by unit; these are other
+    transforms.
+
+    References
+    ----------
+    Xu et al., NeurIPS 2023, arXiv:2302.11716.
+
+    Examples
+    --------
     >>> features = np.array([[0.0, 1.0], [2.0, 3.0]])
     >>> Vra(low=34, high=67).fit(features).apply(features, Head(np.eye(2)))["features"].round(2)
     array([[0.  , 0.  ],
@@ -255,14 +499,43 @@ class Vra:
     limits: Array = state("2")
 
     def fit(self, features: Floats) -> Self:
-        """Both percentiles over samples and channels together."""
+        """Compute both percentiles over samples and channels together.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Training features.
+
+        Returns
+        -------
+        Vra
+            A fitted copy; this object stays unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If a setting is out of range.
+        """
         low = _checks.number(self.low, "low", 0.0, 100.0)
         high = _checks.number(self.high, "high", low, 100.0)
         _checks.number(self.gain, "gain", 0.0, np.inf, open_high=True)
         return replace(self, limits=np.array([percentile(features, low), percentile(features, high)]))
 
     def apply(self, features: Floats, head: Head) -> Changes:
-        """Shape, and pass through the head."""
+        """Shape the features, and pass them through the head.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Features to transform.
+        head : Head
+            Last linear layer of the classifier.
+
+        Returns
+        -------
+        dict
+            The shaped ``"features"`` and their ``"logits"``.
+        """
         h = np.asarray(features, dtype=np.float64)
         low, high = self.limits
         shaped = np.where(h < low, 0.0, np.where(h > high, high, h + self.gain))
@@ -277,17 +550,35 @@ class Vra:
 )
 @dataclass(frozen=True, eq=False)
 class Project:
-    r"""Features filtered by the principal subspace of the training features, of all of them or of each class.
+    r"""Filter features by the principal subspace of the training features, of all of them or of each class.
 
     .. math:: \hat h = P P^T (h - \mu) + \mu
 
-    with the fewest eigenvectors P that explain a share ``variance``. ``kind``: ``global`` (one subspace), ``class``
-    (logit c is that of the subspace and mean of class c), ``class_pred`` (those of the predicted class), ``class_avg``
-    (the mean over classes). All but ``class_pred`` are a linear head on the features as they are, so scores of logits
-    cost one more head; the features themselves are filtered only where a later step needs them. Classes without
-    training rows keep their own logit, are left out of the mean, and are an error where they are predicted
-    (``class_pred``). Before ``fdbd``, ``class_pred`` measures from the mean of the predicted class.
+    with the fewest eigenvectors P that explain a share ``variance``.
 
+    Parameters
+    ----------
+    kind : {"global", "class", "class_pred", "class_avg"}, default="global"
+        ``"global"`` uses one subspace, ``"class"`` computes logit c with the subspace and mean of class c,
+        ``"class_pred"`` uses those of the predicted class, and ``"class_avg"`` the mean over classes.
+    variance : float, default=0.9
+        Share of the variance to explain, in (0, 1].
+
+    Notes
+    -----
+    All kinds but ``class_pred`` are a linear head on the features as they are, so scores of logits cost one more head;
+    the features themselves are filtered only where a later step needs them. Before ``fdbd``, ``class_pred`` measures
+    from the mean of the predicted class.
+
+    Classes without training rows keep their own logit, are left out of the mean, and are an error where they are
+    predicted (``class_pred``).
+
+    References
+    ----------
+    Claros Olivares & Brockmeier, A Systematic Analysis of OOD Detection, 2025.
+
+    Examples
+    --------
     >>> h = np.array([[0.0, 0.0], [4.0, 0.1], [0.0, 0.1], [4.0, 0.0]])
     >>> Project().fit(h, Head(np.eye(2))).apply(np.array([[1.0, 5.0]]), Head(np.eye(2)), [0])["features"].round(2)
     array([[1.  , 0.05]])
@@ -304,7 +595,27 @@ class Project:
     offsets: Labels = state("C+1", kind="integer", optional=True)
 
     def fit(self, features: Floats, head: Head, labels: Labels | None = None) -> Self:
-        """Subspaces, and the head that filters by them."""
+        """Find the subspaces, and the head that filters by them.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Training features.
+        head : Head
+            Last linear layer of the classifier.
+        labels : ndarray of shape (n_samples,), optional
+            Training labels; rows labelled -1 are ignored. Required unless ``kind="global"``.
+
+        Returns
+        -------
+        Project
+            A fitted copy; this object stays unchanged.
+
+        Raises
+        ------
+        InvalidInput
+            If a setting is out of range, or labels are missing or all -1 with a ``kind`` by class.
+        """
         _checks.choice(self.kind, "kind", PROJECTIONS)
         share = _checks.number(self.variance, "variance", 0.0, 1.0, open_low=True)
         w, b = np.asarray(head.weight, dtype=np.float64), np.asarray(head.bias, dtype=np.float64)
@@ -331,7 +642,13 @@ class Project:
         return replace(self, weight=weight, bias=bias, means=means, bases=bases, offsets=offsets)
 
     def check_state(self) -> None:
-        """Raise unless the arrays are those of the kind."""
+        """Check that the arrays are those of ``kind``.
+
+        Raises
+        ------
+        InvalidInput
+            If an array is missing or inconsistent.
+        """
         by_class = _checks.choice(self.kind, "kind", PROJECTIONS) in ("class", "class_pred")
         for name in ("means", "bases", "offsets") if by_class else ("filter", "offset"):
             if getattr(self, name) is None:
@@ -352,7 +669,33 @@ class Project:
         *,
         wanted: frozenset[str] = frozenset({"features"}),
     ) -> Changes:
-        """Filter logits, and features if they are wanted."""
+        """Filter the logits, and the features if a later step needs them.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            Features to transform.
+        head : Head
+            Last linear layer of the classifier.
+        predictions : ndarray of shape (n_samples,)
+            Predicted class of each sample; used with ``kind="class_pred"``.
+        layers : mapping of str to ndarray, optional
+            Recorded layers by name; kinds by class add values to a copy of them for later steps.
+        wanted : frozenset of str, default=frozenset({"features"})
+            Fields that later steps read; without ``"features"`` only the logits and their head are computed, except
+            with ``kind="class_pred"``.
+
+        Returns
+        -------
+        dict
+            The changed fields: always ``"logits"``, and depending on ``kind`` and ``wanted`` also ``"features"``,
+            ``"head"`` and ``"layers"``.
+
+        Raises
+        ------
+        InvalidInput
+            If ``kind="class_pred"`` and a predicted class had no training row.
+        """
         h = np.asarray(features, dtype=np.float64)
         if self.kind == "class_pred":
             filtered, away = self._predicted(h, np.asarray(predictions))
@@ -370,7 +713,7 @@ class Project:
         return Spaces(self.means, self.bases, self.offsets)
 
     def _predicted(self, h: Array, chosen: Labels) -> tuple[Array, Array]:
-        """Features filtered by the space of their class, and their distance from its mean."""
+        """Filter the features by the space of their predicted class, and compute their distance from its mean."""
         spaces = self._spaces()
         lost = ~spaces.known[chosen]
         if lost.any():
@@ -386,7 +729,7 @@ class Project:
         return filtered, away
 
     def _cosines(self, h: Array, head: Head) -> dict[str, Array]:
-        """Cosine of the feature filtered by each class with the head's row and with the mean of that class."""
+        """Compute the cosines of the feature filtered by each class with the head's row and the mean of that class."""
         spaces, w = self._spaces(), np.asarray(head.weight, dtype=np.float64)
         by_weight, by_mean = np.full((2, len(h), len(w)), -1.0)
         for c in spaces.present:
@@ -403,14 +746,33 @@ class Project:
     "average", paper="Lakshminarayanan et al., NeurIPS 2017, arXiv:1612.01474", judges="passes", cost="C"
 )
 def average(passes: Floats | Passes) -> Changes:
-    r"""Logits of the averaged passes.
+    r"""Replace the logits by those of the averaged passes.
 
     .. math:: z' = \log \bar p
 
-    so that ``average|gini`` is any score of probabilities on their mean (``energy`` of it is always 0). Probabilities
-    of 0 become the smallest positive float. The head no longer fits and is dropped; the chain judges the averaged
-    prediction.
+    so that ``average|gini`` is any score of probabilities on their mean (``energy`` of it is always 0). The chain
+    judges the averaged prediction.
 
+    Parameters
+    ----------
+    passes : Passes or ndarray of shape (n_passes, n_samples, n_classes)
+        Running means over the passes, or the logits of every pass.
+
+    Returns
+    -------
+    dict
+        The new ``"logits"``, and ``"head"`` None, as the head no longer fits.
+
+    Notes
+    -----
+    Probabilities of 0 become the smallest positive normal float.
+
+    References
+    ----------
+    Lakshminarayanan et al., NeurIPS 2017, arXiv:1612.01474.
+
+    Examples
+    --------
     >>> average(np.log(np.array([[[0.9, 0.1]], [[0.7, 0.3]]])))["logits"].round(6)
     array([[-0.223144, -1.609438]])
     """
