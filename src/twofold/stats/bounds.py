@@ -1,4 +1,4 @@
-r"""Confidence bounds for risks, and the selection of a threshold whose risk is guaranteed."""
+"""Compute confidence bounds for risks, and select a threshold whose risk is guaranteed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,35 @@ from twofold.errors import InvalidInput
 
 @dataclass(frozen=True)
 class Selection:
-    """What :func:`sgr` chose: accept ``conf >= threshold``; look at ``feasible`` first.
+    """Hold the threshold that :func:`sgr` selected: accept ``conf >= threshold``. Check ``feasible`` first.
 
-    ``coverage``, ``risk``, ``accepted`` and ``errors`` are those of the given samples. ``looks`` is how many
-    parts ``delta`` was divided into, so ``bound == clopper_pearson(errors, accepted, delta=delta / looks)``.
-    If nothing is feasible: threshold +inf, coverage 0, risk NaN, and ``bound`` is the lowest bound that was
-    seen.
+    Parameters
+    ----------
+    threshold : float
+        The lowest confidence to accept.
+    coverage : float
+        Share of the calibration samples that is accepted.
+    risk : float
+        Error rate among the accepted calibration samples.
+    bound : float
+        Upper confidence bound of the true risk.
+    feasible : bool
+        Whether a threshold with the requested guarantee was found.
+    accepted : int
+        Number of accepted calibration samples.
+    errors : int
+        Number of errors among them.
+    looks : int
+        Number of parts that ``delta`` was divided into, so that
+        ``bound == clopper_pearson(errors, accepted, delta=delta / looks)``.
+
+    Notes ----- If nothing is feasible, the threshold is ``inf``, coverage is 0, risk is NaN, and ``bound`` is the
+    lowest bound seen.
+
+    Examples
+    --------
+    >>> sgr([True, False], [0.9, 0.8], risk=0.1, delta=0.05).feasible
+    False
     """
 
     threshold: float
@@ -40,15 +63,45 @@ def clopper_pearson(errors: int, n: int, *, delta: float, side: Literal["two"]) 
 @overload
 def clopper_pearson(errors: ArrayLike, n: ArrayLike, *, delta: float, side: str = "upper") -> Any: ...
 def clopper_pearson(errors: ArrayLike, n: ArrayLike, *, delta: float, side: str = "upper") -> Any:
-    r"""Exact bounds for an error rate, from ``errors`` among ``n`` samples (binomial tail inversion).
+    r"""Compute exact bounds of an error rate from the number of errors (binomial tail inversion).
 
     .. math:: b_\text{upper} = B^{-1}(1 - \delta;\, e + 1,\, n - e), \quad
               b_\text{lower} = B^{-1}(\delta;\, e,\, n - e + 1)
 
-    with :math:`B^{-1}` the Beta quantile: the upper bound solves :math:`P(\mathrm{Bin}(n, b) \le e) =
-    \delta`. It is 1 if e = n (also for n = 0), the lower bound 0 if e = 0. ``side="two"`` gives both, each at
-    ``delta / 2``. Arrays broadcast; whole numbers give floats. Clopper & Pearson, Biometrika 26, 1934.
+    with :math:`B^{-1}` the Beta quantile: the upper bound solves :math:`P(\mathrm{Bin}(n, b) \le e) = \delta`.
 
+    Parameters
+    ----------
+    errors : int or array-like of int
+        Number of errors, from 0 to ``n``.
+    n : int or array-like of int
+        Number of independent samples; broadcast against ``errors``.
+    delta : float
+        Chance that the bound is allowed to fail, between 0 and 1 (both excluded).
+    side : {"upper", "lower", "two"}, default="upper"
+        Which bound to compute; ``"two"`` gives both, each at ``delta / 2``.
+
+    Returns
+    -------
+    float or array, or a tuple of two
+        The bound; with ``side="two"`` the lower and the upper one. Plain numbers give floats.
+
+    Raises
+    ------
+    InvalidInput
+        If counts are not whole numbers of at least 0, ``errors`` exceeds ``n``, shapes do not broadcast, or a setting
+        is out of range.
+
+    Notes
+    -----
+    The upper bound is 1 if e = n (also for n = 0), and the lower bound is 0 if e = 0.
+
+    References
+    ----------
+    Clopper & Pearson, Biometrika 26, 1934.
+
+    Examples
+    --------
     >>> round(clopper_pearson(0, 59, delta=0.05), 4), round(clopper_pearson(3, 100, delta=0.05), 4)
     (0.0495, 0.0757)
     >>> [round(b, 4) for b in clopper_pearson(3, 100, delta=0.05, side="two")]
@@ -65,15 +118,44 @@ def clopper_pearson(errors: ArrayLike, n: ArrayLike, *, delta: float, side: str 
 
 
 def hoeffding_bentkus(mean_loss: ArrayLike, n: ArrayLike, *, delta: float) -> Any:
-    r"""Upper bound for the mean of losses in [0, 1] from the mean of ``n`` independent ones.
+    r"""Compute an upper bound of the mean of losses in [0, 1] from the mean of ``n`` independent ones.
 
     .. math:: b = \sup\{r : p_\mathrm{HB}(r) > \delta\}
 
-    with :func:`hoeffding_bentkus_p`. Both parts fall with r, so b is the smaller of the root of :math:`n\,
-    h_1(\hat R, r) = \ln(1/\delta)` (bisection) and the Beta quantile at :math:`1 - \delta/e`. It is 1 if the
-    mean is 1. For 0/1 losses :func:`clopper_pearson` is exact and tighter. Bates et al., J. ACM 68, 2021,
-    arXiv:2101.02703.
+    with the p-value of :func:`hoeffding_bentkus_p`.
 
+    Parameters
+    ----------
+    mean_loss : float or array-like of float
+        Observed mean loss, in [0, 1].
+    n : int or array-like of int
+        Number of independent losses, at least 1; broadcast against ``mean_loss``.
+    delta : float
+        Chance that the bound is allowed to fail, between 0 and 1 (both excluded).
+
+    Returns
+    -------
+    float or array
+        The bound, in [0, 1]. Plain numbers give a float.
+
+    Raises
+    ------
+    InvalidInput
+        If a mean loss is outside [0, 1], ``n`` is not a whole number of at least 1, shapes do not broadcast, or
+        ``delta`` is out of range.
+
+    Notes
+    -----
+    Both parts of the p-value fall with r, so b is the smaller of the root of :math:`n\, h_1(\hat R, r) = \ln(1/\delta)`
+    (found by bisection) and the Beta quantile at :math:`1 - \delta/e`. It is 1 if the mean is 1. For 0/1 losses
+    :func:`clopper_pearson` is exact and tighter.
+
+    References
+    ----------
+    Bates et al., J. ACM 68, 2021, arXiv:2101.02703.
+
+    Examples
+    --------
     >>> round(hoeffding_bentkus(0.05, 1000, delta=0.1), 4)
     0.064
     """
@@ -89,15 +171,41 @@ def hoeffding_bentkus(mean_loss: ArrayLike, n: ArrayLike, *, delta: float) -> An
 
 
 def hoeffding_bentkus_p(mean_loss: ArrayLike, n: ArrayLike, *, risk: float) -> Any:
-    r"""P-value of "the mean loss exceeds ``risk``", for losses in [0, 1].
+    r"""Compute the p-value of the hypothesis that the mean loss exceeds ``risk``, for losses in [0, 1].
 
     .. math:: p(r) = \min\big(e^{-n h_1(\min(\hat R, r), r)},\;
               e\, P(\mathrm{Bin}(n, r) \le \lceil n \hat R \rceil)\big),
               \quad h_1(a, b) = a \ln\tfrac{a}{b} + (1 - a) \ln\tfrac{1 - a}{1 - b}
 
-    A product :math:`n \hat R` within 1e-12 (relative) of a whole number counts as that number, since the
-    division that made the mean rounds. Angelopoulos et al., Learn then Test, arXiv:2110.01052.
+    Parameters
+    ----------
+    mean_loss : float or array-like of float
+        Observed mean loss, in [0, 1].
+    n : int or array-like of int
+        Number of independent losses, at least 1; broadcast against ``mean_loss``.
+    risk : float
+        The risk r to be tested, between 0 and 1 (both excluded).
 
+    Returns
+    -------
+    float or array
+        The p-value, in [0, 1]; small where the risk is below ``risk``. Plain numbers give a float.
+
+    Raises
+    ------
+    InvalidInput
+        If a mean loss is outside [0, 1], ``n`` is not a whole number of at least 1, shapes do not broadcast, or
+        ``risk`` is out of range.
+
+    Notes ----- A product :math:`n \hat R` within 1e-12 (relative) of a whole number counts as that number, because the
+    division that gave the mean rounds.
+
+    References
+    ----------
+    Angelopoulos et al., Learn then Test, arXiv:2110.01052.
+
+    Examples
+    --------
     >>> round(hoeffding_bentkus_p(0.05, 1000, risk=0.07), 4)
     0.0161
     """
@@ -120,32 +228,59 @@ def sgr(
     delta: float,
     method: Literal["binary", "fixed_sequence"] = "binary",
 ) -> Selection:
-    r"""Selection with guaranteed risk: accept as much as keeps the true risk below ``risk``.
+    r"""Select a threshold that accepts as much as possible while the true risk stays below ``risk`` (SGR).
 
-    With probability at least 1 - ``delta`` over the given samples the promise holds. The condition
+    With probability at least 1 - ``delta`` over the draw of the samples, the guarantee holds. The condition
 
     .. math:: b(e, n) = B^{-1}(1 - \delta';\, e + 1,\, n - e) < r^*
 
-    is asked of sets {conf >= threshold} with n accepted and e errors; candidates are whole tie groups.
+    is tested on sets {conf >= threshold} with n accepted samples and e errors; candidates are whole tie groups.
 
-    ``binary`` is the paper's search: at most :math:`k = \lceil \log_2 m \rceil` looks, each at :math:`\delta'
-    = \delta / k`, and the best feasible look is returned (the paper returns the last, feasible or not, and
-    never looks at full coverage). ``fixed_sequence`` tests every group in the order of growing coverage at
-    :math:`\delta' = \delta` and stops at the first failure (learn then test). It starts where zero errors
-    would pass, :math:`n_0 > \ln \delta / \ln(1 - r^*)`: one error among the first :math:`n_0` ends it. It
-    gains coverage where the most confident samples are almost never wrong, and fails where they are wrong now
-    and then.
+    Parameters
+    ----------
+    correct : array-like of bool, shape (n_samples,)
+        Whether each prediction is correct.
+    conf : array-like of float, shape (n_samples,)
+        Confidence, higher is safer to accept. Infinities are allowed, NaN is not.
+    risk : float
+        Largest error rate among accepted samples, :math:`r^*`, between 0 and 1 (both excluded).
+    delta : float
+        Chance that the guarantee is allowed to fail, between 0 and 1 (both excluded).
+    method : {"binary", "fixed_sequence"}, default="binary"
+        How to search. ``fixed_sequence`` gains coverage where the most confident samples are almost never wrong, and
+        fails where they are wrong now and then.
 
-    What is proven. The order and the sets depend on confidences alone, and given its threshold the samples
-    above it are independent draws. So ``fixed_sequence`` holds at ``delta`` for continuous confidences whose
-    true selective risk crosses ``risk`` once as coverage grows, if samples at the threshold are no safer than
-    those above it, as with any sensible score; without the last condition the one sample that sets the
-    threshold can cost a factor of at most 1 / (1 - risk). In ``binary`` the errors also choose where to look
-    next, which the paper's union bound over k looks does not cover; its violations stay well below ``delta``
-    in simulation (see the slow tests, which also count ties). Both ask for independent samples from where the
-    threshold will be used. Choosing nothing (``feasible=False``) violates nothing.
-    Geifman & El-Yaniv, NeurIPS 2017, arXiv:1705.08500; Angelopoulos et al., arXiv:2110.01052.
+    Returns
+    -------
+    Selection
+        The threshold with its coverage and bound; ``feasible=False`` if no threshold passes.
 
+    Raises
+    ------
+    InvalidInput
+        If the arrays differ in length, hold NaN or impossible values, or a setting is out of range.
+
+    Notes ----- ``binary`` is the paper's search: at most :math:`k = \lceil \log_2 m \rceil` looks for m samples, each
+    at :math:`\delta' = \delta / k`, and the best feasible look is returned (the paper returns the last, feasible or
+    not, and never looks at full coverage). ``fixed_sequence`` tests every group in the order of growing coverage at
+    :math:`\delta' = \delta` and stops at the first failure (learn then test). It starts where zero errors would pass,
+    :math:`n_0 > \ln \delta / \ln(1 - r^*)`: one error among the first :math:`n_0` ends it.
+
+    What is proven: the order and the sets depend on confidences alone, and conditional on its threshold the samples
+    above it are independent draws. So ``fixed_sequence`` holds at ``delta`` for continuous confidences whose true
+    selective risk crosses ``risk`` once as coverage grows, if samples at the threshold are no safer than those above
+    it, as with any sensible score; without the last condition the one sample that sets the threshold can cost a factor
+    of at most 1 / (1 - risk). In ``binary`` the errors also choose where to look next, which the paper's union bound
+    over k looks does not cover; its violations stay well below ``delta`` in simulation (see the slow tests, which also
+    count ties). Both require independent samples from the distribution on which the threshold will be used. Selecting
+    nothing (``feasible=False``) violates nothing.
+
+    References
+    ----------
+    Geifman & El-Yaniv, NeurIPS 2017, arXiv:1705.08500; Angelopoulos et al., Learn then Test, arXiv:2110.01052.
+
+    Examples
+    --------
     >>> conf = np.arange(1000) / 1000
     >>> chosen = sgr(conf > 0.2, conf, risk=0.1, delta=0.05)
     >>> chosen.feasible, chosen.threshold, chosen.coverage, round(chosen.bound, 4)
@@ -171,7 +306,7 @@ def sgr(
 
 
 def _groups(right: npt.NDArray[np.bool_], scores: Array) -> tuple[Array, Array, Array]:
-    """Thresholds from the most confident down, one per tie group, with accepted and errors at each."""
+    """Return thresholds from the most confident down, one per tie group, with accepted and errors at each."""
     order = np.argsort(-scores, kind="stable")
     descending = scores[order]
     ends = np.flatnonzero(np.append(descending[1:] != descending[:-1], True))
@@ -180,7 +315,7 @@ def _groups(right: npt.NDArray[np.bool_], scores: Array) -> tuple[Array, Array, 
 
 
 def _bisect(accepted: Array, errors: Array, risk: float, level: float, looks: int) -> tuple[int, float]:
-    """Index of the largest feasible group seen (-1 if none) and the lowest bound seen."""
+    """Find the index of the largest feasible group seen (-1 if none) and the lowest bound seen."""
     passed, failed, lowest = -1, len(accepted), 1.0
     for _ in range(looks):
         if failed - passed <= 1:
@@ -193,7 +328,7 @@ def _bisect(accepted: Array, errors: Array, risk: float, level: float, looks: in
 
 
 def _walk(accepted: Array, errors: Array, risk: float, level: float) -> tuple[int, float]:
-    """The same by fixed-sequence testing; bounds are computed in blocks because the walk may end early."""
+    """Find the same by fixed-sequence testing; bounds are computed in blocks because the walk may end early."""
     start = int(np.searchsorted(accepted, math.log(level) / math.log1p(-risk), side="right"))
     lowest = 1.0
     for left in range(start, len(accepted), 1024):
@@ -251,7 +386,7 @@ def _mean_losses(mean_loss: ArrayLike, n: ArrayLike) -> tuple[Array, Array]:
 
 
 def _broadcast(**arrays: Array) -> tuple[Array, ...]:
-    """The arrays in their common shape; shapes that have none are an error."""
+    """Broadcast the arrays to their common shape, and raise if there is none."""
     try:
         return tuple(np.broadcast_arrays(*arrays.values()))
     except ValueError as error:

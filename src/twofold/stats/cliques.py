@@ -1,4 +1,4 @@
-"""Groups of methods that the data cannot tell apart."""
+"""Find groups of methods that are not significantly different."""
 
 from __future__ import annotations
 
@@ -17,7 +17,33 @@ from twofold.stats.tests import Friedman, Pairwise, compare, omnibus
 
 @dataclass(frozen=True, eq=False)
 class Cliques:
-    """What :func:`cliques` found: maximal groups, best first; ``omnibus``: did Friedman's test reject?"""
+    """Hold the groups that :func:`cliques` found.
+
+    Parameters
+    ----------
+    groups : tuple of tuples of str
+        Maximal groups of methods that are not significantly different, best first.
+    top : tuple of str
+        The best group, ``groups[0]``.
+    names : tuple of str
+        All methods, in the order of the columns.
+    mean_ranks : array of shape (n_methods,)
+        Mean rank of every method, 1 the best.
+    pairwise : Pairwise
+        The pairwise test on which the groups rest.
+    friedman : Friedman
+        The omnibus test.
+    alpha : float
+        Level of both tests.
+    omnibus : bool
+        Whether the omnibus test rejected; if not, there is one group of all methods.
+
+    Examples
+    --------
+    >>> result = cliques([[4, 7, 6], [6, 8, 9], [3, 6, 7], [5, 7, 8], [4, 9, 8], [5, 6, 9]], names="ABC")
+    >>> result.top, result.omnibus, result.mean_ranks.round(2)
+    (('C', 'B'), True, array([3.  , 1.67, 1.33]))
+    """
 
     groups: tuple[tuple[str, ...], ...]
     top: tuple[str, ...]
@@ -37,22 +63,53 @@ def cliques(
     better: Better = "higher",
     names: Sequence[str] | None = None,
 ) -> Cliques:
-    r"""Maximal groups of methods no two of which differ: maximal cliques of the indifference graph.
+    r"""Find the maximal groups of methods of which no two differ significantly.
+
+    They are the maximal cliques of the indifference graph,
 
     .. math:: i \sim j \iff \tilde p_{ij} \ge \alpha
 
-    with the Holm-adjusted p of ``test``: ``conover_t`` (or ``conover_holm``), ``rank_z`` or ``wilcoxon``. If
-    the omnibus test (Friedman's exact test in small tables, else Iman and Davenport's F) does not reject at
-    ``alpha`` there is one group of all methods, and ``omnibus`` is False. Groups are ordered by their best mean
-    rank, then the lower mean of mean ranks, then the larger group, then names; ``top`` is the first. Inside a
-    group methods go by mean rank, then name.
+    with the Holm-adjusted p of ``test``.
 
-    ``conover_t`` and ``rank_z`` share one standard error, so p falls with the gap in mean rank and Holm keeps
-    that order: the graph is a unit-interval graph, its maximal cliques are runs in the order of mean ranks,
-    and the top group is "the best, and everything not different from it". ``wilcoxon`` has no such order; its
-    cliques are listed by networkx (``pip install "twofold[stats]"``), and the top is unique only by the rules
-    above.
+    Parameters
+    ----------
+    table : array-like of shape (n_blocks, n_methods)
+        Results; at least two blocks (rows) and two methods. The columns of a DataFrame name the methods.
+    test : {"conover_t", "conover_holm", "rank_z", "wilcoxon"}, default="conover_t"
+        The pairwise test; ``conover_holm`` is another name of ``conover_t``. Choose ``wilcoxon`` where the pool holds
+        many weak methods.
+    alpha : float, default=0.05
+        Level of the omnibus and the pairwise tests, between 0 and 1 (both excluded).
+    better : {"higher", "lower"}, default="higher"
+        Which values are better.
+    names : sequence of str, optional
+        Names of the methods. By default the columns of a DataFrame, or 0, 1, ...
 
+    Returns
+    -------
+    Cliques
+        The groups, best first, and the tests behind them.
+
+    Raises
+    ------
+    InvalidInput
+        If the table is too small, holds NaN or infinities, names do not fit, or a setting is out of range.
+    MissingExtra
+        If ``test="wilcoxon"`` and networkx is not installed (``pip install "twofold[stats]"``).
+
+    Notes ----- If the omnibus test (Friedman's exact test in small tables, else Iman and Davenport's F) does not reject
+    at ``alpha``, there is one group of all methods, and ``omnibus`` is False. Groups are ordered by their best mean
+    rank, then the lower mean of mean ranks, then the larger group, then names; ``top`` is the first. Inside a group
+    methods are ordered by mean rank, then name. A ``DoubtfulTable`` warning says where the table violates the
+    assumptions of the test.
+
+    ``conover_t`` and ``rank_z`` share one standard error, so p falls with the gap in mean rank and Holm keeps that
+    order: the graph is a unit-interval graph, its maximal cliques are runs in the order of mean ranks, and the top
+    group is "the best, and everything not different from it". ``wilcoxon`` has no such order; its cliques are listed by
+    networkx, and the top is unique only by the rules above.
+
+    Examples
+    --------
     >>> table = [[4, 7, 6], [6, 8, 9], [3, 6, 7], [5, 7, 8], [4, 9, 8], [5, 6, 9]]
     >>> result = cliques(table, names=["A", "B", "C"])
     >>> result.groups, result.top
@@ -82,8 +139,22 @@ def cliques(
 
 
 def runs(alike: Mask, order: Sequence[int]) -> list[list[int]]:
-    """Maximal cliques of a unit-interval graph: from each method the furthest run not inside an earlier one.
+    """List the maximal cliques of a unit-interval graph: from each method the furthest run not inside an earlier one.
 
+    Parameters
+    ----------
+    alike : array of bool, shape (n_methods, n_methods)
+        Whether two methods are joined by an edge.
+    order : sequence of int
+        The methods in the order of mean ranks, best first.
+
+    Returns
+    -------
+    list of list of int
+        The cliques, each in ``order``.
+
+    Examples
+    --------
     >>> runs(np.array([[1, 1, 0], [1, 1, 1], [0, 1, 1]], dtype=bool), [0, 1, 2])
     [[0, 1], [1, 2]]
     """
@@ -99,7 +170,25 @@ def runs(alike: Mask, order: Sequence[int]) -> list[list[int]]:
 
 
 def list_cliques(alike: Mask, order: Sequence[int]) -> list[list[int]]:
-    """Maximal cliques of any graph, by Bron and Kerbosch's algorithm with pivots."""
+    """List the maximal cliques of any graph, by Bron and Kerbosch's algorithm with pivots.
+
+    Parameters
+    ----------
+    alike : array of bool, shape (n_methods, n_methods)
+        Whether two methods are joined by an edge; symmetric.
+    order : sequence of int
+        The methods.
+
+    Returns
+    -------
+    list of list of int
+        The cliques, in no particular order.
+
+    Raises
+    ------
+    MissingExtra
+        If networkx is not installed.
+    """
     networkx = _networkx()
     graph = networkx.Graph()
     graph.add_nodes_from(order)
