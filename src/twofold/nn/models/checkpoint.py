@@ -33,7 +33,36 @@ SHOWN = 3  # keys of each kind an error lists
 
 
 def read_parameters(path: Path | str) -> dict[str, Tensor]:
-    """The parameters in a checkpoint by name, without nesting and without wrappers' prefixes."""
+    """Read the parameters in a checkpoint by name, without nesting and without the prefixes of wrappers.
+
+    Parameters
+    ----------
+    path : Path or str
+        File in one of the formats of this module, chosen by its suffix; any other suffix is read as a torch file.
+
+    Returns
+    -------
+    dict from str to Tensor
+        Parameters by name, on the CPU.
+
+    Raises
+    ------
+    InvalidInput
+        If the file is missing, damaged, of another format, or does not hold tensors by name.
+
+    Notes
+    -----
+    Parameters may be nested under ``state_dict``, ``model_state_dict``, ``model`` or ``net`` in a torch file. The
+    prefixes ``module.`` (DataParallel) and ``_orig_mod.`` (torch.compile) are removed where all names have them.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     torch.save({"state_dict": {"module.weight": torch.ones(2)}}, f"{folder}/model.pt")
+    ...     read_parameters(f"{folder}/model.pt")
+    {'weight': tensor([1., 1.])}
+    """
     path = Path(path)
     if not path.is_file():
         raise InvalidInput(f"checkpoint {path} is {'a folder' if path.is_dir() else 'missing'}; give one file")
@@ -68,26 +97,32 @@ def _safetensors(path: Path) -> Mapping[str, Tensor]:
 
 
 def sealed_header(tensors: Mapping[str, Tensor], text: str) -> dict[str, str]:
-    """The header of a safetensors file that training writes: a text, and the digest of it and of the tensors.
+    """Make the header of a safetensors file that training writes: a text, and the digest of it and of the tensors.
 
     Parameters
     ----------
     tensors : mapping from str to Tensor
         Tensors on the CPU.
     text : str
-        What else the file tells, as JSON.
+        Metadata of the file, as JSON.
 
     Returns
     -------
     dict
-        One key, since safetensors writes several in any order, and equal training must give equal bytes.
+        One key, ``"twofold"``, since safetensors writes several in any order, and equal training must give equal bytes.
+
+    Examples
+    --------
+    >>> tensors = {"weight": torch.ones(2)}
+    >>> opened_header(tensors, sealed_header(tensors, "{}"))
+    '{}'
     """
     sealed = {"format": FORMAT, "text": text, "sha256": _tensors_digest(tensors, {"format": FORMAT, "text": text})}
     return {"twofold": json.dumps(sealed)}
 
 
 def opened_header(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
-    """The text in a header that :func:`sealed_header` made.
+    """Check a header that :func:`sealed_header` made and return its text.
 
     Parameters
     ----------
@@ -104,7 +139,7 @@ def opened_header(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> s
     Raises
     ------
     InvalidInput
-        If there is no digest, or it does not fit; the message is the end of a sentence.
+        If there is no digest, or it does not match; the message is the end of a sentence.
     """
     try:
         sealed = json.loads(header["twofold"])
@@ -121,7 +156,7 @@ def opened_header(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> s
 
 
 def _tensors_digest(tensors: Mapping[str, Tensor], texts: Mapping[str, str]) -> str:
-    """The SHA-256 of named tensors and texts, by their bytes, so that every dtype will do."""
+    """Compute the SHA-256 of named tensors and texts from their bytes, which works for every dtype."""
     kinds = {f"{name} dtype": f"{tensor.dtype} {tuple(tensor.shape)}" for name, tensor in tensors.items()}
     arrays = {}
     for name, tensor in tensors.items():
@@ -157,7 +192,33 @@ def _torch(path: Path) -> Mapping[str, Any]:
 
 
 def load_parameters(model: nn.Module, parameters: Mapping[str, Tensor], *, source: str, expected: str) -> None:
-    """Copy parameters into a model whose names and shapes they must have; ``source`` and ``expected`` name the two."""
+    """Copy parameters into a model whose names and shapes they must have; after an error the weights are unchanged.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Model to load into. A confidence branch first gets an encoder of its own if the parameters have one.
+    parameters : mapping from str to Tensor
+        Parameters by name, as :func:`read_parameters` returns them. Counters of batch norm may be missing.
+    source : str
+        Name of the checkpoint in error messages.
+    expected : str
+        Name of the model in error messages.
+
+    Raises
+    ------
+    InvalidInput
+        If names or shapes differ. The message lists them, and the networks of the zoo that fit.
+
+    Examples
+    --------
+    >>> model = nn.Linear(1, 1)
+    >>> load_parameters(
+    ...     model, {"weight": torch.ones(1, 1), "bias": torch.zeros(1)}, source="w.pt", expected="a linear layer"
+    ... )
+    >>> model.weight.detach()
+    tensor([[1.]])
+    """
     branch = getattr(model, "confidence", None)
     if isinstance(branch, ConfidenceBranch) and branch.encoder is None and any(ADOPTED in key for key in parameters):
         branch.adopt(model)  # type: ignore[arg-type]
@@ -177,7 +238,23 @@ def load_parameters(model: nn.Module, parameters: Mapping[str, Tensor], *, sourc
 
 
 def fits(parameters: Mapping[str, Tensor]) -> list[str]:
-    """The networks of the zoo whose parameters have just these names and shapes, as a spec with their classes."""
+    """List the networks of the zoo whose parameters have exactly these names and shapes.
+
+    Parameters
+    ----------
+    parameters : mapping from str to Tensor
+        Parameters by name.
+
+    Returns
+    -------
+    list of str
+        A spec for each network, with its number of classes, as :func:`twofold.nn.models.load` takes it.
+
+    Examples
+    --------
+    >>> fits({"weight": torch.ones(1)})
+    []
+    """
     weight, stem = parameters.get("linear.weight"), next((parameters[k] for k in STEMS if k in parameters), None)
     if weight is None or stem is None or weight.ndim != 2 or stem.ndim != 4 or len(weight) < 2:
         return []
@@ -193,7 +270,7 @@ def _outline_of(name: str) -> dict[str, tuple[int, ...]]:
 
 
 def _outline(parameters: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
-    """Shapes by name, without the numbers of classes and of image channels."""
+    """Return shapes by name, without the numbers of classes and of image channels."""
     shapes = {key: tuple(value.shape) for key, value in parameters.items() if not key.endswith(COUNTER)}
     for key, shape in shapes.items():
         if key in STEMS:

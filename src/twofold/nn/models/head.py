@@ -1,7 +1,7 @@
 """Any PyTorch classifier as logits, features and a head.
 
-The head is the last linear layer; its exact input is the feature. It is found by running the model once and asking
-which linear layer gave the answer, so no naming convention is needed.
+The head is the last linear layer; its exact input is the feature. It is found by running the model once and looking
+for the linear layer whose output the model returned, so no naming convention is needed.
 """
 
 from __future__ import annotations
@@ -28,10 +28,18 @@ HALF = (torch.float16, torch.bfloat16)
 
 @dataclass(frozen=True, eq=False)
 class Captured:
-    """What one run of the model on one batch gave, as tensors on its device.
+    """Hold what one run of the model on one batch produced, as tensors on its device.
 
-    ``logits`` (N, C) and ``features`` (N, D) obey the head law and are float32 or better; ``learned`` holds extra
-    outputs, (N,) each; ``raw`` are the features before a cosine head gave them unit length, else None.
+    Parameters
+    ----------
+    logits : Tensor of shape (N, C)
+        Class logits in float32 or better. With ``features`` they obey the head law.
+    features : Tensor of shape (N, D)
+        Exact input of the head in float32 or better; unit vectors for a cosine head.
+    learned : dict from str to Tensor of shape (N,)
+        Extra outputs of the network, such as ``confidnet``, ``devries`` or ``reservation``.
+    raw : Tensor of shape (N, D), optional
+        Features before a cosine head gave them unit length, else None.
     """
 
     logits: Tensor
@@ -42,7 +50,7 @@ class Captured:
 
 @dataclass(frozen=True, eq=False)
 class _Call:
-    """One linear layer at work."""
+    """Record one call of a linear layer."""
 
     name: str
     layer: Linear
@@ -52,7 +60,7 @@ class _Call:
 
 @dataclass(eq=False)
 class _Trace:
-    """What the hooks saw during one run."""
+    """Record what the hooks saw during one run."""
 
     calls: list[_Call] = field(default_factory=list)  # linear layers that gave one vector a row
     last: list[str] = field(default_factory=list)  # the last modules without children, for messages
@@ -60,16 +68,47 @@ class _Trace:
 
 
 class Classifier:
-    """A ``torch.nn.Module`` that answers with logits and features.
+    """Wrap a ``torch.nn.Module`` so that a call returns logits and features.
 
-    ``head`` names the last linear layer (``"fc"``, ``"classifier.1"``). Without a name it is the ``nn.Linear``, 1x1
-    ``nn.Conv2d`` on 1x1 maps, or cosine head whose output is what the model returned (the last one that ran, if
-    several are); found on ``example``, one small batch, or on the first batch. A named head may be followed by what
-    keeps the order of the classes, such as a softmax: its own output is then the logits.
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Model that returns logits (N, C), a tuple with them first, a dict with ``"logits"``, or an object with
+        ``.logits``.
+    head : str, optional
+        Name of the last linear layer (``"fc"``, ``"classifier.1"``). Without a name it is the ``nn.Linear``, 1x1
+        ``nn.Conv2d`` on 1x1 maps, or cosine head whose output is what the model returned (the last one that ran, if
+        there are several). A named head may be followed by what keeps the order of the classes, such as a softmax: its
+        own output is then the logits.
+    example : Tensor, sequence or mapping, optional
+        One small batch on which the head is found at once. Without it the head is found on the first batch.
 
+    Attributes
+    ----------
+    model : torch.nn.Module
+        The wrapped model.
+
+    Raises
+    ------
+    InvalidInput
+        If ``model`` is not a module, ``head`` names a layer that cannot be a head, or no head is found on ``example``.
+    UnknownName
+        If ``model`` has no module of the name ``head``.
+
+    Notes
+    -----
     A call runs the model once, in whatever mode it is (``train`` or ``eval``) and with gradients unless they are
     switched off around it. Half-precision models get their logits from the captured features in float32, since rounded
     logits tie and break the head law. With active dropout before the head, features are those after dropout.
+
+    Examples
+    --------
+    >>> classifier = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), example=torch.zeros(1, 1, 2, 2))
+    >>> classifier.head_name, classifier.classes
+    ('1', 3)
+    >>> found = classifier(torch.ones(5, 1, 2, 2))
+    >>> tuple(found.logits.shape), tuple(found.features.shape)
+    ((5, 3), (5, 4))
     """
 
     def __init__(self, model: nn.Module, *, head: str | None = None, example: Batch = None) -> None:
@@ -85,7 +124,24 @@ class Classifier:
                 self(example)
 
     def __call__(self, batch: Batch) -> Captured:
-        """Run the model once on a batch: a tensor, a sequence with the inputs first, or a mapping of keywords."""
+        """Run the model once on a batch.
+
+        Parameters
+        ----------
+        batch : Tensor, sequence or mapping
+            A tensor of inputs, a tuple or list with the inputs first, or a mapping of keyword arguments, from which
+            labels are left out.
+
+        Returns
+        -------
+        Captured
+            Logits, features and extra outputs, as tensors on the model's device.
+
+        Raises
+        ------
+        InvalidInput
+            If the batch has another form, the model returns no class logits, or no linear layer produces them.
+        """
         arguments, keywords = _arguments(batch)
         first, trace = self._maps is None, _Trace()
         watched = list(self.model.named_modules()) if first else [(self.head_name, self._found)]
@@ -102,7 +158,23 @@ class Classifier:
         return self._captured(call, seen)
 
     def at_head(self, given: Tensor) -> Captured:
-        """What the head makes of this input of it; the rest of the model does not run."""
+        """Compute logits from an input of the head; the rest of the model does not run.
+
+        Parameters
+        ----------
+        given : Tensor of shape (N, D), or (N, D, 1, 1) for a convolution
+            Input of the head.
+
+        Returns
+        -------
+        Captured
+            Logits, features and extra outputs for this input.
+
+        Raises
+        ------
+        InvalidInput
+            If the head is not known yet.
+        """
         return self._captured(_Call(self.head_name, self._found, given, self._found(given)), [])
 
     @property
@@ -120,15 +192,30 @@ class Classifier:
 
     @property
     def classes(self) -> int:
-        """The number of classes, without an abstention output."""
+        """Number of classes, without an abstention output."""
         return len(self._found.weight) - self._abstains
 
     def layers(self, names: Sequence[str] | None = None) -> dict[str, nn.Module]:
-        """The modules whose output maps layer statistics are taken of, by name in the order they ran.
+        """Return the modules whose output maps are used for layer statistics, by name in the order they ran.
 
-        By default the blocks of the outermost module that has two or more of them, a block being a module with
-        children that gave a 4-D map (``layer1`` to ``layer4`` of a ResNet, ``features.0`` and on of an EfficientNet);
-        where there are no such blocks, every convolution but the head. Empty for a model without maps.
+        Parameters
+        ----------
+        names : sequence of str, optional
+            Names of modules. By default the blocks of the outermost module that has two or more of them, a block being
+            a module with children that returned a 4-D map (``layer1`` to ``layer4`` of a ResNet, ``features.0`` and on
+            of an EfficientNet); where there are no such blocks, every convolution but the head.
+
+        Returns
+        -------
+        dict from str to torch.nn.Module
+            The modules; empty for a model without maps.
+
+        Raises
+        ------
+        InvalidInput
+            If ``names`` is None and the model has not run yet.
+        UnknownName
+            If the model has no module of a name.
         """
         known = dict(self.model.named_modules())
         if names is None:
@@ -141,7 +228,13 @@ class Classifier:
         return {name: known[name] for name in names}
 
     def dropouts(self) -> list[_DropoutNd]:
-        """The dropout modules with a rate above 0; dropout written as a function call cannot be seen."""
+        """Return the dropout modules with a rate above 0.
+
+        Returns
+        -------
+        list of torch.nn.Module
+            Dropout modules. Dropout written as a function call cannot be seen.
+        """
         return [m for m in self.model.modules() if isinstance(m, _DropoutNd) and m.p > 0]
 
     @property
@@ -156,7 +249,7 @@ class Classifier:
 
     @contextmanager
     def _seeing(self) -> Iterator[list[Tensor]]:
-        """While open, the images that a network with a second encoder is given."""
+        """Record the images that enter a network whose confidence branch has an encoder of its own."""
         seen: list[Tensor] = []
         branch = None if self._network is None else self._network.confidence
         if self._network is None or branch is None or branch.encoder is None:
@@ -189,12 +282,12 @@ class Classifier:
 
 
 def _float(tensor: Tensor) -> Tensor:
-    """The tensor in float32 or better."""
+    """Convert a tensor to float32, unless it is that or better."""
     return tensor.float() if tensor.dtype in HALF else tensor
 
 
 def _weights(layer: Linear) -> tuple[Tensor, Tensor | None]:
-    """Weight (C, D) and bias (C,) that make the logits, in float32 or better."""
+    """Return the weight (C, D) and bias (C,) that make the logits, in float32 or better."""
     if isinstance(layer, CosineHead):
         return _float(layer.effective()), None
     bias = layer.bias
@@ -202,14 +295,14 @@ def _weights(layer: Linear) -> tuple[Tensor, Tensor | None]:
 
 
 def _is_linear(module: nn.Module) -> bool:
-    """Whether the module may be a head."""
+    """Check whether the module may be a head."""
     if isinstance(module, nn.Conv2d):
         return module.kernel_size == (1, 1) and module.groups == 1
     return isinstance(module, nn.Linear | CosineHead)
 
 
 def _named(model: nn.Module, name: str) -> Any:
-    """The head a user named."""
+    """Return the head a user named."""
     modules = dict(model.named_modules())
     if name not in modules:
         linear = [n for n, m in modules.items() if _is_linear(m)]
@@ -221,7 +314,7 @@ def _named(model: nn.Module, name: str) -> Any:
 
 
 def _arguments(batch: Batch) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """How the model is called on a batch; labels are left out."""
+    """Return the positional and keyword arguments for the model; labels are left out."""
     if isinstance(batch, list | tuple):
         if not batch:
             raise InvalidInput("batch is empty; its first element must be the inputs")
@@ -237,7 +330,7 @@ def _arguments(batch: Batch) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _logits(output: Any) -> Tensor:
-    """The class scores among what a model returned, (N, C)."""
+    """Find the class logits (N, C) among what a model returned."""
     answer = getattr(output, "logits", output)
     if isinstance(answer, Mapping):
         if "logits" not in answer:
@@ -258,7 +351,7 @@ def _logits(output: Any) -> Tensor:
 
 @contextmanager
 def _evaluating(model: nn.Module) -> Iterator[None]:
-    """The model in evaluation mode; each module gets its own mode back."""
+    """Switch the model to evaluation mode; each module gets its own mode back on exit."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -270,7 +363,7 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _watching(modules: Iterable[tuple[str, nn.Module]], trace: _Trace, *, full: bool) -> Iterator[None]:
-    """Hooks that fill the trace while the model runs, and are gone afterwards."""
+    """Install hooks that fill the trace while the model runs, and remove them afterwards."""
     handles = []
     try:
         for name, module in modules:
@@ -282,7 +375,7 @@ def _watching(modules: Iterable[tuple[str, nn.Module]], trace: _Trace, *, full: 
 
 
 def _record(trace: _Trace, name: str, *, full: bool) -> Any:
-    """A forward hook for the module of this name."""
+    """Make a forward hook for the module of this name."""
 
     def hook(module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any], output: Any) -> None:
         if not isinstance(output, Tensor):
@@ -301,7 +394,7 @@ def _record(trace: _Trace, name: str, *, full: bool) -> Any:
 
 
 def _last_call(trace: _Trace, layer: Linear) -> _Call:
-    """The last time a known head ran."""
+    """Return the last call of a known head."""
     for call in reversed(trace.calls):
         if call.layer is layer:
             return call
@@ -309,7 +402,7 @@ def _last_call(trace: _Trace, layer: Linear) -> _Call:
 
 
 def _answering(trace: _Trace, answer: Tensor, *, law: bool) -> _Call:
-    """The last linear layer whose output is what the model returned."""
+    """Return the last call of a linear layer whose output is what the model returned."""
     for call in reversed(trace.calls):
         if _same(call.gave.flatten(1), answer) and not (law and _changed(call)):
             return call
@@ -323,12 +416,12 @@ def _answering(trace: _Trace, answer: Tensor, *, law: bool) -> _Call:
 
 
 def _same(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors hold the same values, or are one."""
+    """Check whether two tensors hold the same values or share their memory."""
     return a.shape == b.shape and (a.data_ptr() == b.data_ptr() or torch.equal(_float(a), _float(b)))
 
 
 def _changed(call: _Call) -> bool:
-    """Whether the output no longer is the product of the input, because something changed it in place."""
+    """Check whether the output no longer equals the product of the input, because something changed it in place."""
     if call.gave.dtype in HALF:
         return False
     with torch.no_grad(), torch.autocast(call.given.device.type, enabled=False):
@@ -340,7 +433,7 @@ def _changed(call: _Call) -> bool:
 
 
 def _agreeing(trace: _Trace, layer: Linear, answer: Tensor) -> _Call:
-    """The run of a named head, provided the model's answer ranks the same class first in every row."""
+    """Return the call of a named head, provided the model's output ranks the same class first in every row."""
     call = _last_call(trace, layer)
     if _changed(call):
         raise InvalidInput(f"the output of head={call.name!r} is changed in place; use a layer that is not in place")
@@ -361,7 +454,7 @@ def _agreeing(trace: _Trace, layer: Linear, answer: Tensor) -> _Call:
 
 
 def _map_names(model: nn.Module, trace: _Trace, head: Linear) -> list[str]:
-    """Names of the blocks, or else of the convolutions, that gave maps."""
+    """List the names of the blocks, or else of the convolutions, that returned maps."""
     known = dict(model.named_modules())
     groups: dict[str, list[str]] = {}
     for name in trace.maps:

@@ -1,4 +1,4 @@
-"""A model from one string: timm, torchvision, Hugging Face, a Python file, or the zoo. Nothing is downloaded."""
+"""Models from one string: timm, torchvision, Hugging Face, a Python file, or the zoo. Nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FORMS = "timm:NAME, torchvision:NAME, hf:NAME_OR_FOLDER, file.py:function"
 def load(
     spec: str, *, classes: int | None = None, checkpoint: str | Path | None = None, head: str | None = None
 ) -> nn.Module:
-    """Build the model a string names, in evaluation mode, with the parameters of ``checkpoint`` if one is given.
+    """Build the model that a string names, in evaluation mode, and load a checkpoint into it.
 
     ============================  ====================================================================================
     ``timm:NAME``                 a timm architecture without weights; ``?`` options are its own (``?img_size=32``)
@@ -49,10 +49,43 @@ def load(
     ``resnet18_32?classes=10``    a network of the zoo; options are those of :func:`build`
     ============================  ====================================================================================
 
-    ``classes`` is the number of classes where the source lets one choose it; for the zoo it may be left to the
-    checkpoint. ``head`` (``linear`` or ``cosine``) is for the zoo. The checkpoint may be safetensors, an npz of
-    parameters, or a torch file with a state_dict; its parameters must all fit. Weights are never fetched: without a
-    checkpoint, timm, torchvision and zoo models have the values they were initialised with.
+    Parameters
+    ----------
+    spec : str
+        Which model to build, in one of the forms above.
+    classes : int, optional
+        Number of classes, where the source lets one choose it. For the zoo it may be left to the checkpoint.
+    checkpoint : str or Path, optional
+        File of trained parameters: safetensors, an npz of parameters, or a torch file with a state_dict. Its parameters
+        must all fit.
+    head : {"linear", "cosine"}, optional
+        Last layer, for networks of the zoo only.
+
+    Returns
+    -------
+    torch.nn.Module
+        The model in evaluation mode.
+
+    Raises
+    ------
+    InvalidInput
+        If the spec is malformed, its options contradict the arguments, the source cannot build the model, or the
+        checkpoint cannot be read or does not fit.
+    UnknownName
+        If there is no model, option or function of that name.
+    MissingExtra
+        If the library that the spec names is not installed.
+
+    Notes
+    -----
+    Weights are never fetched: without a checkpoint, timm, torchvision and zoo models have the values they were
+    initialised with.
+
+    Examples
+    --------
+    >>> model = load("resnet8_cifar?classes=10")
+    >>> type(model).__name__, model.training
+    ('CifarResNet', False)
     """
     if not isinstance(spec, str) or not spec:
         raise InvalidInput(f"spec must be a string such as {FORMS}, or a network of the zoo; got {spec!r}")
@@ -79,7 +112,7 @@ def load(
 
 
 def _split(text: str, spec: str) -> tuple[str, dict[str, Any]]:
-    """``NAME?a=1&b=x`` as the name and its options; values are Python literals, or else text."""
+    """Split ``NAME?a=1&b=x`` into the name and its options; values are Python literals, or else text."""
     name, _, query = text.partition("?")
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
@@ -126,7 +159,7 @@ def _zoo(spec: str, classes: int | None, head: str | None, parameters: dict[str,
 
 
 def _plain_options(text: str, kind: str, classes: int | None) -> tuple[str, dict[str, Any]]:
-    """Name and options of a timm or torchvision model; what would fetch weights is refused."""
+    """Return name and options of a timm or torchvision model; options that would fetch weights are rejected."""
     name, options = _split(text, f"{kind}:{text}")
     for key in options:
         if key in DOWNLOADS:
@@ -138,7 +171,7 @@ def _plain_options(text: str, kind: str, classes: int | None) -> tuple[str, dict
 
 
 def _made(make: Any, kind: str, name: str, options: dict[str, Any]) -> nn.Module:
-    """Call a library's constructor; what it refuses is the caller's mistake."""
+    """Call a library's constructor and turn what it rejects into an error about the caller's options."""
     try:
         model = make(name, **options)
     except (TypeError, ValueError, KeyError, AssertionError, RuntimeError) as error:
@@ -170,7 +203,7 @@ def _torchvision(text: str, classes: int | None) -> nn.Module:
 
 
 def _hugging_face(name: str, classes: int | None, *, weights: bool) -> nn.Module:
-    """With its own weights, all of them, or without when a checkpoint will follow."""
+    """Build a Hugging Face classifier with all its own weights, or without them when a checkpoint will follow."""
     try:
         import transformers
         from transformers.models.auto import modeling_auto
@@ -229,7 +262,7 @@ def _refuse_own_code(name: str, content: Mapping[str, Any], *, known: Container[
 
 @contextmanager
 def _quiet(transformers: ModuleType) -> Iterator[None]:
-    """No progress bars and no report of missing keys, which becomes an error here."""
+    """Silence progress bars and the report of missing keys, which becomes an error here."""
     logging = transformers.utils.logging
     bar, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
@@ -256,7 +289,7 @@ def _messages(error: BaseException | None) -> str:
 
 
 def _from_file(spec: str, classes: int | None) -> nn.Module:
-    """What a function in a Python file returns."""
+    """Return the model that a function in a Python file returns."""
     file, _, function = spec.rpartition(":")
     if classes is not None:
         raise InvalidInput(f"classes={classes} cannot be passed on to {spec}; the function takes no arguments")
@@ -280,7 +313,7 @@ def _from_file(spec: str, classes: int | None) -> nn.Module:
 
 @contextmanager
 def _beside(folder: Path) -> Iterator[None]:
-    """The folder first on the import path, so that a file finds its neighbours."""
+    """Put the folder first on the import path, so that a file finds its neighbours."""
     sys.path.insert(0, str(folder))
     try:
         yield
@@ -289,7 +322,7 @@ def _beside(folder: Path) -> Iterator[None]:
 
 
 def _imported(path: Path) -> ModuleType:
-    """A Python file as a module of its own name, run anew each time."""
+    """Import a Python file as a module of its own name, executed again each time."""
     name = f"_twofold_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     place = importlib.util.spec_from_file_location(name, path)
     assert place is not None

@@ -22,10 +22,37 @@ TINY = 1e-12  # least norm a feature or class vector is divided by
 
 @dataclass(frozen=True)
 class Options:
-    """How a network of the zoo is built, beyond its architecture.
+    """Hold how a network of the zoo is built, beyond its architecture.
 
-    ``dropout`` is the rate at the architecture's main sites, where the papers have 0.2 (ResNets), 0.1 (ResNet-50) or
-    0.3 (VGG-13, SVHN network); other sites keep their proportion to it. 0 builds no dropout modules.
+    Parameters
+    ----------
+    classes : int
+        Number of classes, at least 2.
+    dropout : float, default=0.0
+        Rate at the architecture's main sites, from 0 to below 1. The papers have 0.2 (ResNets), 0.1 (ResNet-50) or 0.3
+        (VGG-13, SVHN network); other sites keep their proportion to it. 0 builds no dropout modules.
+    head : {"linear", "cosine"}, default="linear"
+        Last layer.
+    confidence : {"devries", "confidnet"}, optional
+        Branch that learns a confidence from the feature.
+    abstain : bool, default=False
+        Whether to add one more output, the reservation of Deep Gamblers.
+    in_channels : int, default=3
+        Number of image channels.
+    scale : float, default=8.0
+        Scale of a cosine head, above 0.
+    learn_scale : bool, default=False
+        Whether the scale of a cosine head is learnt.
+
+    Raises
+    ------
+    InvalidInput
+        If a setting has the wrong type or range, or ``learn_scale`` is set without a cosine head.
+
+    Examples
+    --------
+    >>> Options(10, dropout=0.2).head
+    'linear'
     """
 
     classes: int
@@ -53,7 +80,28 @@ class Options:
 
 
 def dropout(rate: float) -> nn.Module:
-    """Dropout at ``rate``, or nothing at all at rate 0."""
+    """Build dropout at a rate, or the identity at rate 0.
+
+    Parameters
+    ----------
+    rate : float
+        Dropout rate, from 0 to below 1, rounded to 12 decimals.
+
+    Returns
+    -------
+    torch.nn.Module
+        ``nn.Dropout``, or ``nn.Identity`` at rate 0.
+
+    Raises
+    ------
+    InvalidInput
+        If the rate is 1 or more.
+
+    Examples
+    --------
+    >>> dropout(0.2), dropout(0)
+    (Dropout(p=0.2, inplace=False), Identity())
+    """
     rate = round(rate, 12)  # 0.3 * 4 / 3 is 0.4
     if rate >= 1:
         raise InvalidInput(f"dropout gives a site of this network the rate {rate:g}, which must be below 1; lower it")
@@ -61,16 +109,52 @@ def dropout(rate: float) -> nn.Module:
 
 
 def channels_last(images: Tensor) -> Tensor:
-    """Images with the channels last in memory, which the maps of a network then have too: convolutions are faster."""
+    """Store images with the channels last in memory, which makes convolutions faster.
+
+    The maps of a network then have that layout too.
+
+    Parameters
+    ----------
+    images : Tensor of shape (N, C, H, W)
+        Batch of images.
+
+    Returns
+    -------
+    Tensor of shape (N, C, H, W)
+        The same values in another memory layout, copied only if needed.
+
+    Examples
+    --------
+    >>> channels_last(torch.zeros(1, 3, 2, 2)).stride()
+    (12, 1, 6, 3)
+    """
     return images.contiguous(memory_format=torch.channels_last)
 
 
 class CosineHead(nn.Module):
-    r"""Cosine classifier, the last layer of SURE: both sides have unit length, so only the angle counts.
+    r"""Classify by the cosine between feature and class vector, as the last layer of SURE does.
 
     .. math:: z_c = t \cos(f, w_c)
 
-    The scale t is fixed (8 for ResNet-18, 64 for the transformers in SURE) unless ``learn_scale``. There is no bias.
+    Both sides have unit length, so only the angle counts. There is no bias.
+
+    Parameters
+    ----------
+    width : int
+        Length of the feature.
+    classes : int
+        Number of outputs.
+    scale : float, default=8.0
+        Scale t. SURE has 8 for ResNet-18 and 64 for transformers.
+    learn_scale : bool, default=False
+        Whether t is learnt; otherwise it is a buffer.
+
+    Examples
+    --------
+    >>> head = CosineHead(4, 3)
+    >>> features = torch.ones(1, 4)
+    >>> torch.allclose(head(features), head(10 * features))
+    True
     """
 
     def __init__(self, width: int, classes: int, *, scale: float = 8.0, learn_scale: bool = False) -> None:
@@ -84,23 +168,66 @@ class CosineHead(nn.Module):
             self.register_buffer("scale", start)
 
     def unit(self, features: Tensor) -> Tensor:
-        """Features of length one."""
+        """Scale features to length one.
+
+        Parameters
+        ----------
+        features : Tensor of shape (N, D)
+            Features; their norm counts as at least 1e-12.
+
+        Returns
+        -------
+        Tensor of shape (N, D)
+            Unit features.
+        """
         return functional.normalize(features, dim=1, eps=TINY)
 
     def effective(self) -> Tensor:
-        """The weight that gives the logits from unit features."""
+        """Compute the weight that gives the logits from unit features.
+
+        Returns
+        -------
+        Tensor of shape (C, D)
+            Class vectors of length t.
+        """
         return self.scale * functional.normalize(self.weight, dim=1, eps=TINY)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Logits."""
+        """Compute the logits.
+
+        Parameters
+        ----------
+        features : Tensor of shape (N, D)
+            Features of any length.
+
+        Returns
+        -------
+        Tensor of shape (N, C)
+            Logits, from -t to t.
+        """
         return functional.linear(self.unit(features), self.effective())
 
 
 class ConfidenceBranch(nn.Module):
-    """A confidence in (0, 1) from the feature, beside the class logits.
+    """Compute a confidence in (0, 1) from the feature, beside the class logits.
 
-    ``devries``: one linear layer. ``confidnet``: five linear layers of width 400 with ReLU, then one output. Once it
-    has adopted an encoder (the last stage of ConfidNet), the feature is that encoder's and not the classifier's.
+    Parameters
+    ----------
+    kind : {"devries", "confidnet"}
+        ``devries`` is one linear layer; ``confidnet`` is five linear layers of width 400 with ReLU, then one output.
+    width : int
+        Length of the feature.
+
+    Attributes
+    ----------
+    encoder : Network or None
+        Encoder of the branch's own. Once it has adopted one (the last stage of ConfidNet), the feature is that
+        encoder's and not the classifier's.
+
+    Examples
+    --------
+    >>> ConfidenceBranch("devries", 4)(torch.zeros(2, 4)).shape
+    torch.Size([2])
     """
 
     encoder: Network | None
@@ -116,26 +243,66 @@ class ConfidenceBranch(nn.Module):
         self.encoder = None
 
     def adopt(self, network: Network) -> None:
-        """Take a copy of a network's encoder."""
+        """Take a copy of a network's encoder as the branch's own.
+
+        Parameters
+        ----------
+        network : Network
+            Network to copy, without its head and branch.
+        """
         copied = copy.deepcopy(network)
         copied.confidence = None
         copied.linear = nn.Identity()  # type: ignore[assignment]
         self.encoder = copied
 
     def of(self, images: Tensor, features: Tensor) -> Tensor:
-        """Confidence of images whose features in the classifier are these."""
+        """Compute the confidence of images whose features in the classifier are known.
+
+        Parameters
+        ----------
+        images : Tensor of shape (N, C, H, W)
+            Normalised images; used only if the branch has an encoder of its own.
+        features : Tensor of shape (N, D)
+            Features of the images in the classifier; used otherwise.
+
+        Returns
+        -------
+        Tensor of shape (N,)
+            Confidence in (0, 1).
+        """
         return self(features if self.encoder is None else self.encoder.encode(images))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Confidence of each row."""
+        """Compute the confidence of each row.
+
+        Parameters
+        ----------
+        features : Tensor of shape (N, D)
+            Features.
+
+        Returns
+        -------
+        Tensor of shape (N,)
+            Confidence in (0, 1).
+        """
         return torch.sigmoid(self.layers(features)).squeeze(1)
 
 
 class Network(nn.Module):
-    """A network of the zoo: ``encode`` makes the feature, ``linear`` the logits.
+    """Base class of the networks of the zoo: ``encode`` computes the feature, ``linear`` the logits.
 
-    ``confidence`` (None, or a branch that reads the feature) is not run by ``forward``. With ``abstain`` the last of
-    the C + 1 logits is the reservation. An architecture defines its layers and ``body`` and calls ``finish`` last.
+    An architecture defines its layers and ``body`` and calls ``finish`` last.
+
+    Attributes
+    ----------
+    linear : torch.nn.Linear or CosineHead
+        The head.
+    confidence : ConfidenceBranch or None
+        Branch that reads the feature; ``forward`` does not run it.
+    abstain : bool
+        Whether the last of the C + 1 logits is the reservation.
+    width : int
+        Length of the feature.
     """
 
     linear: nn.Linear | CosineHead
@@ -144,15 +311,58 @@ class Network(nn.Module):
     width: int
 
     def encode(self, x: Tensor) -> Tensor:
-        """The feature, input of the head."""
+        """Compute the feature, the input of the head.
+
+        Parameters
+        ----------
+        x : Tensor of shape (N, in_channels, H, W), float
+            Batch of normalised images.
+
+        Returns
+        -------
+        Tensor of shape (N, width)
+            The features.
+        """
         return self.body(channels_last(x))
 
     def body(self, x: Tensor) -> Tensor:
-        """All between images and feature; each architecture has its own."""
+        """Compute the feature from images; each architecture has its own.
+
+        Parameters
+        ----------
+        x : Tensor of shape (N, in_channels, H, W), float
+            Batch of normalised images.
+
+        Returns
+        -------
+        Tensor of shape (N, width)
+            The features.
+
+        Raises
+        ------
+        NotImplementedError
+            Always, in this base class.
+        """
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
+        """Compute the logits.
+
+        Parameters
+        ----------
+        x : Tensor of shape (N, in_channels, H, W), float
+            Batch of normalised images.
+
+        Returns
+        -------
+        Tensor of shape (N, outputs)
+            Logits of the classes and, with ``abstain``, of the reservation.
+
+        Raises
+        ------
+        InvalidInput
+            If the size of the images leads to a feature of another length than the head takes.
+        """
         features = self.encode(x)
         if features.shape[1] != self.width:
             height, width = x.shape[2:]
@@ -160,7 +370,15 @@ class Network(nn.Module):
         return self.linear(features)
 
     def finish(self, width: int, options: Options) -> None:
-        """Add head and branch for a feature of this width, and draw the weights after He et al. (2015)."""
+        """Add head and branch, and draw the weights after He et al. (2015).
+
+        Parameters
+        ----------
+        width : int
+            Length of the feature.
+        options : Options
+            Number of classes, dropout, head and branches.
+        """
         outputs = options.classes + options.abstain
         self.width, self.abstain = width, options.abstain
         if options.head == "cosine":
