@@ -18,7 +18,23 @@ from twofold.nn.models.resnet import conv
 
 
 class PreBlock(nn.Module):
-    """Batch norm, ReLU, convolution, two times (3x3, 3x3) or three times (1x1, 3x3, 1x1), beside a shortcut."""
+    """Pre-activated residual block: batch norm, ReLU and convolution, repeated beside a shortcut.
+
+    Parameters
+    ----------
+    inside : int
+        Number of input channels.
+    width : int
+        Number of channels inside the block; a bottleneck returns four times as many.
+    stride : int
+        Stride of the first 3x3 convolution and of the shortcut.
+    bottleneck : bool
+        Whether the block has three convolutions (1x1, 3x3, 1x1) instead of two (3x3, 3x3).
+    between : float
+        Dropout rate after every ReLU between two convolutions.
+    at_end : float
+        Dropout rate at the end, before the sum.
+    """
 
     def __init__(
         self, inside: int, width: int, stride: int, *, bottleneck: bool, between: float, at_end: float
@@ -35,7 +51,18 @@ class PreBlock(nn.Module):
         self.shortcut = conv(inside, outside, 1, stride) if stride > 1 or inside != outside else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """The block's map."""
+        """Compute the output of the block.
+
+        Parameters
+        ----------
+        x : Tensor of shape (N, C, H, W), float
+            Batch of feature maps.
+
+        Returns
+        -------
+        Tensor of shape (N, C', H', W')
+            Output maps of the block.
+        """
         active = functional.relu(self.norms[0](x))
         y = self.convs[0](active)
         for norm, drop, convolve in zip(self.norms[1:], self.drops, self.convs[1:], strict=True):
@@ -44,7 +71,21 @@ class PreBlock(nn.Module):
 
 
 class PreResNet(Network):
-    """Three stages of ``blocks`` blocks of the given widths on a stem of 16 channels."""
+    """Pre-activated residual network of three stages on a stem of 16 channels.
+
+    Parameters
+    ----------
+    options : Options
+        Number of classes, dropout, head and branches.
+    blocks : int
+        Number of blocks in each stage.
+    widths : tuple of three int, default=(16, 32, 64)
+        Width of the blocks in each stage.
+    bottleneck : bool, default=False
+        Whether blocks are bottlenecks; the feature is then four times as long as the last width.
+    between_only : bool, default=False
+        Whether dropout sits only between the convolutions of a block, as in wide residual networks.
+    """
 
     def __init__(
         self,
@@ -73,6 +114,17 @@ class PreResNet(Network):
         self.finish(inside, options)
 
     def body(self, x: Tensor) -> Tensor:
-        """The pooled, activated map of the last stage."""
+        """Compute the feature: the activated map of the last stage, averaged over pixels.
+
+        Parameters
+        ----------
+        x : Tensor of shape (N, in_channels, H, W), float
+            Batch of normalised images.
+
+        Returns
+        -------
+        Tensor of shape (N, D)
+            The features.
+        """
         y = self.layer3(self.layer2(self.layer1(self.conv1(x))))
         return self.drop(functional.relu(self.bn(y)).mean((2, 3)))

@@ -21,29 +21,106 @@ Variant = Literal["a", "b", "kd"]
 
 
 def conv(inside: int, outside: int, size: int = 3, stride: int = 1) -> nn.Conv2d:
-    """A convolution that keeps the size of the map but for its stride, without bias."""
+    """Build a convolution without bias that keeps the size of the map but for its stride.
+
+    Parameters
+    ----------
+    inside : int
+        Number of input channels.
+    outside : int
+        Number of output channels.
+    size : int, default=3
+        Side of the kernel, an odd number.
+    stride : int, default=1
+        Stride.
+
+    Returns
+    -------
+    torch.nn.Conv2d
+        The convolution.
+
+    Examples
+    --------
+    >>> conv(3, 8).padding
+    (1, 1)
+    """
     return nn.Conv2d(inside, outside, size, stride=stride, padding=size // 2, bias=False)
 
 
 def projection(inside: int, outside: int, stride: int) -> nn.Sequential:
-    """Shortcut B: a 1x1 convolution and batch norm."""
+    """Build shortcut B: a 1x1 convolution and batch norm.
+
+    Parameters
+    ----------
+    inside : int
+        Number of input channels.
+    outside : int
+        Number of output channels.
+    stride : int
+        Stride of the convolution.
+
+    Returns
+    -------
+    torch.nn.Sequential
+        The shortcut.
+
+    Examples
+    --------
+    >>> len(projection(16, 32, 2))
+    2
+    """
     return nn.Sequential(conv(inside, outside, 1, stride), nn.BatchNorm2d(outside))
 
 
 class PadShortcut(nn.Module):
-    """Shortcut A: every second pixel, and zeros as the new channels, equally many on both sides."""
+    """Shortcut A: every second pixel, and zeros as the new channels, equally many on both sides.
+
+    Parameters
+    ----------
+    inside : int
+        Number of input channels.
+    outside : int
+        Number of output channels.
+    """
 
     def __init__(self, inside: int, outside: int) -> None:
         super().__init__()
         self.each = (outside - inside) // 2
 
     def forward(self, x: Tensor) -> Tensor:
-        """The smaller map."""
+        """Subsample the map and pad its channels.
+
+        Parameters
+        ----------
+        x : Tensor of shape (N, inside, H, W)
+            Batch of feature maps.
+
+        Returns
+        -------
+        Tensor of shape (N, outside, ceil(H / 2), ceil(W / 2))
+            The smaller maps.
+        """
         return functional.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, self.each, self.each))
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions beside a shortcut; ``last_relu`` is the one after the sum."""
+    """Residual block of two 3x3 convolutions beside a shortcut.
+
+    Parameters
+    ----------
+    inside : int
+        Number of input channels.
+    outside : int
+        Number of output channels.
+    stride : int
+        Stride of the first convolution.
+    shortcut : torch.nn.Module
+        Module that brings the input to the shape of the output; an empty ``nn.Sequential`` is the identity.
+    rate : float
+        Dropout rate after the first ReLU and before the sum.
+    last_relu : bool, default=True
+        Whether a ReLU follows the sum.
+    """
 
     def __init__(
         self, inside: int, outside: int, stride: int, *, shortcut: nn.Module, rate: float, last_relu: bool = True
@@ -57,14 +134,37 @@ class BasicBlock(nn.Module):
         self.last_relu = last_relu
 
     def forward(self, x: Tensor) -> Tensor:
-        """The block's map."""
+        """Compute the output of the block.
+
+        Parameters
+        ----------
+        x : Tensor of shape (N, C, H, W), float
+            Batch of feature maps.
+
+        Returns
+        -------
+        Tensor of shape (N, C', H', W')
+            Output maps of the block.
+        """
         y = self.drop1(functional.relu(self.bn1(self.conv1(x))))
         y = self.drop2(self.bn2(self.conv2(y))) + self.shortcut(x)
         return functional.relu(y) if self.last_relu else y
 
 
 class Bottleneck(nn.Module):
-    """A 1x1, a 3x3 (which has the stride) and a 1x1 convolution beside a shortcut."""
+    """Residual block of a 1x1, a 3x3 and a 1x1 convolution beside a shortcut.
+
+    Parameters
+    ----------
+    inside : int
+        Number of input channels.
+    middle : int
+        Number of channels of the first two convolutions; the block returns four times as many.
+    stride : int
+        Stride of the 3x3 convolution.
+    rate : float
+        Dropout rate after the first two ReLUs.
+    """
 
     def __init__(self, inside: int, middle: int, stride: int, *, rate: float) -> None:
         super().__init__()
@@ -78,14 +178,37 @@ class Bottleneck(nn.Module):
         self.shortcut = nn.Sequential() if same else projection(inside, outside, stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The block's map."""
+        """Compute the output of the block.
+
+        Parameters
+        ----------
+        x : Tensor of shape (N, C, H, W), float
+            Batch of feature maps.
+
+        Returns
+        -------
+        Tensor of shape (N, C', H', W')
+            Output maps of the block.
+        """
         y = self.drop1(functional.relu(self.bn1(self.conv1(x))))
         y = self.drop2(functional.relu(self.bn2(self.conv2(y))))
         return functional.relu(self.bn3(self.conv3(y)) + self.shortcut(x))
 
 
 class ResNet(Network):
-    """Four stages of widths 64 to 512 on a 3x3 stem without pooling; the feature is 512 wide, with bottlenecks 2048."""
+    """Residual network of four stages of widths 64 to 512 on a 3x3 stem without pooling.
+
+    The feature is 512 long, with bottlenecks 2048.
+
+    Parameters
+    ----------
+    options : Options
+        Number of classes, dropout, head and branches.
+    blocks : tuple of four int
+        Number of blocks in each stage.
+    bottleneck : bool, default=False
+        Whether blocks are bottlenecks, as in ResNet-50, with the dropout sites of FD-Shifts.
+    """
 
     def __init__(self, options: Options, blocks: tuple[int, int, int, int], *, bottleneck: bool = False) -> None:
         super().__init__()
@@ -111,18 +234,37 @@ class ResNet(Network):
         self.finish(inside, options)
 
     def body(self, x: Tensor) -> Tensor:
-        """The pooled map of the last stage."""
+        """Compute the feature: the map of the last stage, averaged over pixels.
+
+        Parameters
+        ----------
+        x : Tensor of shape (N, in_channels, H, W), float
+            Batch of normalised images.
+
+        Returns
+        -------
+        Tensor of shape (N, D)
+            The features.
+        """
         y = self.drop1(functional.relu(self.bn1(self.conv1(x))))
         y = self.layer4(self.layer3(self.layer2(self.layer1(y))))
         return self.drop2(y.mean((2, 3)))
 
 
 class CifarResNet(Network):
-    """Three stages of widths 16, 32, 64, of (depth - 2) / 6 basic blocks each.
+    """Residual network of three stages of widths 16, 32 and 64, of (depth - 2) / 6 basic blocks each.
 
-    ``a``: shortcut A, as in the paper; feature 64. ``b``: 1x1 convolutions as shortcuts of the strided blocks; feature
-    64. ``kd``: the form common in distillation code: a stem of 64 channels, a 1x1 convolution as shortcut of each
-    stage's first block, no ReLU after the sums but one after each stage, and 4x4 pooling, so the feature is 256.
+    Parameters
+    ----------
+    options : Options
+        Number of classes, dropout, head and branches.
+    depth : int
+        Depth of the network: 8, 20, 32, 44, 56 or 110 in the zoo.
+    variant : {"a", "b", "kd"}
+        ``a``: shortcut A, as in the paper; the feature is 64 long. ``b``: 1x1 convolutions as shortcuts of the strided
+        blocks; the feature is 64 long. ``kd``: the form common in distillation code, with a stem of 64 channels, a 1x1
+        convolution as shortcut of each stage's first block, no ReLU after the sums but one after each stage, and 4x4
+        pooling, so the feature is 256 long.
     """
 
     def __init__(self, options: Options, depth: int, *, variant: Variant) -> None:
@@ -150,7 +292,18 @@ class CifarResNet(Network):
         self.finish(256 if variant == "kd" else 64, options)
 
     def body(self, x: Tensor) -> Tensor:
-        """The pooled map of the last stage."""
+        """Compute the feature: the pooled map of the last stage.
+
+        Parameters
+        ----------
+        x : Tensor of shape (N, in_channels, H, W), float
+            Batch of normalised images.
+
+        Returns
+        -------
+        Tensor of shape (N, D)
+            The features.
+        """
         y = functional.relu(self.bn1(self.conv1(x)))
         for stage in (self.layer1, self.layer2, self.layer3):
             y = functional.relu(stage(y)) if self.variant == "kd" else stage(y)

@@ -14,7 +14,28 @@ from twofold.nn.models.parts import Network, Options, dropout
 
 
 def block(inside: int, outside: int, rate: float) -> nn.Sequential:
-    """Two convolutions, pooling, dropout."""
+    """Build a block of two convolutions, pooling and dropout.
+
+    Parameters
+    ----------
+    inside : int
+        Number of input channels.
+    outside : int
+        Number of output channels.
+    rate : float
+        Dropout rate after the pooling.
+
+    Returns
+    -------
+    torch.nn.Sequential
+        The block, which halves the size of the map.
+
+    Examples
+    --------
+    >>> import torch
+    >>> block(3, 8, 0.0)(torch.zeros(1, 3, 4, 4)).shape
+    torch.Size([1, 8, 2, 2])
+    """
     layers: list[nn.Module] = []
     for width in (inside, outside):
         layers += [
@@ -26,7 +47,13 @@ def block(inside: int, outside: int, rate: float) -> nn.Sequential:
 
 
 class SmallNet(Network):
-    """Three blocks of 32, 64 and 128 channels on 32x32 images, then a linear layer from 2048 to 512."""
+    """Network of three blocks of 32, 64 and 128 channels on 32x32 images, then a linear layer from 2048 to 512.
+
+    Parameters
+    ----------
+    options : Options
+        Number of classes, dropout, head and branches.
+    """
 
     def __init__(self, options: Options) -> None:
         super().__init__()
@@ -39,7 +66,23 @@ class SmallNet(Network):
         self.finish(512, options)
 
     def body(self, x: Tensor) -> Tensor:
-        """The activated output of the first linear layer."""
+        """Compute the feature: the activated output of the first linear layer.
+
+        Parameters
+        ----------
+        x : Tensor of shape (N, in_channels, H, W), float
+            Batch of normalised images.
+
+        Returns
+        -------
+        Tensor of shape (N, 512)
+            The features.
+
+        Raises
+        ------
+        InvalidInput
+            If the images are not of 32x32 pixels.
+        """
         y = self.block3(self.block2(self.block1(x))).flatten(1)
         if y.shape[1] != self.fc.in_features:
             height, width = x.shape[2:]

@@ -4,8 +4,8 @@ Simonyan & Zisserman, ICLR 2015, arXiv:1409.1556, with one linear layer on the p
 
 VGG-13 has FD-Shifts' dropout: after the first convolution of each block (0.3 in the first, 0.4 in the others), and its
 head then gains dropout (0.5), a linear layer, ReLU and dropout (0.5), so the networks with and without dropout differ
-in their parameters. The rate given is that of the first block; the others keep their proportion to it. VGG-16 and
-VGG-19 have dropout on the pooled feature only.
+in their parameters. The option ``dropout`` is the rate of the first block; the others keep their proportion to it.
+VGG-16 and VGG-19 have dropout on the pooled feature only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,30 @@ CONVOLUTIONS = {13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
 
 
 def block(inside: int, outside: int, count: int, rate: float) -> nn.Sequential:
-    """So many convolutions with batch norm and ReLU, dropout after the first, then pooling."""
+    """Build a block of convolutions with batch norm and ReLU, then pooling.
+
+    Parameters
+    ----------
+    inside : int
+        Number of input channels.
+    outside : int
+        Number of output channels.
+    count : int
+        Number of convolutions.
+    rate : float
+        Dropout rate after the first convolution; 0 builds no dropout.
+
+    Returns
+    -------
+    torch.nn.Sequential
+        The block, which halves the size of the map.
+
+    Examples
+    --------
+    >>> import torch
+    >>> block(3, 8, 2, 0.0)(torch.zeros(1, 3, 4, 4)).shape
+    torch.Size([1, 8, 2, 2])
+    """
     layers: list[nn.Module] = []
     for i in range(count):
         layers += [nn.Conv2d(inside, outside, 3, padding=1), nn.BatchNorm2d(outside), nn.ReLU()]
@@ -30,7 +53,15 @@ def block(inside: int, outside: int, count: int, rate: float) -> nn.Sequential:
 
 
 class VGG(Network):
-    """Five blocks of convolutions, pooled to one feature."""
+    """Network of five blocks of convolutions, pooled to one feature of length 512.
+
+    Parameters
+    ----------
+    options : Options
+        Number of classes, dropout, head and branches.
+    depth : {13, 16, 19}
+        Depth of the network. 13 has the dropout sites of FD-Shifts.
+    """
 
     def __init__(self, options: Options, depth: int) -> None:
         super().__init__()
@@ -48,6 +79,17 @@ class VGG(Network):
         self.finish(512, options)
 
     def body(self, x: Tensor) -> Tensor:
-        """The pooled map of the last block, and what stands between it and the head."""
+        """Compute the feature: the pooled map of the last block, after the layers between it and the head.
+
+        Parameters
+        ----------
+        x : Tensor of shape (N, in_channels, H, W), float
+            Batch of normalised images.
+
+        Returns
+        -------
+        Tensor of shape (N, 512)
+            The features.
+        """
         y = self.block5(self.block4(self.block3(self.block2(self.block1(x)))))
         return self.top(self.pool(y).flatten(1))

@@ -39,7 +39,18 @@ ZOO: dict[str, Callable[[Options], Network]] = {
 
 
 def names() -> list[str]:
-    """The networks of the zoo."""
+    """List the networks of the zoo.
+
+    Returns
+    -------
+    list of str
+        Names that :func:`build` takes.
+
+    Examples
+    --------
+    >>> names()[:3]
+    ['resnet18_32', 'resnet34_32', 'resnet50_32']
+    """
     return list(ZOO)
 
 
@@ -56,11 +67,48 @@ def build(
     learn_scale: bool = False,
     seed: int = 0,
 ) -> Network:
-    """Build a network of the zoo with weights drawn from ``seed``.
+    """Build a network of the zoo with weights drawn from a seed.
 
-    ``dropout`` is the rate at the main sites of the architecture; its module says where they are and which rate the
-    paper has. ``head="cosine"`` has the scale ``scale``, learnt with ``learn_scale``. ``confidence`` adds a branch of
-    DeVries & Taylor or of ConfidNet on the feature, ``abstain`` one more output. The global random state is left alone.
+    Parameters
+    ----------
+    name : str
+        Name of the network; see :func:`names`.
+    classes : int
+        Number of classes, at least 2.
+    dropout : float, default=0.0
+        Rate at the main sites of the architecture; its module states where they are and which rate the paper has.
+    head : {"linear", "cosine"}, default="linear"
+        Last layer.
+    confidence : {"devries", "confidnet"}, optional
+        Branch on the feature that learns a confidence, of DeVries & Taylor or of ConfidNet.
+    abstain : bool, default=False
+        Whether to add one more output, the reservation of Deep Gamblers.
+    in_channels : int, default=3
+        Number of image channels.
+    scale : float, default=8.0
+        Scale of the cosine head.
+    learn_scale : bool, default=False
+        Whether the scale of the cosine head is learnt.
+    seed : int, default=0
+        Seed of the initial weights. The global random state is left unchanged.
+
+    Returns
+    -------
+    Network
+        The network, in training mode.
+
+    Raises
+    ------
+    UnknownName
+        If there is no network of that name.
+    InvalidInput
+        If another argument has the wrong type or range.
+
+    Examples
+    --------
+    >>> network = build("resnet8_cifar", 10)
+    >>> network(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2, 10])
     """
     if name not in ZOO:
         raise UnknownName.of("network", name, ZOO)
