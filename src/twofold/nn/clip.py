@@ -29,9 +29,37 @@ def embed(
     batch: int = 64,
     done: Callable[[str, int], Any] = lambda name, rows: None,
 ) -> dict[str, Array]:
-    """One array of rows for each data set of :mod:`twofold.nn.data`, and ``class_texts`` where classes have names.
+    """Embed the images of data sets, and class names, by a CLIP network of open_clip.
 
-    ``model`` is a name of open_clip, ``weights`` its file; None leaves the network as it is initialised.
+    Parameters
+    ----------
+    sets : mapping from str to data set
+        Data sets of :mod:`twofold.nn.data` by name.
+    model : str
+        Name of the network in open_clip.
+    weights : str, Path or None
+        File of its weights; None leaves the network as it is initialised. Nothing is downloaded.
+    class_names : sequence of str, default=()
+        Names of classes to embed as ``"a photo of a NAME"``, underscores as spaces.
+    batch : int, default=64
+        Number of images in one pass.
+    done : callable, optional
+        Called as ``done(name, rows)`` after each batch, to show progress.
+
+    Returns
+    -------
+    dict from str to numpy.ndarray of shape (N, D), float64
+        One array for each data set and, with ``class_names``, the array ``class_texts`` with one row for each class.
+        Rows are not normalised.
+
+    Raises
+    ------
+    MissingExtra
+        If open_clip is not installed, or the installed torchvision does not match torch.
+    UnknownName
+        If open_clip has no network of that name.
+    InvalidInput
+        If there is no file ``weights``.
     """
     with explain_torchvision(f"the CLIP network {model}"):
         try:

@@ -1,4 +1,4 @@
-"""Where a network runs: a device that this machine has, or one clear error."""
+"""Devices on which a network runs: one that this machine has, or one clear error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from twofold.errors import InvalidInput
 
 
 def check_device(device: str | torch.device) -> torch.device:
-    """Return a device on which this machine can compute.
+    """Check that this machine can compute on a device, and return it.
 
     Parameters
     ----------
@@ -18,12 +18,13 @@ def check_device(device: str | torch.device) -> torch.device:
     Returns
     -------
     torch.device
-        The same.
+        The same device.
 
     Raises
     ------
     InvalidInput
-        If torch knows no such device, or this machine or this build of torch has none.
+        If torch has no such device, this machine or this build of torch cannot use it, or it is ``"meta"``, which holds
+        no values.
 
     Examples
     --------

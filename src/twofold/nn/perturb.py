@@ -1,9 +1,9 @@
-r"""Scores that need the network itself: inputs moved along a gradient, and feature maps without their leading part.
+"""Scores that need the network itself: inputs moved along a gradient, and feature maps without their leading part.
 
-Each is a function of a classifier and a batch of normalised images that gives one value a row; extraction stores it
-among the learned outputs, and the scores of the same name read it there. A step of ``epsilon`` is measured in pixels in
-[0, 1]: it is divided by the channels' standard deviation ``std`` that normalised the images. Where a gradient is zero
-its sign counts as +1.
+Each is a function of a classifier and a batch of normalised images that returns one value per row. Extraction stores
+it among the learned outputs, and the scores of the same name read it there. A step of ``epsilon`` is measured in pixels
+in [0, 1]: it is divided by the channels' standard deviation ``std`` that normalised the images. Where a gradient is
+zero its sign counts as +1.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Perturbation = Callable[[Classifier, Tensor], Tensor]
 
 
 def _stepped(images: Tensor, loss: Callable[[Tensor], Tensor], epsilon: float, std: Sequence[float]) -> Tensor:
-    """The images, moved by epsilon against the sign of the gradient of a loss summed over rows."""
+    """Move the images by epsilon against the sign of the gradient of a loss summed over rows."""
     if not isinstance(images, Tensor) or images.ndim != 4:
         raise InvalidInput("input perturbation needs a batch of images (N, C, H, W)")
     with torch.enable_grad():
@@ -35,10 +35,29 @@ def _stepped(images: Tensor, loss: Callable[[Tensor], Tensor], epsilon: float, s
 
 @dataclass(frozen=True)
 class Odin:
-    r"""Softmax at a high temperature after a step towards the predicted class (Liang et al., ICLR 2018).
+    r"""Compute the softmax at a high temperature after a step towards the predicted class (ODIN).
 
     .. math:: \tilde x = x - \epsilon \, \mathrm{sign}(\nabla_x \mathrm{CE}(z / T, \hat y)) / \sigma, \qquad
               s = \max_k \tilde z_k - T \log \sum_k e^{\tilde z_k / T}
+
+    Parameters
+    ----------
+    temperature : float, default=1000.0
+        Temperature T, above 0.
+    epsilon : float, default=0.0014
+        Length of the step, in pixels in [0, 1]; 0 leaves the images unchanged.
+    std : tuple of float, default=(1.0, 1.0, 1.0)
+        Standard deviation :math:`\sigma` of each channel that normalised the images.
+
+    References
+    ----------
+    Liang et al., ICLR 2018.
+
+    Examples
+    --------
+    >>> classifier = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(12, 2)))
+    >>> Odin()(classifier, torch.zeros(4, 3, 2, 2)).shape
+    torch.Size([4])
     """
 
     temperature: float = 1000.0
@@ -46,7 +65,25 @@ class Odin:
     std: tuple[float, ...] = (1.0, 1.0, 1.0)
 
     def __call__(self, classifier: Classifier, images: Tensor) -> Tensor:
-        """Values of a batch."""
+        """Compute the score of each image in a batch.
+
+        Parameters
+        ----------
+        classifier : Classifier
+            The network.
+        images : Tensor of shape (N, C, H, W), float
+            Normalised images.
+
+        Returns
+        -------
+        Tensor of shape (N,), float64
+            Score; higher is safer.
+
+        Raises
+        ------
+        InvalidInput
+            If the temperature is not a finite number above 0, or the images are not a tensor (N, C, H, W).
+        """
         t = _checks.number(self.temperature, "temperature", 0.0, float("inf"), open_low=True, open_high=True)
         chosen = None
 
@@ -64,12 +101,33 @@ class Odin:
 
 @dataclass(frozen=True)
 class Mahalanobis:
-    r"""Mahalanobis score after a step towards the nearest class (Lee et al., NeurIPS 2018).
-
-    ``chain`` is ``scorer("mds")`` fitted on the training outputs of this model.
+    r"""Compute the Mahalanobis score after a step towards the nearest class.
 
     .. math:: \tilde x = x - \epsilon \, \mathrm{sign}(\nabla_x \tfrac12 \min_c M_c(x)) / \sigma, \qquad
               s = -\min_c M_c(\tilde x)
+
+    Parameters
+    ----------
+    chain : Chain
+        ``scorer("mds")`` fitted on the training outputs of this model.
+    epsilon : float, default=0.0014
+        Length of the step, in pixels in [0, 1]; 0 leaves the images unchanged.
+    std : tuple of float, default=(1.0, 1.0, 1.0)
+        Standard deviation :math:`\sigma` of each channel that normalised the images.
+
+    References
+    ----------
+    Lee et al., NeurIPS 2018.
+
+    Examples
+    --------
+    >>> import twofold
+    >>> classifier = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(12, 2)))
+    >>> images = torch.rand(20, 3, 2, 2, generator=torch.Generator().manual_seed(0))
+    >>> found = classifier(images)
+    >>> train = twofold.Outputs(found.logits, labels=torch.arange(20) % 2, features=found.features)
+    >>> Mahalanobis(twofold.scorer("mds").fit(train))(classifier, images).shape
+    torch.Size([20])
     """
 
     chain: Chain
@@ -77,7 +135,25 @@ class Mahalanobis:
     std: tuple[float, ...] = (1.0, 1.0, 1.0)
 
     def __call__(self, classifier: Classifier, images: Tensor) -> Tensor:
-        """Values of a batch."""
+        """Compute the score of each image in a batch.
+
+        Parameters
+        ----------
+        classifier : Classifier
+            The network on whose outputs the chain was fitted.
+        images : Tensor of shape (N, C, H, W), float
+            Normalised images.
+
+        Returns
+        -------
+        Tensor of shape (N,), float64
+            Score; higher is safer.
+
+        Raises
+        ------
+        InvalidInput
+            If the chain is not a fitted ``mds``, or the images are not a tensor (N, C, H, W).
+        """
         fitted = self.chain.steps[-1].learnt
         if self.chain.spec.split("(")[0] != "mds" or fitted is None:
             raise InvalidInput(f'Mahalanobis needs scorer("mds").fit(train), got {self.chain.spec}')
@@ -96,16 +172,53 @@ class Mahalanobis:
 
 @dataclass(frozen=True)
 class RankFeat:
-    """Energy of the mean logits after the leading singular triple of each named layer's maps is taken away.
+    """Compute the energy of the mean logits after removing the leading singular triple of each layer's maps (RankFeat).
 
-    Song, Sebe, Wang, NeurIPS 2022. ``layers`` are usually the last two stages; each is changed in a pass of its own.
+    Parameters
+    ----------
+    layers : tuple of str, default=("layer3", "layer4")
+        Names of the layers, usually the last two stages. Each is changed in a pass of its own, and the logits of the
+        passes are averaged.
+
+    Notes
+    -----
     The triple is found by squaring the channels' Gram matrix eight times, which needs no random start.
+
+    References
+    ----------
+    Song, Sebe and Wang, NeurIPS 2022.
+
+    Examples
+    --------
+    >>> network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2))
+    >>> RankFeat(("1",))(Classifier(network), torch.zeros(5, 3, 8, 8)).shape
+    torch.Size([5])
     """
 
     layers: tuple[str, ...] = ("layer3", "layer4")
 
     def __call__(self, classifier: Classifier, images: Tensor) -> Tensor:
-        """Values of a batch."""
+        """Compute the score of each image in a batch.
+
+        Parameters
+        ----------
+        classifier : Classifier
+            The network, which has modules of the names in ``layers``.
+        images : Tensor of shape (N, C, H, W), float
+            Normalised images.
+
+        Returns
+        -------
+        Tensor of shape (N,), float64
+            Score; higher is safer.
+
+        Raises
+        ------
+        UnknownName
+            If the model has no module of a name.
+        InvalidInput
+            If ``layers`` is empty.
+        """
         modules = classifier.layers(list(self.layers))
 
         def deflate(module: nn.Module, given: object, result: Tensor) -> Tensor:
@@ -128,7 +241,7 @@ class RankFeat:
 
 
 def _leading(maps: Tensor, squarings: int = 8) -> Tensor:
-    """Leading left singular vectors (N, channels, 1): a high power of each Gram matrix has nothing else left."""
+    """Compute leading left singular vectors (N, channels, 1) from a high power of each Gram matrix."""
     gram = maps.double() @ maps.double().transpose(1, 2)
     for _ in range(squarings):
         gram = gram / torch.linalg.matrix_norm(gram, keepdim=True).clamp_min(1e-300)

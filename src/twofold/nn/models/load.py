@@ -74,7 +74,7 @@ def load(
     UnknownName
         If there is no model, option or function of that name.
     MissingExtra
-        If the library that the spec names is not installed.
+        If the library that the spec names is not installed, or the installed torchvision does not match torch.
 
     Notes
     -----
