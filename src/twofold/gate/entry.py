@@ -1,4 +1,4 @@
-"""What enters a gate: validation data, fitted scores, and both confidences of outputs."""
+"""Prepare what a gate works on: validation data, fitted scores, and both confidences of outputs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,35 @@ from twofold.outputs import NAMES, Head, Outputs
 from twofold.steps import Chain, score_all, warn_of_lost_scale
 from twofold.store import Run
 
-OUTSIDE = ("near", "mid", "far", "ood_val")  # roles of a run
+OUTSIDE = ("near", "mid", "far", "ood_val")  # OOD roles of a run
 BLOCK = 64  # rows whose logits stay in the cache while both scores read them
 
 
 def validation_and_train(validation: Outputs | Run, train: Outputs | None) -> tuple[Outputs, Outputs | None]:
-    """Labelled validation rows, ID and OOD, and the training set, if there is one."""
+    """Return labelled validation rows, ID and OOD, and the training set, if there is one.
+
+    Parameters
+    ----------
+    validation : Outputs or Run
+        Labelled outputs (label -1: OOD), or a run, whose roles val and ood_val are used.
+    train : Outputs or None
+        The training set; by default that of the run, if it has the role train.
+
+    Returns
+    -------
+    validation : Outputs
+        Labelled rows, at least one of them ID.
+    train : Outputs or None
+        The training set.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument has the wrong type, the run has no role val, labels are missing, or only some of the validation
+        sets have groups.
+    UnfitData
+        If no row is ID.
+    """
     if train is not None and not isinstance(train, Outputs):
         raise InvalidInput(f"train must be Outputs, got {type(train).__name__}")
     if isinstance(validation, Run):
@@ -50,7 +73,30 @@ def validation_and_train(validation: Outputs | Run, train: Outputs | None) -> tu
 
 
 def group_rows(rows: Outputs, groups: ArrayLike | None) -> npt.NDArray[np.int64] | None:
-    """Number the groups of validation rows: those given, else those of the outputs, else None."""
+    """Number the groups of validation rows.
+
+    Parameters
+    ----------
+    rows : Outputs
+        Validation rows.
+    groups : array-like of shape (N,) or None
+        Group of each row, integers or strings; by default the ``groups`` of the outputs.
+
+    Returns
+    -------
+    ndarray of shape (N,) or None
+        Groups as numbers from 0, in the order in which they first appear; None if there are none.
+
+    Raises
+    ------
+    InvalidInput
+        If ``groups`` does not have one integer or string per row.
+
+    Examples
+    --------
+    >>> group_rows(Outputs(np.eye(3)), ["b", "a", "b"])
+    array([0, 1, 0])
+    """
     if groups is not None:
         rows = rows.replace(groups=groups)
     return None if rows.groups is None else group_codes(rows.groups)
@@ -59,7 +105,24 @@ def group_rows(rows: Outputs, groups: ArrayLike | None) -> npt.NDArray[np.int64]
 def count_copies(rows: Outputs, groups: npt.NDArray[np.int64] | None) -> int:
     """Count the rows that are exact copies of an earlier row, of another group if there are groups.
 
-    Copies have all arrays and the label in common; ids and predictions do not count.
+    Copies have all arrays and the label in common; ids and predictions are not compared.
+
+    Parameters
+    ----------
+    rows : Outputs
+        The rows.
+    groups : ndarray of shape (N,) or None
+        Group of each row, as numbers; copies within a group are not counted.
+
+    Returns
+    -------
+    int
+        Number of copies.
+
+    Examples
+    --------
+    >>> count_copies(Outputs([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0]]), None)
+    1
     """
     arrays = {name: a for name, a in rows.flat().items() if name not in (*NAMES, "predictions")}
     alike = _equal_rows(arrays.pop("logits"))
@@ -70,7 +133,7 @@ def count_copies(rows: Outputs, groups: npt.NDArray[np.int64] | None) -> int:
             return 0
         finer = _equal_rows(array[several])
         pairs = np.column_stack([alike[several], finer])
-        alike = np.arange(len(alike)) + len(alike)  # rows that are like no other
+        alike = np.arange(len(alike)) + len(alike)  # rows that equal no other
         alike[several] = np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
         alike = np.unique(alike, return_inverse=True)[1]
     if groups is not None:
@@ -86,7 +149,25 @@ def _equal_rows(array: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def joined(run: Run, names: Sequence[str]) -> Outputs:
-    """Data sets of a run as one, with the fields that all of them have; the label is -1 in those with an OOD role."""
+    """Concatenate data sets of a run, keeping the fields that all of them have; labels of OOD roles become -1.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    names : sequence of str
+        Names of data sets.
+
+    Returns
+    -------
+    Outputs
+        All rows, without ids.
+
+    Raises
+    ------
+    InvalidInput
+        If the sets cannot be stacked, for example because features differ in width.
+    """
     parts = [run[name] for name in names]
     for i, name in enumerate(names):
         if run.roles[name] in OUTSIDE:
@@ -95,7 +176,24 @@ def joined(run: Run, names: Sequence[str]) -> Outputs:
 
 
 def alike(parts: list[Outputs]) -> list[Outputs]:
-    """The parts with the fields that all of them have."""
+    """Reduce the parts to the fields that all of them have, so that they can be concatenated.
+
+    Parameters
+    ----------
+    parts : list of Outputs
+        Outputs of one model.
+
+    Returns
+    -------
+    list of Outputs
+        The parts without ids, and without features, layers, learned confidences, passes and groups that some part
+        lacks. Passes that were averaged over different numbers are dropped too.
+
+    Examples
+    --------
+    >>> alike([Outputs(np.eye(2), features=np.eye(2)), Outputs(np.eye(2))])
+    [Outputs(2 rows, 2 classes), Outputs(2 rows, 2 classes)]
+    """
     keys = set.intersection(*(set(part.flat()) for part in parts))
     means = {part.pass_count for part in parts}
     made = []
@@ -113,7 +211,27 @@ def alike(parts: list[Outputs]) -> list[Outputs]:
 
 
 def fitted(chain: Chain, train: Outputs | None, part: Outputs) -> Chain:
-    """The chain, fitted if it was not; ``part`` serves as its val and ood_val."""
+    """Return the chain, fitted if it was not.
+
+    Parameters
+    ----------
+    chain : Chain
+        The chain; one that is ready is returned as it is.
+    train : Outputs or None
+        The training set.
+    part : Outputs
+        Labelled validation rows: its ID rows serve as val, its OOD rows as ood_val.
+
+    Returns
+    -------
+    Chain
+        A chain that can score.
+
+    Raises
+    ------
+    InvalidInput
+        If the chain needs fitting and ``train`` is None, or the data do not suit it.
+    """
     if chain.ready:
         return chain
     if train is None:
@@ -124,12 +242,59 @@ def fitted(chain: Chain, train: Outputs | None, part: Outputs) -> Chain:
 
 
 def judged(chain: Chain, outputs: Outputs) -> Outputs:
-    """The outputs with the predictions that the ID score judges."""
+    """Return the outputs with the predictions that the ID score judges.
+
+    Parameters
+    ----------
+    chain : Chain
+        The ID score.
+    outputs : Outputs
+        Outputs of the model.
+
+    Returns
+    -------
+    Outputs
+        The same outputs; for a score of several passes their predictions are the argmax of the mean probabilities.
+
+    Raises
+    ------
+    InvalidInput
+        If the score judges passes, and these outputs have none.
+    """
     return outputs.averaged() if chain.judges == "passes" else outputs
 
 
 def confidences(first: Chain, second: Chain | None, outputs: Outputs) -> tuple[Array, Any]:
-    """Both confidences; msp and energy come from one exponential per logit."""
+    """Compute both confidences; msp and energy together need one exponential per logit.
+
+    Parameters
+    ----------
+    first : Chain
+        The ID score.
+    second : Chain or None
+        The OOD score.
+    outputs : Outputs
+        Outputs of the model.
+
+    Returns
+    -------
+    conf_id : ndarray of shape (N,)
+        Confidences of the ID score.
+    conf_ood : ndarray of shape (N,) or None
+        Confidences of the OOD score; None without one.
+
+    Raises
+    ------
+    InvalidInput
+        If the outputs lack an array that a score reads, or a confidence is NaN.
+
+    Examples
+    --------
+    >>> from twofold.steps import scorer
+    >>> conf_id, conf_ood = confidences(scorer("msp"), scorer("energy"), Outputs([[2.0, 1.0, 1.0]]))
+    >>> conf_id.round(4), conf_ood.round(4)
+    (array([0.3069]), array([2.5514]))
+    """
     if second is None:
         return score_all([first], outputs)[0], None
     if (first.spec, second.spec) == ("msp", "energy"):
@@ -152,7 +317,7 @@ def _msp_and_energy(outputs: Outputs) -> tuple[Array, Array]:
         own = z[at]
         z[at] = -np.inf
         others = np.exp(z, out=z).sum(axis=1)
-        lost = others < 1e-250  # below, digits are lost to underflow
+        lost = others < 1e-250  # below this, digits are lost to underflow
         others[lost] = 1.0
         odds[rows] = own - np.log(others)
         others[lost] = 0.0
@@ -163,7 +328,20 @@ def _msp_and_energy(outputs: Outputs) -> tuple[Array, Array]:
 
 
 def widths(chains: list[Chain | None], outputs: Outputs) -> dict[str, int]:
-    """Columns of the features and layers that scores read."""
+    """Return the number of columns of the features and layers that the scores read.
+
+    Parameters
+    ----------
+    chains : list of Chain or None
+        Both scores; None for an absent one.
+    outputs : Outputs
+        Outputs of the model.
+
+    Returns
+    -------
+    dict of str to int
+        Columns by name, such as ``features`` or ``layers/NAME``.
+    """
     needed = {name for chain in chains if chain is not None for step in chain.steps for name in step.wants}
     arrays = outputs.flat()
     return {
@@ -174,7 +352,20 @@ def widths(chains: list[Chain | None], outputs: Outputs) -> dict[str, int]:
 
 
 def head_print(chains: list[Chain | None], head: Head | None) -> str | None:
-    """SHA-256 of the last layer, if a score reads features or head."""
+    """Compute the SHA-256 of the last layer, if a score reads features or head.
+
+    Parameters
+    ----------
+    chains : list of Chain or None
+        Both scores; None for an absent one.
+    head : Head or None
+        The last linear layer.
+
+    Returns
+    -------
+    str or None
+        Hexadecimal digest; None without a head, or if no score reads it.
+    """
     needed = {name for chain in chains if chain is not None for step in chain.steps for name in step.wants}
     if head is None or not needed & {"head", "features"}:
         return None
@@ -182,7 +373,18 @@ def head_print(chains: list[Chain | None], head: Head | None) -> str | None:
 
 
 def fingerprint(outputs: Outputs) -> str:
-    """SHA-256 of logits and labels."""
+    """Compute the SHA-256 of logits and labels, with their dtypes and shapes.
+
+    Parameters
+    ----------
+    outputs : Outputs
+        Outputs of the model.
+
+    Returns
+    -------
+    str
+        Hexadecimal digest.
+    """
     arrays = [outputs.logits] + ([] if outputs.labels is None else [outputs.labels])
     return _digest(*arrays)
 
