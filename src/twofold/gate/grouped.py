@@ -1,7 +1,8 @@
-r"""Testing a risk on rows that come in groups: scenes, patients, users.
+r"""Test a risk on rows that come in groups: scenes, patients, users.
 
-Rows of one group may depend on each other in any way, groups do not. A count of rows then says more than it knows: five
-copies of a row count as five, and a promise tested by counting rows is broken too often. Here the groups are counted.
+Rows of one group may depend on each other in any way; different groups are independent. Counting rows then overstates
+the evidence: five copies of a row count as five, and a promise tested by counting rows is broken too often. Here the
+groups are counted.
 
 What is promised. Let group g have :math:`m_g` rows, of which row i is accepted (:math:`A_i = 1`) and fails
 (:math:`F_i = 1`: a wrong label, or an OOD input). The risk is that of the accepted rows of new groups, drawn as those
@@ -27,11 +28,11 @@ Waudby-Smith & Ramdas, J. R. Stat. Soc. B 86, 2024, arXiv:2010.09686, with one s
 
 :math:`\ln E_\lambda \approx -\lambda S - \lambda^2 V / 2` with S the sum of the :math:`Z_g` and V that of their
 squares, so :math:`\lambda = \sqrt{2 \ln(1/\delta) / V}` reaches :math:`1/\delta` at the least :math:`|S|`. V is
-estimated on the groups that learn, at each pair of thresholds, with one more group that fails altogether;
+estimated on the groups that learn, at each pair of thresholds, with one more group in which every row fails;
 :math:`\lambda` is kept below 0.9 of its limit. So the stake depends on the first part and on sizes alone, as do the
 path and its start, and the walk along the path is as valid as in :mod:`twofold.gate.guarantee`.
 
-Counted over 2,000 simulated worlds of each kind: ``tests/gate/test_groups.py`` and the page on the gate.
+Checked on 2,000 simulated populations of each kind: ``tests/gate/test_groups.py`` and the page on the gate.
 """
 
 from __future__ import annotations
@@ -46,13 +47,25 @@ from twofold._checks import Array
 from twofold.gate.choice import Scored
 
 Codes = npt.NDArray[np.int64]
-CAUTIOUS = 0.9  # of the largest stake: a group that fails altogether leaves a tenth of the wealth
-STAKES = CAUTIOUS * 0.5 ** np.arange(8)  # of an interval, which has no other part to choose one
+CAUTIOUS = 0.9  # share of the largest stake: a group in which every row fails leaves a tenth of the wealth
+STAKES = CAUTIOUS * 0.5 ** np.arange(8)  # stakes of an interval, which has no separate part of the data to choose one
 
 
 def group_codes(groups: npt.NDArray[np.generic]) -> Codes:
     """Number the groups 0, 1, ... in the order in which they first appear.
 
+    Parameters
+    ----------
+    groups : ndarray of shape (n_samples,)
+        Group of each row, integers or strings.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        The number of the group of each row.
+
+    Examples
+    --------
     >>> group_codes(np.array(["b", "a", "b"]))
     array([0, 1, 0])
     """
@@ -63,23 +76,47 @@ def group_codes(groups: npt.NDArray[np.generic]) -> Codes:
 
 
 def first_accepting(data: Scored, pairs: Array) -> npt.NDArray[np.int64]:
-    """The place of the strictest pair of a path that accepts each row; behind the last where none does."""
+    """Find the strictest pair of a path that accepts each row.
+
+    Parameters
+    ----------
+    data : Scored
+        Samples with both confidences.
+    pairs : ndarray of shape (n_pairs, 2)
+        Thresholds ``(tau_id, tau_ood)``, from strict to loose in both columns.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Index of the pair; ``n_pairs`` where none accepts the row.
+
+    Examples
+    --------
+    >>> yes = np.array([True, True])
+    >>> data = Scored(correct=yes, is_id=yes, conf_id=np.array([0.9, 0.4]), conf_ood=np.zeros(2))
+    >>> first_accepting(data, np.array([[0.8, -1.0], [0.5, -1.0]]))
+    array([0, 2])
+    """
     by_id = np.searchsorted(-pairs[:, 0], -data.conf_id)
     by_ood = np.searchsorted(-pairs[:, 1], -data.conf_ood)
     return np.maximum(by_id, by_ood)
 
 
 class GroupTest:
-    """The p-values of "the risk exceeds ``risk``" along a path of pairs, from rows in groups.
+    """Compute p-values of "the risk exceeds ``risk``" along a path of pairs, from rows in groups.
 
     Parameters
     ----------
-    learn, test : Scored
-        Rows with ``groups`` of the part that chose the path, and of the part that tests it.
+    learn : Scored
+        Rows with ``groups`` of the part that chose the path; they also fix the stakes and the start.
+    test : Scored
+        Rows with ``groups`` of the part that tests it.
     pairs : ndarray of shape (n_pairs, 2)
         The path, from strict to loose.
-    risk, delta : float
-        The risk to be promised, and the level at which the stakes are best.
+    risk : float
+        Risk to be promised.
+    delta : float
+        Level for which the stakes are optimal; the p-values are valid at any level.
     """
 
     def __init__(self, learn: Scored, test: Scored, pairs: Array, risk: float, delta: float) -> None:
@@ -104,11 +141,22 @@ class GroupTest:
 
     @property
     def start(self) -> int:
-        """The pair most likely to pass, judged by the part that learns."""
+        """Index of the pair that is most likely to pass, judged by the part that learns."""
         return int(np.argmax(self.expected))
 
     def p_values(self, places: slice) -> Array:
-        """P-values at some pairs of the path."""
+        r"""Compute the p-values at some pairs of the path.
+
+        Parameters
+        ----------
+        places : slice
+            Which pairs.
+
+        Returns
+        -------
+        ndarray of shape (n_places,)
+            P-values :math:`\min(1, 1 / E_\lambda)`.
+        """
         found = []
         for i in range(*places.indices(len(self.stakes))):
             wealth = np.log1p(-self.stakes[i] * excess(self.test, self.first <= i, self.risk)).sum()
@@ -117,24 +165,79 @@ class GroupTest:
 
 
 def row_weights(data: Scored) -> Array:
-    """The weight of each row: 1, and for OOD rows what the expected share says."""
+    """Compute the weight of each row: 1, and for OOD rows what follows from the expected share.
+
+    Parameters
+    ----------
+    data : Scored
+        The rows.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Weights.
+    """
     weight = data.weight if not data.is_id.all() else 1.0
     return np.where(data.is_id, 1.0, weight)
 
 
 def group_weights(data: Scored) -> Array:
-    """The sum of the weights of the rows of each group."""
+    """Sum the weights of the rows of each group.
+
+    Parameters
+    ----------
+    data : Scored
+        The rows, with groups; without groups each row is one.
+
+    Returns
+    -------
+    ndarray of shape (n_groups,)
+        Weights of the groups.
+    """
     return group_sums(data.groups, row_weights(data))
 
 
 def excess(data: Scored, accepted: npt.NDArray[np.bool_], risk: float) -> Array:
-    """Z of each group: the weighted sum over its accepted rows of failure (1 or 0) less ``risk``."""
+    """Compute :math:`Z_g` of each group: the weighted sum over its accepted rows of failure (1 or 0) minus ``risk``.
+
+    Parameters
+    ----------
+    data : Scored
+        The rows, with groups; without groups each row is one.
+    accepted : ndarray of shape (n_samples,)
+        True for accepted rows.
+    risk : float
+        Risk to be promised.
+
+    Returns
+    -------
+    ndarray of shape (n_groups,)
+        One sum per group; a positive total speaks against the promise.
+    """
     worth = row_weights(data) * accepted * (~data.correct - risk)
     return group_sums(data.groups, worth)
 
 
 def group_sums(groups: Codes | None, values: npt.NDArray[np.generic]) -> Array:
-    """Sum the values of the rows of each group; without groups each row is one."""
+    """Sum the values of the rows of each group.
+
+    Parameters
+    ----------
+    groups : ndarray of shape (n_samples,) or None
+        Groups as numbers from 0; without them each row is one.
+    values : ndarray of shape (n_samples,)
+        Numbers or booleans.
+
+    Returns
+    -------
+    ndarray of shape (n_groups,)
+        Sums, float64.
+
+    Examples
+    --------
+    >>> group_sums(np.array([0, 1, 0]), np.array([1.0, 2.0, 3.0]))
+    array([4., 2.])
+    """
     numbers = values.astype(np.float64)
     return numbers if groups is None else np.asarray(np.bincount(groups, weights=numbers), np.float64)
 
@@ -142,23 +245,26 @@ def group_sums(groups: Codes | None, values: npt.NDArray[np.generic]) -> Array:
 def ratio_interval(part: Array, whole: Array, size: Array, level: float) -> tuple[float, float]:
     r"""Bound the ratio of the means of two sums over independent groups, from below and from above.
 
-    For a ratio r, :math:`Z_g = \mathrm{part}_g - r\, \mathrm{whole}_g` has mean 0 in total, and is at most ``size`` of
-    its group either way. The mean of :math:`\prod_g (1 \mp \lambda Z_g)` over a fixed set of stakes has an expectation
-    of at most 1 (see above), so ratios at which it reaches 2 / ``level`` are excluded, on either side.
+    For a ratio r, :math:`Z_g = \mathrm{part}_g - r\, \mathrm{whole}_g` has mean 0 in total, and its absolute value is
+    at most ``size`` of its group. The mean of :math:`\prod_g (1 \mp \lambda Z_g)` over a fixed set of stakes has an
+    expectation of at most 1 (:mod:`twofold.gate.grouped`), so ratios at which it reaches 2 / ``level`` are excluded, on
+    either side.
 
     Parameters
     ----------
-    part, whole : ndarray of shape (n_groups,)
-        What is counted, and of what it is a share: 0 <= part <= whole <= size.
+    part : ndarray of shape (n_groups,)
+        What is counted in each group: ``0 <= part <= whole <= size``.
+    whole : ndarray of shape (n_groups,)
+        Of what it is a share.
     size : ndarray of shape (n_groups,)
         The largest value that ``whole`` could have had.
     level : float
-        The share of data on which the interval may miss.
+        Largest probability that the interval misses the ratio.
 
     Returns
     -------
     tuple of float
-        Lower and upper bound.
+        Lower and upper bound, in [0, 1].
 
     Examples
     --------
@@ -178,7 +284,7 @@ def ratio_interval(part: Array, whole: Array, size: Array, level: float) -> tupl
 
 
 def _edge(excluded: Callable[[float], bool], outer: float, inner: float) -> float:
-    """Where ratios stop being excluded on the way from ``outer`` to ``inner``, on the outer side of it."""
+    """Find where ratios stop being excluded on the way from ``outer`` to ``inner``, rounded to the outer side."""
     if not excluded(outer):
         return outer
     for _ in range(50):
