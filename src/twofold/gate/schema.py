@@ -1,4 +1,4 @@
-"""What the files of gates and monitors may hold; whatever else a damaged or forged file holds is refused at loading."""
+"""Check the content of the files of gates and monitors; anything that a damaged or forged file adds is rejected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from twofold.metrics._sweep import ood_weight
 from twofold.steps import Tuning
 
 VERDICTS = ("accept", "unsure", "unknown")
-LARGEST = 1 << 53  # counts that a float holds exactly
+LARGEST = 1 << 53  # largest count that a float holds exactly
 CLOSE = 1e-9
 GATE = (
     "id",
@@ -49,13 +49,45 @@ LINE = ("n", *VERDICTS, "log_e", "alarm")
 
 
 def require(holds: bool, message: str) -> None:
-    """Raise ValueError with the message unless it holds."""
+    """Raise ValueError with the message unless the condition holds.
+
+    Parameters
+    ----------
+    holds : bool
+        The condition.
+    message : str
+        What must hold, as a sentence for the error.
+
+    Raises
+    ------
+    ValueError
+        If ``holds`` is False.
+
+    Examples
+    --------
+    >>> require(2 < 1, "two must be below one")
+    Traceback (most recent call last):
+        ...
+    ValueError: two must be below one
+    """
     if not holds:
         raise ValueError(message)
 
 
 def check_gate(content: Any) -> None:
-    """Raise ValueError unless this could be the content of a gate.json that Gate.save wrote."""
+    """Raise ValueError unless this could be the content of a gate.json that Gate.save wrote.
+
+    Parameters
+    ----------
+    content : object
+        The parsed JSON, without its format, version and checksum.
+
+    Raises
+    ------
+    ValueError
+        If a key is missing or unknown, a value has the wrong type or range, or the numbers of the promise do not follow
+        from its counts.
+    """
     _table(content, "the gate", GATE)
     _side(content["id"], "id")
     if content["ood"] is not None:
@@ -115,7 +147,7 @@ def _check_promise(promise: Any, *, alone: bool) -> None:
 
 
 def _check_seen(promise: dict[str, Any], known: list[int], outside: list[int]) -> None:
-    """The numbers seen on validation data must be those of the counts."""
+    """Raise ValueError unless the numbers seen on validation data follow from the counts."""
     for name in ("seen_risk", "seen_coverage", "seen_f1"):
         _share(promise[name], name)
     ids, oods = sum(known), sum(outside)
@@ -139,7 +171,18 @@ def _check_seen(promise: dict[str, Any], known: list[int], outside: list[int]) -
 
 
 def check_monitor(content: Any) -> None:
-    """Raise ValueError unless this could be the state that Monitor.save wrote."""
+    """Raise ValueError unless this could be the state that Monitor.save wrote.
+
+    Parameters
+    ----------
+    content : object
+        The parsed JSON, without its format, version and checksum.
+
+    Raises
+    ------
+    ValueError
+        If a key is missing or unknown, a value has the wrong type or range, or the log does not fit the counts.
+    """
     _table(content, "the monitor", MONITOR)
     low, high = (_items(content[name], name, len(VERDICTS)) for name in ("low", "high"))
     for a, b in zip(low, high, strict=True):
