@@ -102,7 +102,33 @@ DIFFERENCES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Anchor:
-    """One printed number. In a pair, ``score`` is the ID score and ``pair`` the OOD score."""
+    """Hold one printed number.
+
+    Parameters
+    ----------
+    paper, table : str
+        Where it was printed.
+    benchmark : str
+        Benchmark it belongs to.
+    model, recipe : str
+        Network and training.
+    score, pair : str
+        The score; in a pair, ``score`` is the ID score and ``pair`` the OOD score.
+    shift, role : str
+        Data set or group, and its role.
+    metric : str
+        Name of the metric in twofold, where it has one.
+    value : float
+        The number as printed.
+    spread : float or None
+        The printed spread.
+    unit : str
+        A key of ``UNITS``.
+    reliable : bool
+        Whether the cell is free of doubt.
+    note : str
+        How the paper calls it, or why the cell is doubtful.
+    """
 
     paper: str
     table: str
@@ -128,7 +154,21 @@ class Anchor:
 
 @dataclass(frozen=True)
 class Agreement:
-    """One result beside one published number, both in natural units."""
+    """Hold one result beside one published number, both in natural units.
+
+    Parameters
+    ----------
+    anchor : Anchor
+        The published number.
+    ours : float
+        The result.
+    difference : float
+        The result minus the published number.
+    inside_interval : bool or None
+        Whether the published value lies in our interval; None where there is none.
+    same_model : bool
+        Whether the network is the published one.
+    """
 
     anchor: Anchor
     ours: float
@@ -139,7 +179,17 @@ class Agreement:
 
 @dataclass(frozen=True)
 class RankAgreement:
-    """Spearman's correlation between a published column and ours, over the scores that both have."""
+    """Hold Spearman's correlation between a published column and ours, over the scores that both have.
+
+    Parameters
+    ----------
+    paper, table, model, recipe, metric, shift : str
+        The published column.
+    scores : int
+        Number of scores that both have.
+    spearman : float
+        The correlation; NaN for fewer than three scores, or where one side is constant.
+    """
 
     paper: str
     table: str
@@ -211,8 +261,27 @@ _KEYS = ("benchmark", "model", "recipe", "score", "pair", "shift", "role", "metr
 def anchors(
     paper: str | None = None, table: str | None = None, benchmark: str | None = None, reliable: bool | None = None
 ) -> list[Anchor]:
-    """The published numbers, filtered; a name that no row has is an error with the nearest names.
+    """List the published numbers, optionally filtered.
 
+    Parameters
+    ----------
+    paper, table, benchmark : str, optional
+        Keep the numbers of this paper, table or benchmark.
+    reliable : bool, optional
+        Keep the numbers that are, or are not, free of doubt.
+
+    Returns
+    -------
+    list of Anchor
+        The numbers.
+
+    Raises
+    ------
+    UnknownName
+        If no number has that paper, table or benchmark; the message lists the nearest names.
+
+    Examples
+    --------
     >>> len(anchors(paper="fd_shifts", table="1"))
     483
     """
@@ -227,10 +296,17 @@ def anchors(
 
 
 def tables() -> dict[tuple[str, str], tuple[int, int]]:
-    """Printed rows and columns of every table, counted from its cells.
+    """Count the printed rows and columns of every table from its cells.
 
-    A line across the foot of a table that belongs to no score, such as the ID accuracy, is a row without columns of
-    its own.
+    Returns
+    -------
+    dict of (str, str) to (int, int)
+        Rows and columns by paper and table.
+
+    Notes
+    -----
+    A line across the foot of a table that belongs to no score, such as the ID accuracy, is a row without columns of its
+    own.
     """
     cells: dict[tuple[str, str], list[Anchor]] = {key: [] for key in _LAYOUT}
     for a in _all():
@@ -239,17 +315,41 @@ def tables() -> dict[tuple[str, str], tuple[int, int]]:
 
 
 def agreement(rows: Iterable[Mapping[str, Any]], benchmark: str) -> list[Agreement]:
-    """Hold tidy results against the reliable published numbers of ``benchmark``.
+    """Compare tidy results with the reliable published numbers of a benchmark.
 
-    A row counts if it belongs to that benchmark or to one whose :data:`COUNTERPARTS` name it. It meets an anchor that
-    has its metric, its shift (its role on the known test set and on a pool, which are one table each) and its score:
-    the same steps, with every setting that the anchor names. The two scores of a pair may stand in either order, since
-    the exact double metrics are symmetric. A row whose recipe is the recipe of some anchor meets that recipe alone;
-    any other row, such as one of a downloaded model, meets plain training where there is a choice. Where rows name
-    their protocol, it must be that of the paper, except on the known test set alone. An anchor meets a model, recipe,
-    seed and score once, and one without a score, such as an accuracy, whatever the score. Rows without a value (NaN or
-    empty) are left out, and so is the mean over levels of corruption where the results show that it is not over all
-    five, as published ones are (see :func:`incomplete_corruptions`).
+    Parameters
+    ----------
+    rows : iterable of mapping
+        Rows of results, such as those of :class:`~twofold.bench.results.Results`.
+    benchmark : str
+        Benchmark of the published numbers. A row counts if it belongs to that benchmark or to one whose
+        :data:`COUNTERPARTS` name it.
+
+    Returns
+    -------
+    list of Agreement
+        One for each match of a row and a published number.
+
+    Raises
+    ------
+    UnknownName
+        If nothing was published for the benchmark.
+    InvalidInput
+        If a row lacks a column or holds text in place of a number.
+
+    Notes
+    -----
+    A row matches an anchor that has its metric, its shift (its role on the known test set and on a pool, which are one
+    table each) and its score: the same steps, with every setting that the anchor names. The two scores of a pair may
+    stand in either order, since the exact double metrics are symmetric.
+
+    A row whose recipe is the recipe of some anchor matches that recipe alone; any other row, such as one of a
+    downloaded model, matches plain training where there is a choice. Where rows name their protocol, it must be that of
+    the paper, except on the known test set alone. An anchor matches a model, recipe, seed and score once, and one
+    without a score, such as an accuracy, whatever the score.
+
+    Rows without a value (NaN or empty) are left out, and so is the mean over levels of corruption where the results
+    show that it is not over all five, as published ones are (see :func:`incomplete_corruptions`).
     """
     rows = list(rows)
     partial = _partial_corruptions(rows)
@@ -335,8 +435,20 @@ def _whose(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def counterparts(benchmark: str) -> tuple[str, ...]:
-    """The benchmarks with published numbers that results of this one may be held against.
+    """List the benchmarks with published numbers that results of this one may be compared with.
 
+    Parameters
+    ----------
+    benchmark : str
+        Name of the benchmark of the results.
+
+    Returns
+    -------
+    tuple of str
+        The benchmark itself, if it has published numbers, and its :data:`COUNTERPARTS`.
+
+    Examples
+    --------
     >>> counterparts("cifar10-real")
     ('openood-cifar10', 'fd-cifar10', 'stratified-cifar10')
     >>> counterparts("digits")
@@ -347,8 +459,22 @@ def counterparts(benchmark: str) -> tuple[str, ...]:
 
 
 def rank_agreement(found: Iterable[Agreement]) -> list[RankAgreement]:
-    """Spearman's rank correlation per metric and shift of every published column, over the scores that both have.
+    """Compute Spearman's rank correlation for every published column, over the scores that both sides have.
 
+    A column is one metric and shift of a table, model and recipe.
+
+    Parameters
+    ----------
+    found : iterable of Agreement
+        What :func:`agreement` returns.
+
+    Returns
+    -------
+    list of RankAgreement
+        One for each column.
+
+    Notes
+    -----
     Several results for one score (seeds, models) enter as their mean; ties take mid-ranks.
     """
     columns: dict[tuple[str, ...], dict[tuple[str, str], tuple[float, list[float]]]] = defaultdict(dict)

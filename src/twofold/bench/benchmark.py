@@ -29,7 +29,7 @@ LEVELS = ("1", "2", "3", "4", "5")
 
 
 class Sized(Protocol):
-    """What an opener gives: anything with a length."""
+    """Describe what an opener returns: anything with a length."""
 
     def __len__(self) -> int: ...
 
@@ -39,11 +39,24 @@ Opener = Callable[[str], Sized]
 
 @dataclass(frozen=True)
 class DataSet:
-    """One data set of a benchmark.
+    """Describe one data set of a benchmark.
 
-    ``data`` names it in the grammar of :mod:`twofold.nn.data`, with ``{data}`` for the folder of data; ``rows`` is the
-    published count, 0 where none is known; ``removed`` counts rows left out because their class is one of the model's.
-    A name that ends in /1 to /5 is a level of corruption.
+    Parameters
+    ----------
+    name : str
+        Its name; a name that ends in /1 to /5 is a level of corruption.
+    role : str
+        Its role: train, val, ood_val, test, shift, near, mid, far or new.
+    data : str
+        Where it is, in the grammar of :mod:`twofold.nn.data`, with ``{data}`` for the folder of data.
+    rows : int, default=0
+        The published number of rows; 0 where none is known.
+    get : str, default=""
+        Where a person gets the data.
+    note : str, default=""
+        A remark.
+    removed : int, optional
+        Number of rows left out because their class is one of the model's.
     """
 
     name: str
@@ -56,11 +69,32 @@ class DataSet:
 
     @property
     def embedded(self) -> bool:
-        """Whether it comes with the package."""
+        """Whether the data set comes with the package."""
         return self.data.startswith(EMBEDDED)
 
     def spec(self, root: str | Path | None = None) -> str:
-        """``data`` with the folder in place; without ``root`` that is $TWOFOLD_DATA."""
+        """Insert the folder of data into ``data``.
+
+        Parameters
+        ----------
+        root : str or Path, optional
+            The folder; by default that of the environment variable ``TWOFOLD_DATA``.
+
+        Returns
+        -------
+        str
+            What to open.
+
+        Raises
+        ------
+        InvalidInput
+            If a folder is needed and none is named, or its path has ``?`` or ``&``.
+
+        Examples
+        --------
+        >>> DataSet("svhn", "far", "arrays:{data}/svhn.npz").spec("/data")
+        'arrays:/data/svhn.npz'
+        """
         if "{data}" not in self.data:
             return self.data
         folder = str(root if root is not None else os.environ.get(DATA, ""))
@@ -73,7 +107,17 @@ class DataSet:
 
 @dataclass(frozen=True)
 class Status:
-    """What is here of one data set: its rows, or None with the reason why it cannot be opened."""
+    """Hold what is available of one data set.
+
+    Parameters
+    ----------
+    set : DataSet
+        The data set.
+    rows : int or None
+        Its number of rows; None if it cannot be opened.
+    reason : str, default=""
+        Why it cannot be opened.
+    """
 
     set: DataSet
     rows: int | None
@@ -81,7 +125,7 @@ class Status:
 
     @property
     def present(self) -> bool:
-        """Whether it can be opened."""
+        """Whether the data set can be opened."""
         return self.rows is not None
 
     @property
@@ -98,11 +142,31 @@ class Status:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A named set of data sets with roles, judged under protocols.
+    """Define a named collection of data sets with roles, and the protocols they are judged under.
 
-    ``classes`` counts those of the model. Empty ``scores`` means all that a run allows, empty ``pairs`` each of them
-    with msp; ``metrics`` are added to those of the protocols.
+    Parameters
+    ----------
+    name : str
+        Letters, digits, ``.``, ``_`` and ``-``.
+    title : str
+        One line for people.
+    source : str
+        The paper or project it comes from.
+    classes : int
+        Number of classes of the model.
+    protocols : tuple of str
+        Names of protocols.
+    sets : tuple of DataSet
+        The data sets.
+    scores : tuple of str, default=()
+        Scores to compare; empty means all that a run allows.
+    pairs : tuple of (str, str), default=()
+        Pairs of ID score and OOD score; empty means each of the scores with msp.
+    metrics : tuple of str, default=()
+        Metrics in addition to those of the protocols.
 
+    Examples
+    --------
     >>> bench = load("digits")
     >>> bench.roles["photographs"], bench.names("near")
     ('far', ('other_digits',))
@@ -126,26 +190,75 @@ class Benchmark:
 
     @property
     def roles(self) -> dict[str, str]:
-        """The role of each data set."""
+        """The role of each data set, by name."""
         return {s.name: s.role for s in self.sets}
 
     def names(self, role: str | None = None) -> tuple[str, ...]:
-        """Names of the data sets, or of those with one role."""
+        """List the names of the data sets, or of those with one role.
+
+        Parameters
+        ----------
+        role : str, optional
+            The role; by default all.
+
+        Returns
+        -------
+        tuple of str
+            The names in the order of the file.
+        """
         return tuple(s.name for s in self.sets if role in (None, s.role))
 
     def specs(self, root: str | Path | None = None) -> dict[str, str]:
-        """What to open for each data set."""
+        """List what to open for each data set.
+
+        Parameters
+        ----------
+        root : str or Path, optional
+            The folder of data; by default that of the environment variable ``TWOFOLD_DATA``.
+
+        Returns
+        -------
+        dict of str to str
+            Spec by name, in the grammar of :mod:`twofold.nn.data`.
+
+        Raises
+        ------
+        InvalidInput
+            If a folder is needed and none is named.
+        """
         return {s.name: s.spec(root) for s in self.sets}
 
     def status(self, root: str | Path | None, opener: Opener) -> tuple[Status, ...]:
-        """What is here of each data set, and why not; a set that cannot be opened is never an error.
+        """Check which data sets are available, and why others are not.
 
-        ``opener`` turns a spec into something with a length, as :func:`twofold.nn.data.open` does.
+        Parameters
+        ----------
+        root : str or Path or None
+            The folder of data; None means that of the environment variable ``TWOFOLD_DATA``.
+        opener : callable
+            Function from a spec to something with a length, such as :func:`twofold.nn.data.open`.
+
+        Returns
+        -------
+        tuple of Status
+            One for each data set. A set that cannot be opened is never an error.
         """
         return tuple(_status(s, root, opener) for s in self.sets)
 
     def to_toml(self) -> str:
-        """The benchmark as the text of a file that loads as the same benchmark."""
+        """Format the benchmark as the text of a file that loads as the same benchmark.
+
+        Returns
+        -------
+        str
+            TOML.
+
+        Examples
+        --------
+        >>> bench = load("digits")
+        >>> loads(bench.to_toml()) == bench
+        True
+        """
         lines = [f"{key} = {_toml.written(getattr(self, key))}" for key in REQUIRED]
         lines += [f"{key} = {_toml.written(getattr(self, key))}" for key in OPTIONAL if getattr(self, key)]
         for one in self.sets:
@@ -174,8 +287,15 @@ def _status(one: DataSet, root: str | Path | None, opener: Opener) -> Status:
 
 
 def names() -> tuple[str, ...]:
-    """Names of the catalogue.
+    """List the benchmarks of the catalogue.
 
+    Returns
+    -------
+    tuple of str
+        Names that :func:`load` takes; NAME-1, NAME-2 and so on are further splits of NAME.
+
+    Examples
+    --------
     >>> [name for name in names() if name.startswith("openood")]
     ['openood-cifar10', 'openood-cifar100', 'openood-imagenet1k', 'openood-imagenet200']
     """
@@ -196,9 +316,31 @@ def _catalogue() -> dict[str, tuple[str, int]]:
 
 
 def load(name: str | Path, *, split: int | None = None) -> Benchmark:
-    """A benchmark of the catalogue by name, or of a person's own file by its path (ending in .toml).
+    """Load a benchmark of the catalogue by name, or one of your own by the path of its file.
 
-    ``split`` picks one of the file's ``[[splits]]``; ``load("unknown-cifar-2")`` does the same.
+    Parameters
+    ----------
+    name : str or Path
+        A name of :func:`names`, or a path that ends in ``.toml``.
+    split : int, optional
+        Which of the file's ``[[splits]]`` to take; ``load("unknown-cifar-2")`` does the same.
+
+    Returns
+    -------
+    Benchmark
+        The benchmark.
+
+    Raises
+    ------
+    UnknownName
+        If the catalogue has no such name.
+    InvalidInput
+        If the file cannot be read or is invalid, or there is no such split.
+
+    Examples
+    --------
+    >>> load("digits").classes
+    7
     """
     if isinstance(name, Path) or str(name).endswith(".toml"):
         path = Path(name)
@@ -217,14 +359,54 @@ def load(name: str | Path, *, split: int | None = None) -> Benchmark:
 
 
 def loads(text: str, *, where: str = "benchmark", split: int = 0) -> Benchmark:
-    """A benchmark from the text of its file; ``where`` names it in errors."""
+    """Parse a benchmark from the text of its file.
+
+    Parameters
+    ----------
+    text : str
+        TOML.
+    where : str, default="benchmark"
+        Name of the file in error messages.
+    split : int, default=0
+        Which of the file's ``[[splits]]`` to take.
+
+    Returns
+    -------
+    Benchmark
+        The benchmark.
+
+    Raises
+    ------
+    InvalidInput
+        If the text is not TOML, has unknown keys, lacks required ones, or a value is invalid.
+    """
     content = _toml.parsed(text, where)
     _toml.known(content, (*REQUIRED, *OPTIONAL, "sets", "splits"), where)
     return described(content, where, split)
 
 
 def described(content: Mapping[str, Any], where: str, split: int = 0) -> Benchmark:
-    """A benchmark from the content of a file, which may have other keys besides."""
+    """Build a benchmark from the content of a file, which may have other keys besides.
+
+    Parameters
+    ----------
+    content : mapping
+        The parsed file.
+    where : str
+        Name of the file in error messages.
+    split : int, default=0
+        Which of the file's ``[[splits]]`` to take.
+
+    Returns
+    -------
+    Benchmark
+        The benchmark.
+
+    Raises
+    ------
+    InvalidInput
+        If a required key is missing or a value is invalid.
+    """
     words = _words(content, where, split)
     name = _toml.text(content, "name", where)
     if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", name):
@@ -316,7 +498,25 @@ def _filled(data: str, words: Mapping[str, str], where: str) -> str:
 
 
 def changes(content: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """What a file says of protocols, scores, pairs and metrics, for ``dataclasses.replace`` of a benchmark."""
+    """Read the protocols, scores, pairs and metrics that a file sets, for ``dataclasses.replace`` of a benchmark.
+
+    Parameters
+    ----------
+    content : mapping
+        The parsed file.
+    where : str
+        Name of the file in error messages.
+
+    Returns
+    -------
+    dict
+        Values by key; keys that the file does not set are absent.
+
+    Raises
+    ------
+    InvalidInput
+        If a value is invalid.
+    """
     readers = {"protocols": _protocols, "scores": scores, "pairs": pairs, "metrics": _metrics}
     return {key: read(content, where) for key, read in readers.items() if key in content}
 
@@ -334,7 +534,30 @@ def _protocols(content: Mapping[str, Any], where: str) -> tuple[str, ...]:
 
 
 def scores(content: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    """The scores that a table of a file names, checked; none where it names none."""
+    """Read and check the scores that a table of a file names.
+
+    Parameters
+    ----------
+    content : mapping
+        The parsed table.
+    where : str
+        Name of the table in error messages.
+
+    Returns
+    -------
+    tuple of str
+        The scores; empty where the table names none.
+
+    Raises
+    ------
+    InvalidInput
+        If a score cannot be parsed.
+
+    Examples
+    --------
+    >>> scores({"scores": ["msp", "react(percentile=90)|energy"]}, "mine.toml")
+    ('msp', 'react(percentile=90)|energy')
+    """
     given = _toml.texts(content, "scores", where) if "scores" in content else ()
     for spec in given:
         _check_score(spec, f"{where}: scores")
@@ -342,7 +565,25 @@ def scores(content: Mapping[str, Any], where: str) -> tuple[str, ...]:
 
 
 def pairs(content: Mapping[str, Any], where: str) -> tuple[tuple[str, str], ...]:
-    """The pairs of scores that a table of a file names, checked; none where it names none."""
+    """Read and check the pairs of scores that a table of a file names.
+
+    Parameters
+    ----------
+    content : mapping
+        The parsed table.
+    where : str
+        Name of the table in error messages.
+
+    Returns
+    -------
+    tuple of (str, str)
+        Pairs of ID score and OOD score; empty where the table names none.
+
+    Raises
+    ------
+    InvalidInput
+        If a pair is not a list of two strings, or a score cannot be parsed.
+    """
     given = content.get("pairs", [])
     if not isinstance(given, list) or not all(
         isinstance(p, list) and len(p) == 2 and all(isinstance(s, str) for s in p) for p in given

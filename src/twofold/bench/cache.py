@@ -1,7 +1,7 @@
-"""What a benchmark has computed, on disk: each entry knows what it was computed from, and is used for nothing else.
+"""Store on disk what a benchmark has computed; each entry knows what it was computed from.
 
 An entry is one safetensors file: arrays by name, a key for each of them (a digest of all that the array depends on:
-data, settings, code), and a digest of the arrays. A file that is damaged counts as not there. One process writes.
+data, settings, code), and a digest of the arrays. A damaged file counts as missing. One process writes.
 """
 
 from __future__ import annotations
@@ -26,14 +26,41 @@ FORMAT = "twofold cell 2"
 
 
 def digest(*parts: Any) -> str:
-    """A short name for plain values: numbers, text, and lists and mappings of them."""
+    """Compute a short digest of plain values.
+
+    Parameters
+    ----------
+    *parts : Any
+        Numbers, text, and lists and mappings of them.
+
+    Returns
+    -------
+    str
+        32 hexadecimal digits; the order of keys in mappings does not matter.
+
+    Examples
+    --------
+    >>> digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
+    True
+    """
     text = json.dumps(parts, sort_keys=True, default=repr)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 @cache
 def code(*modules: str) -> str:
-    """A digest of the source of modules and folders of the package, so that a change of code is seen."""
+    """Compute a digest of the source of modules and folders of the package, so that a change of code is noticed.
+
+    Parameters
+    ----------
+    *modules : str
+        Paths inside the package, such as ``"metrics"`` or ``"stats/table.py"``.
+
+    Returns
+    -------
+    str
+        32 hexadecimal digits.
+    """
     hashed = hashlib.sha256()
     for module in modules:
         place = files("twofold").joinpath(*module.split("/"))
@@ -45,7 +72,18 @@ def code(*modules: str) -> str:
 
 @cache
 def code_of(*makers: Any) -> str:
-    """A digest of the source of functions and classes, those that a person registered among them."""
+    """Compute a digest of the source of functions and classes, also of those that a user registered.
+
+    Parameters
+    ----------
+    *makers : callable
+        Functions and classes.
+
+    Returns
+    -------
+    str
+        32 hexadecimal digits. The source is that of the whole module; without a source file, the compiled code counts.
+    """
     parts = []
     for maker in makers:
         try:
@@ -58,20 +96,57 @@ def code_of(*makers: Any) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """Arrays with the key of each, and plain facts about them."""
+    """Hold arrays with the key of each, and plain facts about them.
+
+    Parameters
+    ----------
+    arrays : mapping of str to ndarray, default={}
+        Arrays by name.
+    keys : mapping of str to str, default={}
+        Digest of what each array depends on.
+    facts : mapping, default={}
+        Plain values.
+    """
 
     arrays: Mapping[str, Array] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def current(self, keys: Mapping[str, str]) -> dict[str, Array]:
-        """The arrays that were computed from what these keys stand for."""
+        """Select the arrays whose stored key is still valid.
+
+        Parameters
+        ----------
+        keys : mapping of str to str
+            Current key by name of the array.
+
+        Returns
+        -------
+        dict of str to ndarray
+            The arrays whose key equals the stored one.
+
+        Examples
+        --------
+        >>> Entry({"a": np.zeros(1)}, {"a": "old"}).current({"a": "new"})
+        {}
+        """
         return {name: self.arrays[name] for name, key in keys.items() if self.keys.get(name) == key}
 
 
 @dataclass(frozen=True)
 class Cache:
-    """A folder of entries."""
+    """Store entries in a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder; it is created if it does not exist.
+
+    Raises
+    ------
+    RunError
+        If the folder cannot be created.
+    """
 
     folder: Path
 
@@ -82,7 +157,18 @@ class Cache:
             raise RunError(f"{self.folder} cannot be written to ({error.strerror}); choose another folder") from error
 
     def read(self, name: str) -> Entry:
-        """An entry, empty where there is none or it is damaged."""
+        """Read an entry.
+
+        Parameters
+        ----------
+        name : str
+            Name of the entry.
+
+        Returns
+        -------
+        Entry
+            The entry, empty if there is none or it is damaged.
+        """
         from safetensors import SafetensorError, safe_open
 
         path = self.folder / f"{name}.safetensors"
@@ -100,7 +186,20 @@ class Cache:
         return Entry(arrays, keys, facts) if keys.keys() <= arrays.keys() else Entry()
 
     def write(self, name: str, entry: Entry) -> None:
-        """Put an entry in place of another, whole or not at all."""
+        """Replace an entry, whole or not at all.
+
+        Parameters
+        ----------
+        name : str
+            Name of the entry.
+        entry : Entry
+            What to store.
+
+        Raises
+        ------
+        RunError
+            If the folder cannot be written to.
+        """
         from safetensors.numpy import save
 
         about = json.dumps({"keys": dict(entry.keys), "facts": dict(entry.facts)}, sort_keys=True)

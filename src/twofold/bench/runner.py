@@ -2,7 +2,7 @@
 
 Three rounds of independent tasks: confidences of scores on data sets, values of scores and of pairs, and the resamples
 of the best pairs. Each result goes into the cache as it comes, from this process alone, with a digest of what it was
-computed from. A second run computes what is new and nothing else; killed at any point, the same call goes on.
+computed from. A second run computes what is new and nothing else; an interrupted run resumes with the same call.
 """
 
 from __future__ import annotations
@@ -53,14 +53,40 @@ CHUNK = 4  # scores of one task, so that they share what they learn of the train
 
 @dataclass(frozen=True)
 class Subject:
-    """A run as a benchmark sees it: the data sets of the benchmark that it holds, under their roles."""
+    """Hold a run as a benchmark sees it: the data sets of the benchmark that it holds, under their roles.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    roles : mapping of str to str
+        Role by name of the data set.
+    """
 
     run: Run
     roles: Mapping[str, str]
 
     @classmethod
     def of(cls, run: Run | str | Path, benchmark: Benchmark) -> Subject:
-        """Check that the run is of this benchmark."""
+        """Open a run and check that it fits a benchmark.
+
+        Parameters
+        ----------
+        run : Run, str or Path
+            The run or its folder.
+        benchmark : Benchmark
+            The benchmark.
+
+        Returns
+        -------
+        Subject
+            The run with the data sets that the benchmark names.
+
+        Raises
+        ------
+        InvalidInput
+            If the run has no data set of role train, val or test of the benchmark, or another number of classes.
+        """
         opened = run if isinstance(run, Run) else Run.open(run)
         roles = {name: role for name, role in benchmark.roles.items() if name in opened}
         for role in ("train", "val", "test"):
@@ -76,21 +102,32 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """The run in the rows of results."""
+        """The name of the run in the rows of results."""
         return self.run.path.name
 
     @property
     def place(self) -> str:
-        """Where the run is."""
+        """The resolved folder of the run."""
         return str(self.run.path.resolve())
 
     @property
     def scored(self) -> list[str]:
-        """The data sets that scores are wanted of."""
+        """The data sets to score: all but those of role train."""
         return [name for name, role in self.roles.items() if role != "train"]
 
     def about(self, benchmark: Benchmark) -> Row:
-        """The columns that all rows of this run share."""
+        """Collect the columns that all rows of this run share.
+
+        Parameters
+        ----------
+        benchmark : Benchmark
+            The benchmark.
+
+        Returns
+        -------
+        dict
+            Benchmark, model, recipe, seed, run, version and command.
+        """
         from twofold import __version__
 
         told = self.run.provenance
@@ -104,11 +141,33 @@ class Subject:
         }
 
     def names(self, role: str) -> list[str]:
-        """Data sets of a role."""
+        """List the data sets of a role.
+
+        Parameters
+        ----------
+        role : str
+            The role.
+
+        Returns
+        -------
+        list of str
+            Their names.
+        """
         return [name for name, own in self.roles.items() if own == role]
 
     def outputs(self, role: str) -> Outputs | None:
-        """All data sets of a role as one, or None."""
+        """Concatenate the outputs of all data sets of a role.
+
+        Parameters
+        ----------
+        role : str
+            The role.
+
+        Returns
+        -------
+        Outputs or None
+            None where no data set has the role.
+        """
         found = [self.run[name] for name in self.names(role)]
         return None if not found else found[0] if len(found) == 1 else Outputs.concat(found)
 
@@ -118,7 +177,20 @@ class Subject:
         return self.run.digests()
 
     def truth(self, name: str, judges: str) -> tuple[Mask, Mask]:
-        """Right answers and known rows of a data set, by the prediction that a score judges."""
+        """Compute which rows of a data set are predicted correctly and which are known, and remember the answer.
+
+        Parameters
+        ----------
+        name : str
+            The data set.
+        judges : {"logits", "passes"}
+            The prediction that a score judges: that of the logits, or of the mean over passes.
+
+        Returns
+        -------
+        tuple of (ndarray of bool, ndarray of bool)
+            Correct predictions, and known rows.
+        """
         if (name, judges) not in self._truth:
             found = self.run[name]
             judged = found.averaged() if judges == "passes" else found
@@ -139,7 +211,21 @@ class Subject:
 
 @dataclass(frozen=True, eq=False)
 class Confidences:
-    """A score on the data sets of a subject, as tuned by a rule; or why there is none."""
+    """Hold the confidences of a score on the data sets of a run, as tuned by a rule; or why there are none.
+
+    Parameters
+    ----------
+    chosen : str, default=""
+        The score with its chosen settings.
+    tuned : str, default=""
+        What its settings were chosen on: ``"untuned"``, ``"ID-tuned"`` or ``"OOD-tuned"``.
+    judges : {"logits", "passes"}, default="logits"
+        The prediction that the score judges.
+    conf : mapping of str to ndarray, default={}
+        Confidences by data set.
+    reason : str, default=""
+        Why there are none.
+    """
 
     chosen: str = ""
     tuned: str = ""
@@ -237,7 +323,31 @@ def _call(task: Task) -> Any:
 
 
 def execute(tasks: Sequence[Task], *, jobs: int, engine: Engine, address: str | None) -> Iterator[tuple[int, Any]]:
-    """Results of tasks with their places, as they come: here, in processes of this machine, or on a cluster."""
+    """Run tasks in this process, in several processes of this machine, or on a cluster.
+
+    Parameters
+    ----------
+    tasks : sequence of (callable, tuple)
+        Functions with their arguments.
+    jobs : int
+        Number of processes.
+    engine : {"local", "dask", "ray"}
+        What runs the tasks.
+    address : str or None
+        Address of a running cluster; None starts one on this machine.
+
+    Yields
+    ------
+    tuple of (int, Any)
+        Index and result of each task, in the order in which they finish.
+
+    Raises
+    ------
+    MissingExtra
+        If the engine is not installed.
+    InvalidInput
+        If no Dask scheduler answers at the address.
+    """
     if engine == "local" and (jobs == 1 or len(tasks) < 2):
         for place, task in enumerate(tasks):
             yield place, _call(task)
@@ -257,7 +367,7 @@ def _placed(place: int, task: Task, plugins: Sequence[str]) -> tuple[int, Any]:
 
 @contextmanager
 def _cluster(engine: Engine, address: str | None, jobs: int) -> Iterator[None]:
-    """While open, joblib works through an engine."""
+    """Let joblib work through an engine while the context is open."""
     import joblib
 
     if engine == "local":
@@ -291,7 +401,29 @@ def _cluster(engine: Engine, address: str | None, jobs: int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Bench:
-    """A benchmark at work: what is known is read, what is not is computed and remembered."""
+    """Evaluate a benchmark: read what the cache holds, and compute and store the rest.
+
+    Parameters
+    ----------
+    benchmark : Benchmark
+        The benchmark.
+    protocols : sequence of Protocol
+        The protocols to judge under.
+    cache : Cache
+        Where results are stored.
+    resamples : int
+        Number of bootstrap resamples.
+    seed : int
+        Seed of the resampling.
+    jobs : int
+        Number of processes.
+    engine : {"local", "dask", "ray"}
+        What runs the tasks.
+    address : str or None
+        Address of a cluster.
+    done : callable
+        Called with label, count and total as tasks finish.
+    """
 
     benchmark: Benchmark
     protocols: Sequence[Protocol]
@@ -304,7 +436,22 @@ class Bench:
     done: Done
 
     def confidences(self, subject: Subject, specs: Sequence[str], tuning: Tuning) -> dict[str, Confidences]:
-        """Confidences of scores on all data sets of a subject."""
+        """Compute the confidences of scores on all data sets of a run.
+
+        Parameters
+        ----------
+        subject : Subject
+            The run.
+        specs : sequence of str
+            Scores.
+        tuning : Tuning
+            How settings that a score leaves open are chosen.
+
+        Returns
+        -------
+        dict of str to Confidences
+            By score, in the order of ``specs``.
+        """
         known: dict[str, Confidences] = {}
         missing: dict[str, list[str]] = {}
         for spec in specs:
@@ -336,7 +483,22 @@ class Bench:
         return {spec: known[spec] for spec in specs}
 
     def score_keys(self, subject: Subject, spec: str, tuning: Tuning) -> dict[str, str]:
-        """What the confidences of a score depend on: for each data set, and for the fit alone."""
+        """Compute digests of what the confidences of a score depend on.
+
+        Parameters
+        ----------
+        subject : Subject
+            The run.
+        spec : str
+            The score.
+        tuning : Tuning
+            How its settings are chosen.
+
+        Returns
+        -------
+        dict of str to str
+            A digest for the fit alone, and one for each data set.
+        """
         chain = _planned_chain(spec, tuning)
         marks = subject.marks
         seen = [marks[name] for name, role in subject.roles.items() if role in ("train", "val", "ood_val")]
@@ -348,7 +510,22 @@ class Bench:
         return f"score-{digest(subject.place, spec, asdict(tuning))}"
 
     def values(self, cells: Sequence[Cell], *, n: int, label: str) -> dict[Cell, Found]:
-        """Values of cells by shift, with ``n`` replicates."""
+        """Compute the values of cells by shift.
+
+        Parameters
+        ----------
+        cells : sequence of Cell
+            Scores and pairs.
+        n : int
+            Number of bootstrap replicates.
+        label : str
+            Name of this round for the progress callback.
+
+        Returns
+        -------
+        dict of Cell to dict
+            By shift: values and replicates of each metric, number of rows, and number of known rows.
+        """
         found: dict[Cell, Found] = {}
         tasks, waiting = [], []
         for cell in cells:
@@ -389,7 +566,27 @@ def _unpacked(entry: Entry, shift: str, wanted: Sequence[str]) -> tuple[Values, 
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """One score or pair of a subject under a protocol, with its confidences."""
+    """Hold one score or pair of a run under a protocol, with its confidences.
+
+    Parameters
+    ----------
+    bench : Bench
+        The benchmark at work.
+    subject : Subject
+        The run.
+    protocol : Protocol
+        The protocol.
+    score : str
+        The score, or the ID score of a pair.
+    pair : str or None
+        The OOD score of a pair.
+    first : Confidences
+        Confidences of ``score``.
+    second : Confidences or None
+        Confidences of ``pair``.
+    marks : mapping of str to str
+        Digest of what the confidences on each data set were computed from.
+    """
 
     bench: Bench
     subject: Subject
@@ -402,7 +599,7 @@ class Cell:
 
     @cached_property
     def views(self) -> tuple[View, ...]:
-        """The views of the protocol, and that of the validation data; for a pair, those that have pair metrics."""
+        """The views of the protocol and that of the validation data; for a pair, those that have pair metrics."""
         views = self.protocol.views(self.subject.roles)
         if self.pair is not None:
             return tuple(view for view in views if view.pair_metrics)
@@ -412,11 +609,22 @@ class Cell:
 
     @property
     def metrics(self) -> set[str]:
-        """What is measured of this cell."""
+        """The metrics that are measured in some view."""
         return {name for view in self.views for name in self.wanted(view)}
 
     def wanted(self, view: View) -> tuple[str, ...]:
-        """What is measured of this cell in a view."""
+        """List the metrics to measure in a view.
+
+        Parameters
+        ----------
+        view : View
+            A view of this cell.
+
+        Returns
+        -------
+        tuple of str
+            Metrics of a single score, or of a pair.
+        """
         return view.metrics if self.pair is None else view.pair_metrics
 
     @property
@@ -426,12 +634,23 @@ class Cell:
 
     @cached_property
     def keys(self) -> dict[str, str]:
-        """What the values of each view depend on."""
+        """Digests of what the values of each view depend on."""
         shared = self.bench.seed, self.first.judges, code(*MEASURING)
         return {v.shift: digest(_plain(v), [self.marks[name] for name in v.sets], *shared) for v in self.views}
 
     def scored(self, views: Iterable[View]) -> dict[str, Scored]:
-        """The data sets of views under this score or pair."""
+        """Collect the data sets of views under this score or pair.
+
+        Parameters
+        ----------
+        views : iterable of View
+            The views.
+
+        Returns
+        -------
+        dict of str to Scored
+            By name of the data set.
+        """
         found = {}
         for name in dict.fromkeys(name for view in views for name in view.sets):
             correct, is_id = self.subject.truth(name, self.first.judges)
@@ -454,7 +673,19 @@ class Cell:
         }
 
     def judged(self, found: Found) -> tuple[list[Row], Replicates]:
-        """One row for each shift and metric, averages among them, and the resampled values of each."""
+        """Build the rows of results of this cell.
+
+        Parameters
+        ----------
+        found : mapping of str to tuple
+            By shift: values and replicates, number of rows, and number of known rows, as :meth:`Bench.values` returns
+            them.
+
+        Returns
+        -------
+        tuple of (list of dict, dict)
+            One row for each shift and metric, averages among them, and the resampled values of each.
+        """
         everything = {view.shift: (view.role, *found[view.shift]) for view in self.views}
         plain = {shift: own for shift, (own, _, _) in found.items()}
         for average in self.protocol.averages(self.subject.roles):
@@ -522,14 +753,56 @@ def run(
     address: str | None = None,
     done: Done = lambda label, count, total: None,
 ) -> Results:
-    """Judge runs by a benchmark, and write the results and what they were made of to a folder.
+    """Judge runs by a benchmark, and write the results with what they were made of to a folder.
 
-    By default ``scores`` are those of the benchmark or else all that the runs allow, and ``pairs`` those of the
-    benchmark or else msp with each score; an empty list means none. Intervals come from ``resamples`` resamples: of
-    every value of a single score, and of the values of the ``best`` pairs by mean DS-F1 over the unknown sets. Settings
-    that a score leaves open are chosen by the rule of each protocol. ``jobs`` processes share the work; ``engine`` and
-    ``address`` name a Dask or Ray cluster whose workers can read the runs. What is missing (a data set, a field that a
-    score needs) is in the results with its reason.
+    Settings that a score leaves open are chosen by the rule of each protocol. What is missing (a data set, a field that
+    a score needs) is in the results with its reason.
+
+    Parameters
+    ----------
+    benchmark : Benchmark
+        The benchmark.
+    runs : sequence of Run, str or Path
+        Extracted runs or their folders.
+    out : str or Path
+        Folder for the results and the cache. A further call with the same folder computes only what is new.
+    scores : sequence of str, optional
+        By default those of the benchmark, or else all that the runs allow.
+    pairs : sequence of (str, str), optional
+        By default those of the benchmark, or else msp with each score; an empty list means none.
+    protocols : sequence of str, optional
+        By default those of the benchmark.
+    resamples : int, default=200
+        Number of bootstrap resamples: of every value of a single score, and of the values of the ``best`` pairs. 0
+        means no intervals.
+    best : int, default=10
+        Number of pairs that get intervals, by mean DS-F1 over the unknown sets.
+    seed : int, default=0
+        Seed of the resampling.
+    jobs : int, default=1
+        Number of processes that share the work.
+    engine : {"local", "dask", "ray"}, default="local"
+        What runs the tasks; workers of a cluster must be able to read the runs.
+    address : str, optional
+        Address of a running Dask or Ray cluster.
+    done : callable, optional
+        Called with label, count and total as tasks finish.
+
+    Returns
+    -------
+    Results
+        The results, as they are saved in the folder.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no run, a run is listed twice or does not fit the benchmark, or a setting is invalid.
+    UnknownName
+        If a protocol or score is unknown.
+    MissingExtra
+        If the engine is not installed.
+    RunError
+        If the folder cannot be written to.
     """
     _checks.whole(resamples, "resamples", 0)
     _checks.whole(jobs, "jobs", 1)
@@ -564,9 +837,34 @@ def confidences(
     protocol_name: str,
     scores: Sequence[str] | None = None,
 ) -> dict[str, Confidences]:
-    """Scores of a run on every data set of a benchmark, tuned by the rule of a protocol.
+    """Score a run on every data set of a benchmark, tuned by the rule of a protocol.
 
-    What :func:`run` has computed in the folder ``out`` is read, the rest is computed and kept there.
+    What :func:`run` has computed in the folder ``out`` is read; the rest is computed and stored there.
+
+    Parameters
+    ----------
+    benchmark : Benchmark
+        The benchmark.
+    run : Run, str or Path
+        The run or its folder.
+    out : str or Path
+        Folder of the results and the cache.
+    protocol_name : str
+        Name of the protocol.
+    scores : sequence of str, optional
+        By default those of the benchmark, or else all that the run allows.
+
+    Returns
+    -------
+    dict of str to Confidences
+        By score.
+
+    Raises
+    ------
+    InvalidInput
+        If the run does not fit the benchmark.
+    UnknownName
+        If the protocol or a score is unknown.
     """
     subject = Subject.of(run, benchmark)
     chosen = protocol(protocol_name)

@@ -32,14 +32,33 @@ NAMES: Mapping[int, tuple[str, ...]] = {2: ("near", "far"), 3: ("near", "mid", "
 
 
 def frechet(a: ArrayLike, b: ArrayLike) -> float:
-    r"""Squared Frechet distance of the Gaussians fitted to two sets of rows.
+    r"""Compute the squared Frechet distance of the Gaussians fitted to two sets of rows.
 
     .. math:: |\mu_a - \mu_b|^2 + \mathrm{tr}(\Sigma_a + \Sigma_b) - 2 \lVert \Sigma_a^{1/2} \Sigma_b^{1/2} \rVert_*
 
-    The nuclear norm equals :math:`\mathrm{tr}\,(\Sigma_a^{1/2} \Sigma_b \Sigma_a^{1/2})^{1/2}` and needs no root of a
-    product, so covariances without full rank (fewer rows than columns) are harmless. Covariances divide by n - 1, as
-    in the Frechet inception distance. Rows are used as they are; the study's have length 1.
+    Parameters
+    ----------
+    a, b : array-like of shape (n_rows, n_columns)
+        Embeddings, at least two rows each. Rows are used as they are; the study's have length 1.
 
+    Returns
+    -------
+    float
+        The distance, 0 for equal Gaussians.
+
+    Raises
+    ------
+    InvalidInput
+        If a set has fewer than two rows, or the numbers of columns differ.
+
+    Notes
+    -----
+    The nuclear norm equals :math:`\mathrm{tr}\,(\Sigma_a^{1/2} \Sigma_b \Sigma_a^{1/2})^{1/2}` and needs no root of a
+    product, so covariances without full rank (fewer rows than columns) are harmless. Covariances divide by n - 1, as in
+    the Frechet inception distance.
+
+    Examples
+    --------
     >>> frechet([[0.0], [2.0]], [[3.0], [5.0]])
     9.0
     """
@@ -50,14 +69,39 @@ def frechet(a: ArrayLike, b: ArrayLike) -> float:
 def mmd(
     a: ArrayLike, b: ArrayLike, *, degree: int = 3, coef0: float = 1.0, scale: float | Literal["dim"] = "dim"
 ) -> float:
-    r"""Unbiased squared maximum mean discrepancy with the polynomial kernel.
+    r"""Compute the unbiased squared maximum mean discrepancy with the polynomial kernel.
 
     .. math:: \mathrm{mean}_{i \ne j} k(a_i, a_j) + \mathrm{mean}_{i \ne j} k(b_i, b_j)
               - 2\, \mathrm{mean}_{i, j} k(a_i, b_j), \quad k(u, v) = (s\, u^T v + c_0)^d
 
-    ``scale="dim"`` is s = 1/D. The study does not give s, c0 and d; the sizes it prints fit these defaults, those of
-    the kernel inception distance. Unbiased, so a little below 0 for equal distributions. Constant memory.
+    Parameters
+    ----------
+    a, b : array-like of shape (n_rows, n_columns)
+        Embeddings, at least two rows each.
+    degree : int, default=3
+        Degree d of the kernel.
+    coef0 : float, default=1.0
+        Constant c0 of the kernel.
+    scale : float or "dim", default="dim"
+        Scale s of the inner product; ``"dim"`` is 1 over the number of columns.
 
+    Returns
+    -------
+    float
+        The discrepancy; it is unbiased, so a little below 0 for equal distributions.
+
+    Raises
+    ------
+    InvalidInput
+        If a set has fewer than two rows, or the numbers of columns differ.
+
+    Notes
+    -----
+    The study does not state s, c0 and d; the sizes it prints fit these defaults, those of the kernel inception
+    distance. Memory is constant.
+
+    Examples
+    --------
     >>> mmd([[1.0], [-1.0]], [[1.0], [-1.0]], degree=1)
     -2.0
     """
@@ -73,11 +117,36 @@ def centroid(
     *,
     kind: Literal["angular", "cosine"] = "angular",
 ) -> float:
-    """Mean over rows of the distance to the nearest class centroid of the ID set.
+    """Compute the mean distance of rows to the nearest class centroid of the ID set.
 
-    Rows have length 1 before and centroids after averaging. ``angular`` is the angle in radians, ``cosine`` is 1 - cos.
-    The study's text says angular and its appendix cosine; the values it prints (0.60 to 1.15) fit the angle.
+    Parameters
+    ----------
+    embeddings : array-like of shape (n_rows, n_columns)
+        Embeddings of the OOD set.
+    id_embeddings : array-like of shape (n_id, n_columns)
+        Embeddings of the ID set.
+    id_labels : array-like of int, shape (n_id,)
+        Classes of the ID set.
+    kind : {"angular", "cosine"}, default="angular"
+        ``angular`` is the angle in radians, ``cosine`` is 1 - cos.
 
+    Returns
+    -------
+    float
+        The mean distance.
+
+    Raises
+    ------
+    InvalidInput
+        If a row is zero, the embeddings of a class cancel out, or the numbers of columns differ.
+
+    Notes
+    -----
+    Rows have length 1 before and centroids after averaging. The study's text says angular and its appendix cosine; the
+    values it prints (0.60 to 1.15) fit the angle.
+
+    Examples
+    --------
     >>> centroid([[1.0, 1.0]], [[2.0, 0.0], [0.0, 3.0]], [0, 1], kind="cosine").__round__(4)
     0.2929
     """
@@ -86,10 +155,27 @@ def centroid(
 
 
 def text(embeddings: ArrayLike, class_texts: ArrayLike) -> float:
-    """Mean over image rows of 1 - cos to the nearest class text; one row of ``class_texts`` per ID class.
+    """Compute the mean over image rows of 1 - cos to the nearest class text.
 
-    A class with several prompts enters as the mean of its prompt embeddings.
+    Parameters
+    ----------
+    embeddings : array-like of shape (n_rows, n_columns)
+        Embeddings of images.
+    class_texts : array-like of shape (n_classes, n_columns)
+        One row per ID class. A class with several prompts enters as the mean of its prompt embeddings.
 
+    Returns
+    -------
+    float
+        The mean distance.
+
+    Raises
+    ------
+    InvalidInput
+        If a row is zero, or the numbers of columns differ.
+
+    Examples
+    --------
     >>> text([[2.0, 0.0], [0.0, 2.0]], [[1.0, 0.0]])
     0.5
     """
@@ -99,7 +185,17 @@ def text(embeddings: ArrayLike, class_texts: ArrayLike) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Distances:
-    """A table of distances: one row per OOD set, one column per measure."""
+    """Hold a table of distances: one row per OOD set, one column per measure.
+
+    Parameters
+    ----------
+    sets : tuple of str
+        Names of the OOD sets.
+    measures : tuple of str
+        Names of the measures.
+    values : ndarray of shape (n_sets, n_measures)
+        The distances.
+    """
 
     sets: tuple[str, ...]
     measures: tuple[str, ...]
@@ -107,8 +203,25 @@ class Distances:
 
     @classmethod
     def of(cls, table: Mapping[str, Mapping[str, float]]) -> Self:
-        """The table from nested mappings, for distances that come from elsewhere.
+        """Make the table from nested mappings, for distances that come from elsewhere.
 
+        Parameters
+        ----------
+        table : mapping of str to mapping of str to float
+            Distance by OOD set and measure.
+
+        Returns
+        -------
+        Distances
+            The table.
+
+        Raises
+        ------
+        InvalidInput
+            If the table is empty, sets have different measures, or a distance is not finite.
+
+        Examples
+        --------
         >>> Distances.of({"SVHN": {"frechet": 0.7}, "Textures": {"frechet": 0.6}}).values
         array([[0.7],
                [0.6]])
@@ -124,18 +237,33 @@ class Distances:
         return cls(tuple(table), measures, values.astype(np.float64))
 
     def to_dict(self) -> dict[str, dict[str, float]]:
-        """Nested dictionaries, by set and measure."""
+        """Convert the table to nested dictionaries.
+
+        Returns
+        -------
+        dict of str to dict of str to float
+            Distance by OOD set and measure.
+        """
         rows = self.values.tolist()
         return {name: dict(zip(self.measures, row, strict=True)) for name, row in zip(self.sets, rows, strict=True)}
 
 
 @dataclass(frozen=True)
 class Strata:
-    """OOD sets by proximity.
+    """Hold OOD sets by proximity.
 
-    ``groups`` maps near, mid and far to set names, ``centres`` to the mean standardised distance of the group.
-    ``within`` is the sum of squares inside the groups, ``total`` that of all sets, and ``runner_up`` the ``within`` of
-    the second-best partition: when it is hardly larger, the division is a matter of chance.
+    Parameters
+    ----------
+    groups : dict of str to tuple of str
+        Names of the sets in near, mid and far.
+    centres : dict of str to float
+        Mean standardised distance of each group.
+    within : float
+        Sum of squares inside the groups.
+    runner_up : float
+        ``within`` of the second-best partition; when it is hardly larger, the division is a matter of chance.
+    total : float
+        Sum of squares of all sets.
     """
 
     groups: dict[str, tuple[str, ...]]
@@ -145,7 +273,23 @@ class Strata:
     total: float
 
     def of(self, name: str) -> str:
-        """The group of a set."""
+        """Look up the group of a set.
+
+        Parameters
+        ----------
+        name : str
+            The OOD set.
+
+        Returns
+        -------
+        str
+            ``"near"``, ``"mid"`` or ``"far"``.
+
+        Raises
+        ------
+        UnknownName
+            If the set is in no group.
+        """
         found = {member: group for group, members in self.groups.items() for member in members}
         if name not in found:
             raise UnknownName.of("OOD set", name, found)
@@ -160,9 +304,38 @@ def distances(
     text: ArrayLike | None = None,
     kind: Literal["angular", "cosine"] = "angular",
 ) -> Distances:
-    """Frechet, MMD, centroid and, where class texts are given, text distance of every OOD set from the ID set.
+    """Compute the Frechet, MMD, centroid and, with class texts, text distance of every OOD set from the ID set.
 
     Rows are scaled to length 1 first, as in the study. What depends on the ID set alone is computed once.
+
+    Parameters
+    ----------
+    id_embeddings : array-like of shape (n_id, n_columns)
+        Embeddings of the ID set.
+    id_labels : array-like of int, shape (n_id,)
+        Classes of the ID set.
+    sets : mapping of str to array-like of shape (n_rows, n_columns)
+        Embeddings of each OOD set, at least two rows each.
+    text : array-like of shape (n_classes, n_columns), optional
+        Embeddings of class texts, one row per ID class.
+    kind : {"angular", "cosine"}, default="angular"
+        Distance to the centroids, as in :func:`centroid`.
+
+    Returns
+    -------
+    Distances
+        A row per OOD set.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no OOD set, a set has fewer than two rows or a row of zeros, or the numbers of columns differ.
+
+    Examples
+    --------
+    >>> found = distances([[1, 0], [0, 1], [1, 0.1]], [0, 1, 0], {"far": [[-1, 0.2], [-1, -0.2]]})
+    >>> found.measures, found.values.shape
+    (('frechet', 'mmd', 'centroid'), (1, 3))
     """
     if not isinstance(sets, Mapping) or not sets:
         raise InvalidInput(f"sets must map names of OOD sets to embeddings, at least one, got {type(sets).__name__}")
@@ -186,13 +359,35 @@ def distances(
 
 
 def strata(distances: Distances, *, groups: int = 3) -> Strata:
-    """The best division of the OOD sets of one source into near, mid and far (or near and far).
+    """Find the best division of the OOD sets of one source into near, mid and far (or near and far).
 
     Every measure is standardised over the sets (one that is equal everywhere is left out). Of all partitions into
-    non-empty groups the one with the least sum of squares inside groups is taken: what k-means looks for, without its
-    dependence on a start. Groups are ordered by their mean standardised distance. Equal partitions, and equal groups,
-    are decided by the names of the sets, so their order never matters. At most 14 sets.
+    non-empty groups the one with the least sum of squares inside groups is taken: the optimum that k-means looks for,
+    without its dependence on a start. Groups are ordered by their mean standardised distance.
 
+    Parameters
+    ----------
+    distances : Distances
+        Distances of at most 14 OOD sets.
+    groups : {2, 3}, default=3
+        2 for near and far, 3 for near, mid and far.
+
+    Returns
+    -------
+    Strata
+        The division.
+
+    Raises
+    ------
+    InvalidInput
+        If ``groups`` is neither 2 nor 3, there are fewer sets than groups or more than 14, or all distances are equal.
+
+    Notes
+    -----
+    Equal partitions, and equal groups, are decided by the names of the sets, so their order never matters.
+
+    Examples
+    --------
     >>> table = {"a": {"d": 0.1}, "b": {"d": 9.0}, "c": {"d": 0.2}, "e": {"d": 5.0}}
     >>> strata(Distances.of(table)).groups
     {'near': ('a', 'c'), 'mid': ('e',), 'far': ('b',)}
@@ -230,7 +425,17 @@ def strata(distances: Distances, *, groups: int = 3) -> Strata:
 
 
 class Clip(NamedTuple):
-    """A CLIP model with its image transform and tokenizer, as open_clip gives them."""
+    """Hold a CLIP model with its image transform and tokenizer, as open_clip returns them.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The model in evaluation mode.
+    preprocess : callable
+        Transform from a PIL image to a tensor.
+    tokenizer : callable
+        Function from a list of texts to a tensor of tokens.
+    """
 
     model: Any
     preprocess: Any
@@ -238,11 +443,28 @@ class Clip(NamedTuple):
 
 
 def clip(folder: str | Path) -> Clip:
-    """A CLIP model from a local folder, through open_clip; nothing is downloaded.
+    """Load a CLIP model from a local folder through open_clip; nothing is downloaded.
 
-    The folder has the layout of open_clip's hub models: ``open_clip_config.json`` beside
-    ``open_clip_model.safetensors``. ``model.encode_image`` on images that went through ``preprocess`` gives embeddings,
+    ``model.encode_image`` on images that went through ``preprocess`` computes embeddings, and
     ``model.encode_text(tokenizer([...]))``, averaged over the prompts of a class, the class texts.
+
+    Parameters
+    ----------
+    folder : str or Path
+        A folder in the layout of open_clip's hub models: ``open_clip_config.json`` beside
+        ``open_clip_model.safetensors``.
+
+    Returns
+    -------
+    Clip
+        Model, image transform and tokenizer.
+
+    Raises
+    ------
+    MissingExtra
+        If open_clip is not installed.
+    InvalidInput
+        If a file is missing, the model cannot be loaded, or its text model would have to be downloaded.
     """
     folder = Path(folder)
     try:

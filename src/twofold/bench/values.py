@@ -29,8 +29,33 @@ Values = dict[str, Array]  # by metric: the value, then its replicates
 
 
 def values(view: View, scored: Mapping[str, Scored], names: Iterable[str], *, n: int, seed: int) -> Values:
-    """Each metric on the rows of a view, then on ``n`` resamples of them (NaN where it has no value).
+    """Compute each metric on the rows of a view, then on resamples of them.
 
+    Parameters
+    ----------
+    view : View
+        Which rows enter.
+    scored : mapping of str to Scored
+        Scored data sets by name.
+    names : iterable of str
+        Names of the metrics.
+    n : int
+        Number of resamples.
+    seed : int
+        Seed of the resampling; the draws of a data set depend on its name, its size and the seed alone.
+
+    Returns
+    -------
+    dict of str to ndarray of shape (n + 1,)
+        The value of each metric, then its replicates; NaN where it has no value.
+
+    Raises
+    ------
+    InvalidInput
+        If a data set of the view is missing or contradicts its role.
+
+    Examples
+    --------
     >>> test = Scored([True, True, False], [True] * 3, [0.9, 0.4, 0.3])
     >>> view = View("test", "iid", ("test",), (), "known", ("aurc",))
     >>> values(view, {"test": test}, ["aurc", "accuracy"], n=0, seed=0)
@@ -55,7 +80,20 @@ def values(view: View, scored: Mapping[str, Scored], names: Iterable[str], *, n:
 
 
 def averaged(average: Average, found: Mapping[str, Values]) -> Values:
-    """The unweighted mean of the values of views, and of their replicates."""
+    """Average the values of views, and their replicates, without weights.
+
+    Parameters
+    ----------
+    average : Average
+        Which views to average.
+    found : mapping of str to dict of str to ndarray
+        Values and replicates by view.
+
+    Returns
+    -------
+    dict of str to ndarray
+        Means of the metrics that all views have.
+    """
     members = [found[shift] for shift in average.of]
     shared = [name for name in members[0] if all(name in one for one in members)]
     return {name: np.mean([one[name] for one in members], axis=0) for name in shared}

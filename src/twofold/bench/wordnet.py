@@ -71,7 +71,17 @@ RESTORE = "the file is damaged or cut short, take a fresh copy of WordNet 3.x"
 
 
 class Synset(NamedTuple):
-    """One meaning: its words as WordNet spells them, and the synsets right above and below it."""
+    """Hold one meaning: its words as WordNet spells them, and the synsets right above and below it.
+
+    Parameters
+    ----------
+    wnid : str
+        "n" and the eight-digit offset.
+    words : tuple of str
+        Its words.
+    parents, children : tuple of str
+        Wnids right above and below.
+    """
 
     wnid: str
     words: tuple[str, ...]
@@ -80,7 +90,15 @@ class Synset(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """What a rule keeps, in the order given, and why each other class is removed."""
+    """Hold what a rule keeps and what it removes.
+
+    Parameters
+    ----------
+    kept : tuple of str
+        The classes kept, in the caller's order.
+    removed : dict of str to str
+        Why each other class is removed.
+    """
 
     kept: tuple[str, ...]
     removed: dict[str, str]
@@ -88,7 +106,17 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class WordNet:
-    """The nouns of one WordNet: synsets by wnid, wnids by word, and the version its files name ("" if none)."""
+    """Hold the nouns of one WordNet.
+
+    Parameters
+    ----------
+    synsets : mapping of str to Synset
+        Synsets by wnid.
+    index : mapping of str to tuple of str
+        Wnids by word.
+    version : str, default=""
+        The version that its files name, empty if they name none.
+    """
 
     synsets: Mapping[str, Synset]
     index: Mapping[str, tuple[str, ...]]
@@ -96,7 +124,23 @@ class WordNet:
 
     @classmethod
     def read(cls, folder: str | Path) -> Self:
-        """Read ``data.noun`` and ``index.noun``; both are checked against each other, and cycles are refused."""
+        """Read ``data.noun`` and ``index.noun`` and check them against each other.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Folder with both files.
+
+        Returns
+        -------
+        WordNet
+            The nouns.
+
+        Raises
+        ------
+        InvalidInput
+            If a file is missing or damaged, the files disagree, or a synset is its own ancestor.
+        """
         folder = Path(folder)
         licence, nouns = _content(folder / "data.noun")
         parsed: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
@@ -120,15 +164,53 @@ class WordNet:
         return len(self.synsets)
 
     def senses(self, word: str) -> tuple[str, ...]:
-        """All wnids of a word, most frequent sense first; empty for a word that is no noun here."""
+        """List all wnids of a word, most frequent sense first.
+
+        Parameters
+        ----------
+        word : str
+            The word; case does not matter, and spaces stand for underscores.
+
+        Returns
+        -------
+        tuple of str
+            Wnids; empty for a word that is not a noun here.
+        """
         return self.index.get(word.strip().replace(" ", "_").lower(), ())
 
     def name(self, wnid: str) -> str:
-        """First word and wnid, for people: ``hand tool (n03489162)``."""
+        """Format a synset for people by its first word and wnid, such as ``hand tool (n03489162)``.
+
+        Parameters
+        ----------
+        wnid : str
+            The synset.
+
+        Returns
+        -------
+        str
+            Word and wnid.
+        """
         return f"{self.synsets[wnid].words[0].replace('_', ' ')} ({wnid})"
 
     def subtree(self, wnids: Iterable[str]) -> frozenset[str]:
-        """The synsets and all their ancestors."""
+        """Collect synsets and all their ancestors.
+
+        Parameters
+        ----------
+        wnids : iterable of str
+            The synsets.
+
+        Returns
+        -------
+        frozenset of str
+            Wnids.
+
+        Raises
+        ------
+        InvalidInput
+            If a wnid is unknown or listed twice.
+        """
         waiting = list(self._known(wnids, "wnids"))
         seen = set(waiting)
         while waiting:
@@ -138,12 +220,48 @@ class WordNet:
         return frozenset(seen)
 
     def descends(self, wnid: str, ancestor: str) -> bool:
-        """Whether ``wnid`` is ``ancestor`` or lies anywhere below it."""
+        """Check whether a synset equals another or lies anywhere below it.
+
+        Parameters
+        ----------
+        wnid : str
+            The lower synset.
+        ancestor : str
+            The upper synset.
+
+        Returns
+        -------
+        bool
+            True if ``wnid`` is ``ancestor`` or descends from it.
+
+        Raises
+        ------
+        InvalidInput
+            If a wnid is unknown.
+        """
         self._known((ancestor,), "ancestor")
         return ancestor in self.subtree((wnid,))
 
     def external(self, candidates: Iterable[str], id_wnids: Iterable[str]) -> Cut:
-        """Candidates that neither are an ID class nor descend from one."""
+        """Keep the candidates that neither are an ID class nor descend from one.
+
+        Parameters
+        ----------
+        candidates : iterable of str
+            Wnids to choose from.
+        id_wnids : iterable of str
+            Wnids of the ID classes.
+
+        Returns
+        -------
+        Cut
+            Candidates kept, and why the others are removed.
+
+        Raises
+        ------
+        InvalidInput
+            If a wnid is unknown or listed twice.
+        """
         own = frozenset(self._known(id_wnids, "id_wnids"))
         removed: dict[str, str] = {}
         given = self._known(candidates, "candidates")
@@ -156,17 +274,74 @@ class WordNet:
         return Cut(tuple(w for w in given if w not in removed), removed)
 
     def near_candidates(self, pool: Iterable[str], id_wnids: Iterable[str]) -> tuple[str, ...]:
-        """Pool classes, ID classes apart, that are or descend from a direct parent of an ID class."""
+        """List the pool classes, other than ID classes, that are or descend from a direct parent of an ID class.
+
+        Parameters
+        ----------
+        pool : iterable of str
+            Wnids to choose from.
+        id_wnids : iterable of str
+            Wnids of the ID classes.
+
+        Returns
+        -------
+        tuple of str
+            The candidates in the order of the pool.
+
+        Raises
+        ------
+        InvalidInput
+            If a wnid is unknown or listed twice.
+        """
         return tuple(self._near(pool, id_wnids))
 
     def external_remainder(self, pool: Iterable[str], id_wnids: Iterable[str], near: Iterable[str]) -> tuple[str, ...]:
-        """The pool without the ID classes and without *all* near candidates, drawn or not."""
+        """List the pool without the ID classes and without *all* near candidates, drawn or not.
+
+        Parameters
+        ----------
+        pool : iterable of str
+            Wnids to choose from.
+        id_wnids : iterable of str
+            Wnids of the ID classes.
+        near : iterable of str
+            All near candidates.
+
+        Returns
+        -------
+        tuple of str
+            The remaining classes in the order of the pool.
+
+        Raises
+        ------
+        InvalidInput
+            If a wnid is unknown or listed twice.
+        """
         taken = {*self._known(id_wnids, "id_wnids"), *self._known(near, "near")}
         return tuple(w for w in self._known(pool, "pool") if w not in taken)
 
     def far(self, names: Iterable[str], id_wnids: Iterable[str]) -> Cut:
-        """Class names none of whose keywords is a word of the subtree of the ID classes.
+        """Keep the class names none of whose keywords is a word of the subtree of the ID classes.
 
+        Parameters
+        ----------
+        names : iterable of str
+            Class names of a far set.
+        id_wnids : iterable of str
+            Wnids of the ID classes.
+
+        Returns
+        -------
+        Cut
+            Names kept, and why the others are removed.
+
+        Raises
+        ------
+        InvalidInput
+            If a wnid is unknown, or a wnid or name is listed twice.
+
+        Notes
+        -----
         The paper asks further whether an ID class is at, above, below or beside the matching node. The subtree consists
         of ID classes and their ancestors, so the answer is always yes and any match removes the class.
 
@@ -191,7 +366,7 @@ class WordNet:
         return found
 
     def _known(self, wnids: Iterable[str], name: str) -> tuple[str, ...]:
-        """The wnids in their order; each must be given once and be a noun of this WordNet."""
+        """List wnids in their order; each must be a noun of this WordNet and come once."""
         given = _once(wnids, name)
         absent = [w for w in given if w not in self.synsets]
         if not absent:
@@ -206,10 +381,26 @@ class WordNet:
 
 @dataclass(frozen=True)
 class Built:
-    """Class lists built by the rules, and the reason for every class that was left out.
+    """Hold class lists built by the rules, and the reason for every class that was left out.
 
-    ``near`` and ``external`` hold wnids, ``far`` the kept names of each far set; ``removed`` explains the other classes
-    of the pool and ``far_removed`` the other names of each far set.
+    Parameters
+    ----------
+    wordnet : str
+        Version of WordNet.
+    id : tuple of str
+        Wnids of the ID classes.
+    near, external : tuple of str
+        Wnids of the near and external classes.
+    far : dict of str to tuple of str
+        The kept names of each far set.
+    removed : dict of str to str
+        Why the other classes of the pool are left out.
+    far_removed : dict of str to dict of str to str
+        Why the other names of each far set are left out.
+    near_count : int or None
+        Number of near classes asked for.
+    seed : int
+        Seed of the draw.
     """
 
     wordnet: str
@@ -223,7 +414,13 @@ class Built:
     seed: int
 
     def to_json(self) -> str:
-        """The lists and reasons as JSON; equal inputs give equal text."""
+        """Format the lists and reasons as JSON.
+
+        Returns
+        -------
+        str
+            JSON; equal inputs result in equal text.
+        """
         return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
 
 
@@ -238,10 +435,38 @@ def build(
 ) -> Built:
     """Apply the rules to a pool of wnids and to sets of far class names.
 
+    Parameters
+    ----------
+    folder : str or Path
+        Folder with ``data.noun`` and ``index.noun``.
+    id : iterable of str
+        Wnids of the ID classes.
+    pool : iterable of str, default=()
+        Wnids to take near and external classes from.
+    far : mapping of str to sequence of str, optional
+        Class names of each far set.
+    near_count : int or None, default=200
+        Number of near classes to draw; None where the near classes come with the data set. See Notes.
+    seed : int, default=0
+        Seed of the draw.
+
+    Returns
+    -------
+    Built
+        Class lists and reasons.
+
+    Raises
+    ------
+    InvalidInput
+        If a file is missing or damaged, ``id`` is empty, a wnid is unknown or listed twice, ``far`` is not a mapping,
+        or there are fewer candidates than ``near_count``.
+
+    Notes
+    -----
     With ``near_count``, as for ImageNet: near = that many of the near candidates drawn at random, external = the pool
     without ID classes and candidates, and far names are compared with the subtree of ID and pool together. With
-    ``near_count=None``, as for CIFAR, where the near classes come with the data set: give all CIFAR-100 classes as
-    ``id``; external = the pool without same or descending classes, and far names are compared with the ID subtree.
+    ``near_count=None``, as for CIFAR: pass all CIFAR-100 classes as ``id``; external = the pool without same or
+    descending classes, and far names are compared with the ID subtree.
 
     The draw depends on the seed and the set of candidates, not on their order; the paper's own draw is not published.
     """
@@ -278,12 +503,33 @@ def build(
 
 
 def keywords(name: str) -> tuple[str, ...]:
-    """Spellings under which a class name is looked up: the whole, then runs of up to four words, longest first.
+    """List the spellings under which a class name is looked up.
 
-    Every word also in singular and plural; runs are joined, which covers spacing and hyphens, and with the plural of an
-    inner word an apostrophe too (``child room`` gives ``childsroom``); short names are written out. Single letters and
-    numbers are no words of their own. Compare with the ``spelling`` of a WordNet word.
+    The whole name comes first, then runs of up to four words, longest first.
 
+    Parameters
+    ----------
+    name : str
+        The class name.
+
+    Returns
+    -------
+    tuple of str
+        Spellings to compare with the :func:`spelling` of a WordNet word.
+
+    Raises
+    ------
+    InvalidInput
+        If the name has no letter or digit.
+
+    Notes
+    -----
+    Every word is also listed in singular and plural. Runs are joined, which covers spacing and hyphens, and with the
+    plural of an inner word an apostrophe too (``child room`` yields ``childsroom``). Short names are written out.
+    Single letters and numbers are not words of their own.
+
+    Examples
+    --------
     >>> keywords("cup cakes")
     ('cupcakes', 'cupcake', 'cupscakes', 'cupscake', 'cup', 'cups', 'cakes', 'cake')
     >>> {"tshirt", "tee", "shirt"} <= set(keywords("T-shirt"))
@@ -306,8 +552,20 @@ def keywords(name: str) -> tuple[str, ...]:
 
 
 def spelling(word: str) -> str:
-    """Lower case, letters and digits only, so that joined, hyphenated and split spellings are one.
+    """Reduce a word to lower-case letters and digits, so that joined, hyphenated and split spellings are one.
 
+    Parameters
+    ----------
+    word : str
+        The word.
+
+    Returns
+    -------
+    str
+        The spelling.
+
+    Examples
+    --------
     >>> spelling("T-shirt"), spelling("hot_dog"), spelling("butcher's shop")
     ('tshirt', 'hotdog', 'butchersshop')
     """
