@@ -1,4 +1,4 @@
-"""The commands of a page: each complete, so that whenever it is run again it gives the numbers beside it."""
+"""Build the commands of a page: each is complete, so that running it again reproduces the numbers beside it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,20 @@ SUFFIXES = {"html": ".html", "md": ".md", "latex": ".tex", "json": ".json"}
 
 
 def place(source: str | Path) -> str:
-    """A path as a word of a command: quoted, and never taken for an option.
+    """Quote a path as a word of a command that is never taken for an option.
 
+    Parameters
+    ----------
+    source : str or Path
+        The path.
+
+    Returns
+    -------
+    str
+        The word.
+
+    Examples
+    --------
     >>> place("a run"), place("-run")
     ("'a run'", './-run')
     """
@@ -37,7 +49,7 @@ def report_command(
     seed: int | None = None,
     format: str = "html",  # noqa: A002 - what every writer calls it
 ) -> str:
-    """The command that writes a report again.
+    """Build the command that writes a report again.
 
     Parameters
     ----------
@@ -45,14 +57,14 @@ def report_command(
         What the report is on.
     id, ood : str, optional
         The pair of scores, where it was asked for.
-    scores, images : sequence of str
+    scores, images : sequence of str, default=()
         The words of ``--score`` and ``--images``.
     ood_classes : str or Path, optional
         The file of ``--ood-classes``.
     resamples, seed : int, optional
-        Of the intervals, where the report has some.
-    format : str
-        html, md, latex or json.
+        Settings of the intervals, where the report has some.
+    format : {"html", "md", "latex", "json"}, default="html"
+        Format of the report.
 
     Returns
     -------
@@ -77,8 +89,20 @@ def report_command(
 
 
 def gate_folders(pairs: Sequence[Pair]) -> dict[Pair, str]:
-    """A folder for the gate of each pair, no two alike, of letters, digits and hyphens.
+    """Choose a folder for the gate of each pair, no two alike, of letters, digits and hyphens.
 
+    Parameters
+    ----------
+    pairs : sequence of Pair
+        Pairs of scores.
+
+    Returns
+    -------
+    dict of Pair to str
+        Names of folders.
+
+    Examples
+    --------
     >>> list(gate_folders([Pair("msp", "energy"), Pair("msp", "msp")]).values())
     ['gate-msp-energy', 'gate-msp']
     """
@@ -97,7 +121,23 @@ def gate_folders(pairs: Sequence[Pair]) -> dict[Pair, str]:
 
 
 def plugin_options(specs: Sequence[str]) -> str:
-    """The options that import the modules of which some of these scores are; empty where all are twofold's own."""
+    """Build the options that import the plugin modules which some of these scores come from.
+
+    Parameters
+    ----------
+    specs : sequence of str
+        Scores.
+
+    Returns
+    -------
+    str
+        Options with a leading space; empty where all scores are twofold's own.
+
+    Examples
+    --------
+    >>> plugin_options(["msp", "energy"])
+    ''
+    """
     modules: dict[str, None] = {}
     waiting = [scorer(spec) for spec in specs]
     while waiting:
@@ -109,7 +149,20 @@ def plugin_options(specs: Sequence[str]) -> str:
 
 
 def gate_scores(material: Material, pair: Pair) -> str:
-    """The part of ``twofold gate fit`` that says on what and by which scores; empty where no gate can be fitted."""
+    """Build the part of ``twofold gate fit`` that names the source and the scores.
+
+    Parameters
+    ----------
+    material : Material
+        What the report is made from.
+    pair : Pair
+        Scores of the gate.
+
+    Returns
+    -------
+    str
+        Beginning of a command; empty where no gate can be fitted.
+    """
     if why_no_gate(material, pair):
         return ""
     second = "none" if pair.id == pair.ood else pair.ood
@@ -118,7 +171,20 @@ def gate_scores(material: Material, pair: Pair) -> str:
 
 
 def why_no_gate(material: Material, pair: Pair) -> str:
-    """Why no command makes the gate of a pair as the page shows it; empty where one does."""
+    """Say why no command makes the gate of a pair as the page shows it.
+
+    Parameters
+    ----------
+    material : Material
+        What the report is made from.
+    pair : Pair
+        Scores of the gate.
+
+    Returns
+    -------
+    str
+        The reason; empty where a command does.
+    """
     if material.gate:
         return material.gate
     if material.judges.get(pair.id) != material.judges.get(material.pairs[0].id):
@@ -130,10 +196,26 @@ def why_no_gate(material: Material, pair: Pair) -> str:
 
 
 def fit_command(material: Material, pair: Pair, thresholds: tuple[float, float], folder: str) -> str:
-    """The command that makes the gate of a pair with the thresholds of the page; empty where none can be made.
+    """Build the command that makes the gate of a pair with the thresholds of the page.
 
     Thresholds that the gate itself chose are chosen again, on the same data and for the same share of unknown inputs;
-    those that were read off the data shown are given.
+    those that were read off the data shown are passed as numbers.
+
+    Parameters
+    ----------
+    material : Material
+        What the report is made from.
+    pair : Pair
+        Scores of the gate.
+    thresholds : tuple of float
+        Threshold of the ID score and of the OOD score.
+    folder : str
+        Where the gate is saved.
+
+    Returns
+    -------
+    str
+        The command; empty where no gate can be fitted.
     """
     scores = gate_scores(material, pair)
     if not scores:
@@ -149,7 +231,20 @@ def fit_command(material: Material, pair: Pair, thresholds: tuple[float, float],
 
 
 def pooled_sets(material: Material, pair: Pair) -> str:
-    """The source and the sets that the headline is on, as words of ``twofold gate card``; empty without a gate."""
+    """List the source and the sets of the headline as words of ``twofold gate card``.
+
+    Parameters
+    ----------
+    material : Material
+        What the report is made from.
+    pair : Pair
+        Scores of the gate.
+
+    Returns
+    -------
+    str
+        The words; empty where no gate can be fitted.
+    """
     if why_no_gate(material, pair):
         return ""
     names = "".join(f" --name {shlex.quote(name)}" for name in material.pooled)
@@ -159,7 +254,24 @@ def pooled_sets(material: Material, pair: Pair) -> str:
 def gate_commands(
     material: Material, pair: Pair, thresholds: tuple[float, float], folder: str
 ) -> list[tuple[str, str]]:
-    """The commands of one pair and what each gives: its gate, what it does on all data shown, and on each set."""
+    """Build the commands of one pair: its gate, what it does on all data shown, and on each set.
+
+    Parameters
+    ----------
+    material : Material
+        What the report is made from.
+    pair : Pair
+        Scores of the gate.
+    thresholds : tuple of float
+        Threshold of the ID score and of the OOD score.
+    folder : str
+        Where the gate is saved.
+
+    Returns
+    -------
+    list of (str, str)
+        Each command and what it makes; empty where no gate can be fitted.
+    """
     fit = fit_command(material, pair, thresholds, folder)
     if not fit:
         return []
@@ -177,5 +289,21 @@ def gate_commands(
 
 
 def threshold_value(threshold: float) -> float | str:
-    """A threshold as JSON holds it: infinities as text."""
+    """Convert a threshold to what JSON can hold: infinities become text.
+
+    Parameters
+    ----------
+    threshold : float
+        The threshold.
+
+    Returns
+    -------
+    float or str
+        The number, or ``"inf"`` or ``"-inf"``.
+
+    Examples
+    --------
+    >>> threshold_value(0.5), threshold_value(-math.inf)
+    (0.5, '-inf')
+    """
     return threshold if math.isfinite(threshold) else str(threshold)

@@ -21,7 +21,18 @@ COLOURS = {"right": "k2", "wrong": "k1", "near": "k3", "mid": "k4", "far": "k0",
 
 
 def risk_coverage(judge: Judge) -> Section:
-    """Single scores, both scores and the oracle; and the cloud of all threshold pairs."""
+    """Draw risk over coverage of single scores, of both scores and of the oracle; and the cloud of all threshold pairs.
+
+    Parameters
+    ----------
+    judge : Judge
+        What several sections share.
+
+    Returns
+    -------
+    Section
+        Two figures.
+    """
     p, pair = judge.pool, judge.pair
     lines: list[tuple[str, str, Array, Array]] = []
     for i, spec in enumerate(dict.fromkeys((judge.single.id, pair.id, pair.ood))):
@@ -93,12 +104,39 @@ def _cloud(judge: Judge, risk: Array, covered: Array) -> tuple[Part, ...]:
 
 
 def rounded(values: Array) -> list[float]:
-    """Six digits: more than a drawing shows, and less to carry."""
+    """Round values to six significant digits: more than a drawing shows, and less to store.
+
+    Parameters
+    ----------
+    values : ndarray
+        The values.
+
+    Returns
+    -------
+    list of float
+        The rounded values.
+
+    Examples
+    --------
+    >>> rounded(np.array([1 / 3]))
+    [0.333333]
+    """
     return [float(f"{value:.6g}") for value in values.tolist()]
 
 
 def densities(judge: Judge) -> Section:
-    """Where each kind of input lies on each score."""
+    """Draw where each kind of input lies on each score.
+
+    Parameters
+    ----------
+    judge : Judge
+        What several sections share.
+
+    Returns
+    -------
+    Section
+        A figure for each score of the judged pair.
+    """
     p = judge.pool
     figures = [_density(p, spec, i) for i, spec in enumerate(dict.fromkeys((judge.pair.id, judge.pair.ood)))]
     text = "The further the right answers lie to the right of everything else, the better a threshold can part them."
@@ -129,7 +167,18 @@ def _density(p: Pool, spec: str, place: int) -> Figure:
 
 
 def roc(judge: Judge) -> Section:
-    """Known against unknown, and right against wrong."""
+    """Draw ROC curves of known against unknown inputs, and of correct against wrong predictions.
+
+    Parameters
+    ----------
+    judge : Judge
+        What several sections share.
+
+    Returns
+    -------
+    Section
+        A figure of at most seven curves, and why others cannot be drawn.
+    """
     p, pair = judge.pool, judge.pair
     lines = []
     for role in judge.material.roles:
@@ -162,7 +211,18 @@ def roc(judge: Judge) -> Section:
 
 
 def calibration(judge: Judge) -> Section:
-    """Stated probability against accuracy."""
+    """Draw accuracy over stated probability.
+
+    Parameters
+    ----------
+    judge : Judge
+        What several sections share.
+
+    Returns
+    -------
+    Section
+        Sentences and a figure; one sentence where the confidences are not probabilities.
+    """
     tests = [one for one in judge.material.test if one.prob is not None]
     if not tests:
         why = "The confidences are no probabilities: they leave the range from 0 to 1, so there is nothing to check."
@@ -194,7 +254,18 @@ def calibration(judge: Judge) -> Section:
 
 
 def improvement(judge: Judge) -> Section:
-    """How much each score improves on the plain one."""
+    """Draw how much each score improves on the plain one.
+
+    Parameters
+    ----------
+    judge : Judge
+        What several sections share.
+
+    Returns
+    -------
+    Section
+        A figure for each kind of unknown input.
+    """
     m, base, title = judge.material, judge.single.id, "Better than the plain score?"
     if len(m.scores) < 2:
         return Section("improvement", title, ("There is one score only.",))

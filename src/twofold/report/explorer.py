@@ -27,7 +27,17 @@ Counts = npt.NDArray[np.unsignedinteger[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Counts over thresholds: ``counts[k, i, j]`` samples of kind k, ID thresholds rising with i, OOD ones with j."""
+    """Count samples over a grid of threshold pairs.
+
+    Parameters
+    ----------
+    tau_id, tau_ood : ndarray
+        Thresholds of the ID score and of the OOD score, ascending.
+    kinds : tuple of str
+        ``"right"``, ``"wrong"``, then kinds of unknown inputs.
+    counts : ndarray of int, shape (n_kinds, n_tau_id, n_tau_ood)
+        Number of samples of a kind whose highest passed thresholds are those of the cell.
+    """
 
     tau_id: Array
     tau_ood: Array
@@ -43,11 +53,31 @@ class Grid:
         also: tuple[tuple[float, float], ...] = (),
         side: int = SIDE,
     ) -> Grid:
-        """Count ``kind``, disjoint masks by name; ``also`` are pairs of thresholds that must be on the grid.
+        """Count samples of each kind over quantile thresholds of both scores.
 
-        The other thresholds lie between confidences that are there, so that a gate which computes them in another
+        Parameters
+        ----------
+        kind : mapping of str to ndarray of bool
+            Disjoint masks by name: right, wrong, then kinds of unknown inputs.
+        conf_id, conf_ood : ndarray of shape (n_samples,)
+            Confidences of both scores.
+        also : tuple of (float, float), default=()
+            Pairs of thresholds that must be on the grid.
+        side : int, optional
+            Number of quantile thresholds on each axis.
+
+        Returns
+        -------
+        Grid
+            The counts.
+
+        Notes
+        -----
+        Thresholds other than ``also`` lie between confidences that occur, so that a gate which computes them in another
         order, and rounds another way, accepts the same samples.
 
+        Examples
+        --------
         >>> right = np.array([True, False, True])
         >>> grid = Grid.of({"right": right, "wrong": ~right}, np.array([3.0, 2.0, 1.0]), np.array([1.0, 2.0, 3.0]))
         >>> grid.accepted(1, 0)
@@ -67,16 +97,38 @@ class Grid:
         return cls(axes[0], axes[1], tuple(kind), counts.astype(np.min_scalar_type(int(counts.max()))))
 
     def accepted(self, i: int, j: int) -> dict[str, int]:
-        """How many of each kind pass the thresholds at row i and column j."""
+        """Count the samples of each kind that pass a pair of thresholds.
+
+        Parameters
+        ----------
+        i, j : int
+            Indices of the ID threshold and of the OOD threshold.
+
+        Returns
+        -------
+        dict of str to int
+            Number of accepted samples by kind.
+        """
         return {kind: int(table[i:, j:].sum()) for kind, table in zip(self.kinds, self.counts, strict=True)}
 
     @property
     def totals(self) -> dict[str, int]:
-        """How many of each kind there are."""
+        """Number of samples of each kind."""
         return self.accepted(0, 0)
 
     def place(self, tau_id: float, tau_ood: float) -> tuple[int, int]:
-        """The lowest place whose thresholds are at least these: nothing more is accepted than asked."""
+        """Find the lowest thresholds on the grid that are at least these, so that nothing more is accepted than asked.
+
+        Parameters
+        ----------
+        tau_id, tau_ood : float
+            Thresholds of the ID score and of the OOD score.
+
+        Returns
+        -------
+        tuple of (int, int)
+            Indices of the thresholds on the grid.
+        """
         found = [
             min(int(np.searchsorted(axis, tau)), len(axis) - 1)
             for axis, tau in ((self.tau_id, tau_id), (self.tau_ood, tau_ood))
@@ -84,7 +136,18 @@ class Grid:
         return found[0], found[1]
 
     def risks(self, ood_share: float | None = None) -> tuple[Array, Array, Array]:
-        """Risk, ID coverage and F1 at every pair; an empty accepted set has risk 0."""
+        """Compute risk, ID coverage and F1 at every pair of thresholds.
+
+        Parameters
+        ----------
+        ood_share : float, optional
+            OOD prevalence expected in deployment; by default that of the data.
+
+        Returns
+        -------
+        tuple of (ndarray, ndarray, ndarray)
+            Risk, coverage and F1, each of shape (n_tau_id, n_tau_ood). An empty accepted set has risk 0.
+        """
         passed = np.flip(np.flip(self.counts.astype(np.int64), (1, 2)).cumsum(1).cumsum(2), (1, 2))
         right, known, outside = passed[0], passed[0] + passed[1], passed[2:].sum(axis=0)
         ids, oods = int(known[0, 0]), int(outside[0, 0])
@@ -93,14 +156,33 @@ class Grid:
         return risk, known / ids, 2.0 * right / (total + ids)
 
     def point(self, i: int, j: int, ood_share: float | None = None) -> dict[str, float]:
-        """What the pair at row i and column j does, in the words of :func:`twofold.metrics.ds_f1`."""
+        """Describe what a pair of thresholds does, in the words of :func:`twofold.metrics.ds_f1`.
+
+        Parameters
+        ----------
+        i, j : int
+            Indices of the ID threshold and of the OOD threshold.
+        ood_share : float, optional
+            OOD prevalence expected in deployment; by default that of the data.
+
+        Returns
+        -------
+        dict of str to float
+            Coverage, risk, precision, recall and so on.
+        """
         passed, totals = list(self.accepted(i, j).values()), list(self.totals.values())
         ids, oods = totals[0] + totals[1], sum(totals[2:])
         outside = ood_weight(ood_share, ids, oods) * sum(passed[2:])
         return operating_point(passed[0], passed[0] + passed[1], outside, ids)
 
     def packed(self) -> dict[str, Any]:
-        """Everything as text a page can hold: thresholds as float64, counts in the least whole numbers that fit."""
+        """Encode the grid as text for the page's script.
+
+        Returns
+        -------
+        dict
+            Thresholds as float64 and counts in the smallest integer type that fits, both in base64.
+        """
         return {
             "tau_id": _base64(self.tau_id.astype("<f8")),
             "tau_ood": _base64(self.tau_ood.astype("<f8")),

@@ -1,4 +1,4 @@
-"""What several sections of a report need, computed once: pools, thresholds, counts and replicates."""
+"""Compute once what several sections of a report need: pools, thresholds, counts and replicates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,19 @@ WORDS = {"right": "right answers", "wrong": "wrong answers", **{role: f"{kind} i
 
 @dataclass(frozen=True, eq=False)
 class Judge:
-    """Everything that several sections need, computed once."""
+    """Compute, once and on demand, what several sections need.
+
+    Parameters
+    ----------
+    material : Material
+        What the report is made from.
+    resamples : int
+        Upper limit on the number of bootstrap resamples.
+    seed : int
+        Seed of the resampling.
+    done : callable
+        Called with the name of each finished step.
+    """
 
     material: Material
     resamples: int
@@ -45,7 +57,7 @@ class Judge:
 
     @property
     def pair(self) -> Pair:
-        """The pair that is judged."""
+        """The pair of scores that is judged."""
         return self.material.pairs[0]
 
     @property
@@ -60,7 +72,7 @@ class Judge:
 
     @property
     def groups(self) -> list[tuple[str, ...]]:
-        """Each kind of unknown inputs by itself; none of them where there are none."""
+        """Each kind of unknown inputs by itself; one empty group where there are none."""
         return [(role,) for role in self.material.roles] or [()]
 
     @cached_property
@@ -75,7 +87,7 @@ class Judge:
 
     @cached_property
     def best_shown(self) -> dict[Pair, tuple[float, float]]:
-        """Thresholds with the best DS-F1 on the data shown, between confidences that are there."""
+        """Thresholds with the best DS-F1 on the data shown, placed between confidences that occur."""
         p, found = self.pool, {}
         for pair in self.material.pairs:
             best = metrics.ds_f1(p.correct, p.conf[pair.id], p.conf[pair.ood], p.inside)
@@ -95,7 +107,20 @@ class Judge:
         return found
 
     def taken(self, rows: Scored | Pool, pair: Pair | None = None) -> Mask:
-        """Which rows the gate of a pair accepts."""
+        """Mark the rows that the gate of a pair accepts.
+
+        Parameters
+        ----------
+        rows : Scored or Pool
+            The rows.
+        pair : Pair, optional
+            The pair of scores; by default the judged one.
+
+        Returns
+        -------
+        ndarray of bool
+            True where both scores reach their thresholds.
+        """
         chosen = self.pair if pair is None else pair
         tau_id, tau_ood = self.points[chosen]
         return np.asarray((rows.conf[chosen.id] >= tau_id) & (rows.conf[chosen.ood] >= tau_ood))
@@ -105,19 +130,49 @@ class Judge:
         return {}
 
     def measured(self, roles: tuple[str, ...], pair: Pair) -> dict[str, Array]:
-        """The columns of the joint table on the test sets and those of some roles: values, then replicates."""
+        """Compute the columns of the joint table on the test sets and the sets of some roles.
+
+        Parameters
+        ----------
+        roles : tuple of str
+            Roles of unknown inputs.
+        pair : Pair
+            The pair of scores.
+
+        Returns
+        -------
+        dict of str to ndarray
+            For each metric the value, then its replicates. The answer is remembered.
+        """
         if (roles, pair) not in self._measured:
             self._measured[roles, pair] = self._measure(roles, pair)
             self.done(f"intervals of {pair.name}")
         return self._measured[roles, pair]
 
     def measure_all(self, wanted: Sequence[tuple[tuple[str, ...], Pair]]) -> None:
-        """Measure many at once; the kernels run beside each other, and each sees draws of its own."""
+        """Measure many combinations at once in threads; each has random draws of its own.
+
+        Parameters
+        ----------
+        wanted : sequence of (tuple of str, Pair)
+            Roles and pair of each combination; :meth:`measured` then returns them at once.
+        """
         with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
             list(pool.map(lambda one: self.measured(*one), dict.fromkeys(wanted)))
 
     def draws(self, rows: int) -> int:
-        """Resamples for tables of so many rows."""
+        """Choose the number of resamples for a table.
+
+        Parameters
+        ----------
+        rows : int
+            Number of rows of the table.
+
+        Returns
+        -------
+        int
+            At most ``resamples``, fewer for large tables, and 0 where intervals would be narrower than the digits.
+        """
         return 0 if rows > ROWS else int(min(self.resamples, max(100, WORK // rows)))
 
     def _measure(self, roles: tuple[str, ...], pair: Pair) -> dict[str, Array]:
@@ -154,14 +209,52 @@ def _large(p: Pool, pair: Pair, names: Sequence[str]) -> dict[str, Array]:
 
 
 def number(drawn: Array, factor: float = 100.0, *, strong: bool = False) -> Number:
-    """A value with the 95 % interval of its replicates."""
+    """Make a number of a table from a value and its replicates, with their 95 % interval.
+
+    Parameters
+    ----------
+    drawn : ndarray
+        The value, then its replicates; NaN among the replicates is ignored.
+    factor : float, default=100.0
+        Factor of the printed number.
+    strong : bool, default=False
+        Whether to print the number in bold.
+
+    Returns
+    -------
+    Number
+        The number; without replicates it has no interval.
+
+    Examples
+    --------
+    >>> str(number(np.array([0.5, 0.4, 0.6])))
+    '50.0'
+    """
     rest = drawn[1:][~np.isnan(drawn[1:])]
     low, high = np.quantile(rest, (0.025, 0.975)) if len(rest) else (math.nan, math.nan)
     return Number(float(drawn[0]), float(low), float(high), factor, strong=strong)
 
 
 def exact(hits: int, n: int) -> Number:
-    """A share with its exact (Clopper-Pearson) 95 % interval."""
+    """Make a number of a table from a share, with its exact (Clopper-Pearson) 95 % interval.
+
+    Parameters
+    ----------
+    hits : int
+        Number of successes.
+    n : int
+        Number of trials.
+
+    Returns
+    -------
+    Number
+        The share in percent; NaN without trials.
+
+    Examples
+    --------
+    >>> str(exact(9, 10)), exact(9, 10).span
+    ('90.0', '[55.5, 99.7]')
+    """
     from twofold.stats.bounds import clopper_pearson
 
     if not n:

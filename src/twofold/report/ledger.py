@@ -1,4 +1,4 @@
-"""The report on benchmark results: who leads, who cannot be told from them, and on what."""
+"""Build the report on benchmark results: who leads, who is statistically tied with the leaders, and on what data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,29 @@ BOXES = 12  # of a box plot
 
 
 def document(results: Results, source: str, done: Done = lambda _: None, command: str | None = None) -> Document:
-    """The whole report on results, a section for each protocol; ``command`` makes it again."""
+    """Build the whole report on results, with a section for each protocol.
+
+    Parameters
+    ----------
+    results : Results
+        The results.
+    source : str
+        Where they come from, for the text.
+    done : callable, optional
+        Called with the name of each finished step.
+    command : str, optional
+        Command line to show as the one that makes the page.
+
+    Returns
+    -------
+    Document
+        The report.
+
+    Raises
+    ------
+    InvalidInput
+        If no row has a value.
+    """
     measured = [row for row in results.rows if row["metric"] is not None and not missing(row["value"])]
     if not measured:
         raise InvalidInput(f"{source} holds no values; the column reason says why")

@@ -36,7 +36,29 @@ Done = Callable[[str], Any]
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """One data set with its confidences by score."""
+    """Hold one data set with its confidences by score.
+
+    Parameters
+    ----------
+    name : str
+        Name of the data set.
+    role : str
+        One of test, shift, near, mid, far and unknown.
+    correct : ndarray of bool, shape (n_samples,)
+        Whether the prediction is correct; False on unknown inputs.
+    conf : mapping of str to ndarray of shape (n_samples,)
+        Confidences by score.
+    prob : ndarray of shape (n_samples,), optional
+        Probability of the predicted class.
+    predictions, labels : ndarray of int, shape (n_samples,), optional
+        Predicted and true classes.
+    ids : array-like, optional
+        Identifiers of the rows.
+    softmax : ndarray, optional
+        Mean softmax over the rows, or over those of each class in ``classes``.
+    classes : tuple of str, default=()
+        Classes of the unknown inputs, where they are known.
+    """
 
     name: str
     role: str  # test, shift, near, mid, far, unknown
@@ -55,7 +77,22 @@ class Scored:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two scores, and thresholds chosen on validation data where there are some."""
+    """Hold two scores, and thresholds chosen on validation data where there are some.
+
+    Parameters
+    ----------
+    id : str
+        Score against wrong predictions.
+    ood : str
+        Score against unknown inputs; the same as ``id`` for one score alone.
+    tau_id, tau_ood : float, default=NaN
+        Their thresholds.
+
+    Examples
+    --------
+    >>> Pair("msp", "energy").name, Pair("msp", "msp").name
+    ('msp + energy', 'msp')
+    """
 
     id: str
     ood: str
@@ -64,13 +101,55 @@ class Pair:
 
     @property
     def name(self) -> str:
-        """Both scores; one where they are the same."""
+        """The names of both scores; one name where they are the same."""
         return self.id if self.id == self.ood else f"{self.id} + {self.ood}"
 
 
 @dataclass(frozen=True, eq=False)
 class Material:
-    """Scored sets, the pairs that are shown, the first of them the one that is judged, and how it was chosen."""
+    """Hold what a report on one classifier is made from.
+
+    Parameters
+    ----------
+    title : str
+        Name of the classifier.
+    source : str
+        Folder of the run, or path of the file.
+    sets : tuple of Scored
+        The scored data sets.
+    pairs : tuple of Pair
+        The pairs of scores that are shown, the judged one first.
+    scores : tuple of str
+        All scores.
+    chosen : str
+        A sentence that says how the first pair was chosen.
+    cautions : tuple of str
+        Warnings for the reader.
+    facts : mapping of str to str
+        Provenance.
+    class_names : tuple of str, optional
+        Names of the known classes.
+    superclasses : mapping of str to str, default={}
+        Super-class of each class, where the run's provenance has them.
+    skipped : mapping of str to str, default={}
+        Scores that were left out, and why.
+    validated : bool, default=False
+        Whether the thresholds come from validation data.
+    gate : str, default=""
+        Why there is no command that makes the gate; empty where there is one.
+    gate_share : float, optional
+        Share of unknown inputs that a gate is fitted for; None for that of its data.
+    chosen_by_gate : bool, default=False
+        Whether the thresholds are those that ``Gate.fit`` chooses.
+    unknown_to_choose_on : bool, default=False
+        Whether the data that a gate is fitted on hold unknown inputs.
+    judges : mapping of str to str, default={}
+        Which prediction each score judges.
+    pooled : tuple of str, default=()
+        Data sets of the run that the headline is on.
+    has_test : bool, default=False
+        Whether the run has sets with the role test.
+    """
 
     title: str
     source: str
@@ -94,7 +173,7 @@ class Material:
 
     @property
     def is_run(self) -> bool:
-        """A run, not a file."""
+        """Whether the source is a run, not a file."""
         return Path(self.source).is_dir()
 
     @property
@@ -104,21 +183,55 @@ class Material:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Kinds of unknown inputs that are here."""
+        """Kinds of unknown inputs in the data."""
         return tuple(role for role in UNKNOWN if any(one.role == role for one in self.sets))
 
     def of(self, *roles: str) -> tuple[Scored, ...]:
-        """The sets of these roles, in that order of roles."""
+        """List the sets of some roles.
+
+        Parameters
+        ----------
+        *roles : str
+            The roles.
+
+        Returns
+        -------
+        tuple of Scored
+            The sets, role by role.
+        """
         return tuple(one for role in roles for one in self.sets if one.role == role)
 
     def pool(self, *roles: str) -> Pool:
-        """The test sets and all sets of these roles as one."""
+        """Stack the test sets and all sets of some roles.
+
+        Parameters
+        ----------
+        *roles : str
+            The roles.
+
+        Returns
+        -------
+        Pool
+            All rows.
+        """
         return Pool.of(self.of("test", *roles), self.scores)
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Several sets, one after the other."""
+    """Hold the rows of several sets, one after the other.
+
+    Parameters
+    ----------
+    correct : ndarray of bool, shape (n_samples,)
+        Whether the prediction is correct.
+    is_id : ndarray of bool, shape (n_samples,)
+        Whether the row is of a known class.
+    role : ndarray of str, shape (n_samples,)
+        Role of each row.
+    conf : mapping of str to ndarray of shape (n_samples,)
+        Confidences by score.
+    """
 
     correct: Mask
     is_id: Mask
@@ -127,7 +240,20 @@ class Pool:
 
     @classmethod
     def of(cls, sets: Sequence[Scored], scores: Sequence[str]) -> Pool:
-        """Stack sets; scores that one of them lacks are left out."""
+        """Stack sets; scores that one of them lacks are left out.
+
+        Parameters
+        ----------
+        sets : sequence of Scored
+            The sets.
+        scores : sequence of str
+            The scores to keep.
+
+        Returns
+        -------
+        Pool
+            All rows.
+        """
         shared = [name for name in scores if all(name in one.conf for one in sets)]
         role = np.concatenate([np.full(len(one), one.role) for one in sets])
         return cls(
@@ -139,7 +265,7 @@ class Pool:
 
     @property
     def inside(self) -> Mask | None:
-        """``is_id`` as metrics take it: None where nothing is unknown."""
+        """The mask ``is_id`` as metrics take it: None where nothing is unknown."""
         return None if self.is_id.all() else self.is_id
 
     @property
@@ -160,7 +286,36 @@ def gather(
     seed: int = 0,
     done: Done = lambda _: None,
 ) -> Material:
-    """Score the sets of a run or of an npz file, and choose the pairs of scores to show."""
+    """Score the sets of a run or of an npz file, and choose the pairs of scores to show.
+
+    Parameters
+    ----------
+    source : Run, str or Path
+        A run or its folder, or an npz file of outputs or confidences.
+    id, ood : str, optional
+        The pair of scores to judge; by default the best pair on validation data.
+    scores : sequence of str, optional
+        Scores to compare.
+    ood_classes : mapping of str to array-like, optional
+        For sets of unknown inputs of a run, the class of each row.
+    resamples : int, default=200
+        Upper limit on the number of bootstrap resamples.
+    seed : int, default=0
+        Seed of the resampling.
+    done : callable, optional
+        Called with the name of each finished step.
+
+    Returns
+    -------
+    Material
+        Scored sets, pairs and provenance.
+
+    Raises
+    ------
+    InvalidInput
+        If labels are missing, no input is of a known class, a score that was asked for cannot be used, or an option
+        does not fit the source.
+    """
     if isinstance(source, Run):
         return _of_run(source, id, ood, scores, ood_classes or {}, resamples, seed, done)
     path = Path(source)

@@ -23,10 +23,29 @@ SIDE = 96  # pixels of the longer side, at most
 def opened(
     images: Mapping[str, Any] | str | Path | None, rows: Mapping[str, int], ids: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Images by data set, checked against the rows of each set.
+    """Open images by data set, and check them against the rows of each set.
 
-    Arrays (N, H, W) or (N, H, W, 1 or 3) go row by row; what :func:`twofold.nn.data.open` gives is looked up by the ids
-    of the rows, and decoded only where it is shown.
+    Arrays (N, H, W) or (N, H, W, 1 or 3) are matched row by row. What :func:`twofold.nn.data.open` returns is looked up
+    by the ids of the rows, and decoded only where it is shown.
+
+    Parameters
+    ----------
+    images : mapping, str, Path or None
+        Images by name of the data set, or an npz file of arrays.
+    rows : mapping of str to int
+        Number of rows of each data set.
+    ids : mapping of str to array-like
+        Ids of the rows of each data set, None where there are none.
+
+    Returns
+    -------
+    mapping of str to Any
+        By data set, something that returns the image of a row when indexed.
+
+    Raises
+    ------
+    InvalidInput
+        If a data set is not in the report, an array has the wrong shape or length, or images cannot be found by id.
     """
     if images is None:
         return {}
@@ -53,14 +72,42 @@ def opened(
 
 @dataclass(frozen=True, eq=False)
 class Lookup:
-    """Images of a data set by the rows of its outputs."""
+    """Look up the images of a data set by the rows of its outputs.
+
+    Parameters
+    ----------
+    images : Any
+        What :func:`twofold.nn.data.open` returns.
+    places : ndarray of int, shape (n_rows,)
+        Position of each row's image.
+    """
 
     images: Any
     places: npt.NDArray[np.int64]
 
     @classmethod
     def of(cls, name: str, images: Any, ids: Any) -> Lookup:
-        """Find each row's image by its id."""
+        """Find the image of each row by its id.
+
+        Parameters
+        ----------
+        name : str
+            Name of the data set, for error messages.
+        images : Any
+            What :func:`twofold.nn.data.open` returns.
+        ids : ndarray of shape (n_rows,)
+            Ids of the rows.
+
+        Returns
+        -------
+        Lookup
+            The images by row.
+
+        Raises
+        ------
+        InvalidInput
+            If a row has no image.
+        """
         place = {key: i for i, key in enumerate(np.asarray(images.ids).tolist())}
         lost = [key for key in ids.tolist() if key not in place]
         if lost:
@@ -77,8 +124,25 @@ class Lookup:
 
 
 def data_uri(picture: npt.ArrayLike) -> str:
-    """One image as the address of a PNG; integers are levels up to 255, floats lie in [0, 1].
+    """Encode one image as the data URI of a small PNG.
 
+    Parameters
+    ----------
+    picture : array-like of shape (H, W) or (H, W, 1 or 3)
+        Integers are levels up to 255, floats lie in [0, 1].
+
+    Returns
+    -------
+    str
+        The URI.
+
+    Raises
+    ------
+    MissingExtra
+        If pillow is not installed.
+
+    Examples
+    --------
     >>> data_uri(np.zeros((2, 2)))[:22]
     'data:image/png;base64,'
     """
@@ -101,7 +165,20 @@ def data_uri(picture: npt.ArrayLike) -> str:
 def gallery(
     images: Mapping[str, Any], strips: Sequence[tuple[str, str, Sequence[int], Sequence[tuple[Cell, ...]]]]
 ) -> str:
-    """Strips of pictures, one for each data set and kind of case, each with its truth and the answer."""
+    """Format strips of pictures, one for each data set and kind of case, each with its truth and the prediction.
+
+    Parameters
+    ----------
+    images : mapping of str to Any
+        Images by data set, as :func:`opened` returns them.
+    strips : sequence of tuple
+        Data set, kind of case, rows, and the cells of the table for each row.
+
+    Returns
+    -------
+    str
+        Escaped HTML.
+    """
     parts = []
     for name, kind, rows, cells in strips:
         if not rows:

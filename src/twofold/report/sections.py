@@ -57,7 +57,28 @@ def document(
     seed: int,
     done: Any,
 ) -> Document:
-    """The whole report on one classifier; ``page_command`` makes it again, and says what it gives."""
+    """Build the whole report on one classifier.
+
+    Parameters
+    ----------
+    material : Material
+        What the report is made from.
+    images : mapping of str to Any
+        Images by data set.
+    page_command : tuple of (str, str)
+        The command that makes the page again, and what it makes.
+    resamples : int
+        Upper limit on the number of bootstrap resamples.
+    seed : int
+        Seed of the resampling.
+    done : callable
+        Called with the name of each finished step.
+
+    Returns
+    -------
+    Document
+        The report.
+    """
     judge = Judge(material, resamples, seed, done)
     commands = listed_commands(judge, page_command)
     sections = [
@@ -90,7 +111,18 @@ def document(
 
 
 def joint(judge: Judge) -> Section:
-    """Each pair on each kind of unknown inputs, with intervals."""
+    """Tabulate each pair on each kind of unknown inputs, with intervals.
+
+    Parameters
+    ----------
+    judge : Judge
+        What several sections share.
+
+    Returns
+    -------
+    Section
+        The joint table, and the scores that were left out.
+    """
     m = judge.material
     groups = judge.groups
     judge.measure_all([(roles, pair) for roles in groups for pair in m.pairs])
@@ -132,7 +164,23 @@ def joint(judge: Judge) -> Section:
 
 
 def metrics_better(name: str) -> str:
-    """Whether higher or lower values of a metric are better."""
+    """Look up whether higher or lower values of a metric are better.
+
+    Parameters
+    ----------
+    name : str
+        Name of the metric, with or without the suffix ``_ood``.
+
+    Returns
+    -------
+    str
+        ``"higher"`` or ``"lower"``.
+
+    Examples
+    --------
+    >>> metrics_better("auroc_ood"), metrics_better("aurc")
+    ('higher', 'lower')
+    """
     return "higher" if name == "accuracy" else metrics.info(name.removesuffix("_ood")).better
 
 
@@ -140,7 +188,18 @@ def metrics_better(name: str) -> str:
 
 
 def explorer(judge: Judge) -> Section:
-    """Two sliders on the page; elsewhere one line that says where it is."""
+    """Show two sliders on the page; other formats have a line that says where they are.
+
+    Parameters
+    ----------
+    judge : Judge
+        What several sections share.
+
+    Returns
+    -------
+    Section
+        The threshold explorer.
+    """
     text = (
         "Move the two thresholds, or click on the map, and see what the gate does. An input is accepted where both "
         "scores reach their thresholds."
@@ -150,7 +209,18 @@ def explorer(judge: Judge) -> Section:
 
 
 def explorer_data(judge: Judge) -> dict[str, Any]:
-    """What the page's script reads."""
+    """Collect what the page's script reads.
+
+    Parameters
+    ----------
+    judge : Judge
+        What several sections share.
+
+    Returns
+    -------
+    dict
+        Grids of counts, starting points and commands of each pair.
+    """
     m, found = judge.material, []
     folders = gate_folders(m.pairs)
     for pair, grid in judge.grids.items():
@@ -193,7 +263,18 @@ def _gate_note(material: Material) -> str:
 
 
 def sets(judge: Judge) -> Section:
-    """Every data set by itself."""
+    """Tabulate every data set by itself.
+
+    Parameters
+    ----------
+    judge : Judge
+        What several sections share.
+
+    Returns
+    -------
+    Section
+        A table with exact intervals.
+    """
     m, rows = judge.material, []
     test = m.pool()
     for one in (*m.test, *m.of("shift"), *m.of(*m.roles)):
@@ -230,7 +311,18 @@ def sets(judge: Judge) -> Section:
 
 
 def classes(judge: Judge) -> Section:
-    """Every known class: right answers, what the gate accepts, and what unknown inputs are taken for."""
+    """Tabulate every known class: accuracy, what the gate accepts, and what unknown inputs are taken for.
+
+    Parameters
+    ----------
+    judge : Judge
+        What several sections share.
+
+    Returns
+    -------
+    Section
+        A table; one sentence where the source has no labels.
+    """
     m = judge.material
     tests = [one for one in m.test if one.labels is not None and one.predictions is not None]
     if not tests:
@@ -280,7 +372,20 @@ def classes(judge: Judge) -> Section:
 
 
 def cases(judge: Judge, images: Mapping[str, Any]) -> Section:
-    """Failures the classifier is surest of, and right answers it doubts most, for each data set."""
+    """List, for each data set, the failures the classifier is surest of and the correct predictions it doubts most.
+
+    Parameters
+    ----------
+    judge : Judge
+        What several sections share.
+    images : mapping of str to Any
+        Images by data set, to be shown beside the cases.
+
+    Returns
+    -------
+    Section
+        Two tables, and pictures where there are images.
+    """
     m = judge.material
     spec = judge.single.id
     text = (
@@ -328,7 +433,18 @@ def _case(m: Material, one: Scored, i: int, spec: str) -> tuple[Cell, ...]:
 
 
 def softmax(judge: Judge) -> Section:
-    """What unknown classes are taken for: mean probabilities."""
+    """Draw what unknown classes are taken for, as mean probabilities.
+
+    Parameters
+    ----------
+    judge : Judge
+        What several sections share.
+
+    Returns
+    -------
+    Section
+        A heat map; one sentence where no unknown input has logits.
+    """
     m, title = judge.material, "What unknown inputs are taken for"
     rows = []
     for one in m.of(*m.roles):
@@ -365,7 +481,20 @@ def softmax(judge: Judge) -> Section:
 
 
 def provenance(judge: Judge, commands: Sequence[tuple[str, str]]) -> Section:
-    """Where the numbers come from and the commands that repeat them."""
+    """List where the numbers come from and the commands that repeat them.
+
+    Parameters
+    ----------
+    judge : Judge
+        What several sections share.
+    commands : sequence of (str, str)
+        Each command and what it makes.
+
+    Returns
+    -------
+    Section
+        Two tables.
+    """
     import platform
 
     from twofold import __version__
@@ -412,7 +541,20 @@ def _gate_thresholds(judge: Judge) -> dict[str, float]:
 
 
 def listed_commands(judge: Judge, page_command: tuple[str, str]) -> list[tuple[str, str]]:
-    """Every command of the page and what it gives: the page, the gates of the verdict, and whether the run is whole."""
+    """List every command of the page: the page, the gates of the verdict, and the check that the run is intact.
+
+    Parameters
+    ----------
+    judge : Judge
+        What several sections share.
+    page_command : tuple of (str, str)
+        The command that makes the page again, and what it makes.
+
+    Returns
+    -------
+    list of (str, str)
+        Each command and what it makes.
+    """
     m = judge.material
     folders = gate_folders(m.pairs)
     commands = [page_command]
@@ -424,7 +566,20 @@ def listed_commands(judge: Judge, page_command: tuple[str, str]) -> list[tuple[s
 
 
 def summary(judge: Judge, commands: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """The headline as data: the judged pair, its thresholds, and what they do on all data shown."""
+    """Summarise the headline as data: the judged pair, its thresholds, and what they do on all data shown.
+
+    Parameters
+    ----------
+    judge : Judge
+        What several sections share.
+    commands : sequence of (str, str)
+        Each command and what it makes.
+
+    Returns
+    -------
+    dict
+        Plain values; infinite thresholds are text.
+    """
     p = judge.pool
     taken = judge.taken(p)
     thresholds = [threshold_value(tau) for tau in _gate_thresholds(judge).values()]

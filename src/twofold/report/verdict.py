@@ -10,7 +10,18 @@ from twofold.report.material import Pair
 
 
 def tiles(judge: Judge) -> tuple[tuple[str, str, str], ...]:
-    """The few numbers that stand at the top."""
+    """Choose the few numbers at the top of the page.
+
+    Parameters
+    ----------
+    judge : Judge
+        What several sections share.
+
+    Returns
+    -------
+    tuple of (str, str, str)
+        Value, what it is, and its interval.
+    """
     p = judge.pool
     taken = judge.taken(p)
     ids, right = int(p.is_id.sum()), int(p.correct.sum())
@@ -26,7 +37,18 @@ def tiles(judge: Judge) -> tuple[tuple[str, str, str], ...]:
 
 
 def verdict(judge: Judge) -> Section:
-    """What the numbers say, in words."""
+    """Say in words what the numbers mean.
+
+    Parameters
+    ----------
+    judge : Judge
+        What several sections share.
+
+    Returns
+    -------
+    Section
+        Sentences, and a table of cautions where there are some.
+    """
     m, p = judge.material, judge.pool
     ids, right = int(p.is_id.sum()), int(p.correct.sum())
     wrong, outside = ids - right, int((~p.is_id).sum())
