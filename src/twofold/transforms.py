@@ -1,4 +1,4 @@
-r"""Transforms: outputs in, outputs out. They change logits and features, never the prediction that is judged.
+r"""Transforms from outputs to outputs. They change logits and features, never the prediction that is judged.
 
 Each returns the changed fields by name; one that changes logits also returns the matching head, or drops it (None).
 Notation: h features, W and b the head, z = W h + b.
@@ -24,7 +24,7 @@ from twofold.steps import PROJECTIONS, register_transform, state
 
 Changes = dict[str, Any]
 TINY = 1e-12
-CLIP = 50.0  # of the exponent in ash and scale: e^50 is far beyond any useful factor
+CLIP = 50.0  # bound of the exponent in ash and scale: e^50 is far beyond any useful factor
 
 
 @register_transform("temperature", paper="Guo et al., ICML 2017, arXiv:1706.04599", aliases=("temp",), cost="C")
@@ -345,7 +345,7 @@ def ash(features: Floats, head: Head, *, kind: Literal["s", "b", "p"] = "s", per
     k, least = _top(h, percentile)
     above, equal = h > least[:, None], h == least[:, None]
     room = k - above.sum(axis=1)
-    mask = above | (equal & (np.cumsum(equal, axis=1) <= room[:, None]))  # of equal entries the first are kept
+    mask = above | (equal & (np.cumsum(equal, axis=1) <= room[:, None]))  # the first of equal entries are kept
     total = h.sum(axis=1)
     if kind == "b":
         shaped = np.where(mask, total[:, None] / k, 0.0)
@@ -586,7 +586,7 @@ class Project:
 
     kind: Literal["global", "class", "class_pred", "class_avg"] = "global"
     variance: float = 0.9
-    weight: Array = state("C D")  # head of the filtered features, on the features as they are
+    weight: Array = state("C D")  # of the head that filters and classifies unfiltered features
     bias: Array = state("C")
     filter: Array = state("D D", optional=True)  # for global and class_avg
     offset: Array = state("D", optional=True)

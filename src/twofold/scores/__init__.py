@@ -1,4 +1,4 @@
-"""Every post-hoc confidence score, from arrays: ``names()`` lists them, ``info(name)`` tells what is known of one."""
+"""Post-hoc confidence scores computed from arrays: ``names()`` lists them, ``info(name)`` describes one."""
 
 from __future__ import annotations
 

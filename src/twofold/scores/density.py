@@ -1,4 +1,4 @@
-r"""How common a feature is among those of training, fitted by scikit-learn and evaluated with plain arrays.
+r"""Scores from the density of the training features, fitted by scikit-learn and evaluated with plain arrays.
 
 Notation: h features, D their number.
 """
@@ -20,7 +20,7 @@ from twofold.errors import InvalidInput
 from twofold.outputs import release
 from twofold.steps import register_score, state
 
-KEPT = 100_000  # rows from which the trees of a forest draw theirs
+KEPT = 100_000  # largest number of rows from which the trees of a forest draw theirs
 
 
 @register_score(
@@ -70,7 +70,7 @@ class GaussianMixtures:
     reg: float = 1e-6
     seed: int = 0
     centre: Array = state("D")  # mean of all rows, from which the rest is measured
-    log_weights: Array = state("J")  # of all classes
+    log_weights: Array = state("J")  # of the components of all classes, class shares included
     means: Array = state("J D")
     # one over the standard deviations, or F with F F^T the inverse covariance
     factors: Array = state("J D|J D D")
@@ -119,7 +119,7 @@ class GaussianMixtures:
                 count = 1 if components == 1 else min(components, len(np.unique(h, axis=0)))
                 model = GaussianMixture(count, covariance_type=self.covariance, reg_covar=reg, random_state=seed)
                 try:
-                    model.fit(h if len(h) > 1 else np.repeat(h, 2, axis=0))  # it refuses to see one row alone
+                    model.fit(h if len(h) > 1 else np.repeat(h, 2, axis=0))  # scikit-learn rejects a single row
                 except ValueError as error:
                     raise InvalidInput(
                         f"gmm: a component of class {c} ({len(h)} rows) has no variance in some direction; "
@@ -214,13 +214,13 @@ class IsolationForest:
     trees: int = 100
     rows: int = 256
     seed: int = 0
-    roots: Labels = state("T", kind="integer")  # first node of each tree; the nodes of all trees stand in one list
-    # where a node leads if its feature is at most its threshold, and if it is not
+    roots: Labels = state("T", kind="integer")  # first node of each tree; the nodes of all trees are in one list
+    # next node if the feature is at most the threshold, and if it is above
     children: Labels = state("2 M", kind="integer")
     feature: Labels = state("M", kind="integer")
     threshold: Array = state("M")
     length: Array = state("M")  # expected depth of a row that ends here
-    usual: Array = state("")  # c(n)
+    usual: Array = state("")  # c(n), the mean depth of a tree
 
     def fit(self, features: Floats) -> Self:
         """Grow the trees and lay them out as arrays, in which a leaf leads to itself.

@@ -1,4 +1,4 @@
-r"""Distances and angles between a feature and what training knows of the classes.
+r"""Scores from distances and angles between a feature and the classes of the training set.
 
 Notation: h features, :math:`\mu_c` and :math:`\mu` class means and mean of the training features, W and b the head.
 """
@@ -22,7 +22,7 @@ from twofold.outputs import Head
 from twofold.steps import PROJECTIONS, register_score, state
 
 TINY = 1e-12
-RAW = "penultimate/raw"  # features before a cosine head made them unit vectors
+RAW = "penultimate/raw"  # features before a cosine head normalised them
 
 
 @register_score(
@@ -141,7 +141,7 @@ class Mahalanobis:
 @register_score("rmds", paper="Ren et al., 2021, arXiv:2106.09022", aliases=("relative_mahalanobis",), cost="D^2 + CD")
 @dataclass(frozen=True, eq=False)
 class RelativeMahalanobis:
-    r"""Score by the Mahalanobis distance to the nearest class, relative to that to the training set as a whole.
+    r"""Score by the negative Mahalanobis distance to the nearest class, relative to that to the whole training set.
 
     .. math:: s = -\min_c \left[ (h - \mu_c)^T \Sigma_w^{-1} (h - \mu_c) - (h - \mu)^T \Sigma_t^{-1} (h - \mu) \right]
 
@@ -166,9 +166,9 @@ class RelativeMahalanobis:
     True
     """
 
-    whiten: Array = state("D R")  # within classes
+    whiten: Array = state("D R")  # whitens the covariance within classes
     centres: Array = state("K R")  # whitened means of the classes with rows
-    whiten_all: Array = state("D S")  # of the whole
+    whiten_all: Array = state("D S")  # whitens the covariance of all rows
     centre: Array = state("1 S")
 
     def fit(self, features: Floats, labels: Labels, logits: Floats) -> Self:
@@ -308,7 +308,9 @@ class She:
 
 @register_score("cosine_weight", paper="Ngoc-Hieu et al., 2023", aliases=("ctm",), cost="CD", project=PROJECTIONS)
 def cosine_weight(features: Floats, head: Head, layers: Mapping[str, Floats] | None = None) -> Array:
-    r"""Score by the largest cosine between the feature and a row of the head: :math:`\max_k \cos(w_k, h)`.
+    r"""Score by the largest cosine between the feature and a row of the head.
+
+    .. math:: s = \max_k \cos(w_k, h)
 
     Parameters
     ----------
@@ -347,7 +349,9 @@ def cosine_weight(features: Floats, head: Head, layers: Mapping[str, Floats] | N
 @register_score("cosine_mean", paper="Ngoc-Hieu et al., 2023", aliases=("ctm_mean",), cost="CD", project=PROJECTIONS)
 @dataclass(frozen=True, eq=False)
 class CosineMean:
-    r"""Score by the largest cosine between the feature and a class mean: :math:`\max_c \cos(\mu_c, h)`.
+    r"""Score by the largest cosine between the feature and a class mean.
+
+    .. math:: s = \max_c \cos(\mu_c, h)
 
     There are no settings.
 
@@ -631,16 +635,7 @@ class NeuralCollapse:
 
 
 def _length(features: Floats, layers: Mapping[str, Floats] | None) -> Array:
-    """Compute the L1 norm of the features, or of those before a cosine head normalised them.
-
-    Parameters
-    ----------
-    features : ndarray of shape (n_samples, n_features)
-        Features of the samples to score.
-    layers : mapping of str to ndarray
-        Recorded layers by name; ``"penultimate/raw"``, the features before a cosine head normalised them, is read if
-        present.
-    """
+    """Compute the L1 norm of the features, or of those before a cosine head normalised them."""
     return np.asarray(np.abs(np.asarray(raw_features(features, layers), dtype=np.float64)).sum(axis=1))
 
 

@@ -1,7 +1,7 @@
 r"""Scores from statistics of several layers, recorded at extraction.
 
 ``layers["NAME/mean"]`` and ``["NAME/var"]`` hold the mean and variance of each channel of layer NAME,
-``["NAME/gram1"]``, ``["NAME/gram2"]``, ... what :func:`gram_rows` makes of its maps.
+``["NAME/gram1"]``, ``["NAME/gram2"]``, ... the result of :func:`gram_rows` for its feature maps.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Layers = Mapping[str, Floats]
 Packed = npt.NDArray[np.uint8]
 
 TINY = 1e-12
-MARGIN = 1e-6  # of the denominators of gram
-RESOLUTION = 1e-12  # variance below this share of what it was computed from is rounding
+MARGIN = 1e-6  # added to the denominators of gram
+RESOLUTION = 1e-12  # a variance below this share of its inputs is rounding error
 
 
 def _packed(keys: Sequence[str]) -> Packed:
@@ -167,7 +167,7 @@ class Gram:
     split: float = 0.1
     seed: int = 0
     keys: Packed = state("B", kind="byte")
-    widths: Labels = state("N", kind="integer")  # of each key
+    widths: Labels = state("N", kind="integer")  # number of columns of each key
     low: Floats = state("C K")  # in the precision of the layers, which is exact
     high: Floats = state("C K")
     typical: Array = state("L")  # mean deviation of the rows kept out
@@ -338,7 +338,7 @@ def _outside(values: Floats, low: Floats, high: Floats) -> Array:
 )
 @dataclass(frozen=True, eq=False)
 class MahalanobisLayers:
-    r"""Score by a weighted sum of the Mahalanobis distances to the nearest class mean in every layer.
+    r"""Score by a weighted sum of the negative Mahalanobis distances to the nearest class mean in every layer.
 
     .. math:: s = \sum_l a_l s_l, \qquad
               s_l = -\tfrac12 \min_c (h_l - \mu_{lc})^T \Sigma_l^{-1} (h_l - \mu_{lc})
@@ -379,12 +379,12 @@ class MahalanobisLayers:
     statistics: tuple[str, ...] = ("mean",)
     weights: Literal["fitted", "equal"] = "fitted"
     keys: Packed = state("B", kind="byte")
-    widths: Labels = state("N", kind="integer")  # of each key
-    ranks: Labels = state("L", kind="integer")  # directions R of each layer
+    widths: Labels = state("N", kind="integer")  # number of columns of each key
+    ranks: Labels = state("L", kind="integer")  # number of whitened directions R of each layer
     shift: Array = state("D")  # mean of each column, layer after layer
-    whiten: Array = state("W")  # of each layer, flat, one after the other
+    whiten: Array = state("W")  # whitening matrices of the layers, flat, one after the other
     centres: Array = state("P")  # whitened class means of each layer, flat, one after the other
-    slopes: Array = state("L")  # the weights
+    slopes: Array = state("L")  # weights of the layers
 
     def unused(self) -> tuple[str, ...]:
         """List the arguments of ``fit`` that the settings make unnecessary.

@@ -1,7 +1,7 @@
-r"""Confidences that a network learnt to give, or that extraction computed, and the evidence of evidential networks.
+r"""Scores that a network learnt or that extraction computed, and scores of evidential networks.
 
-The first read ``learned``, one value a row by name; which names there are depends on the model. All judge the
-prediction of the logits.
+Learnt and extracted scores read ``learned``, which maps names to one value per sample; the available names depend on
+the model. All judge the prediction of the logits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from twofold.steps import register_score
 
 Learned = Mapping[str, Floats]
 
-CLIP = 10.0  # of the logits, before evidence is made of them
+CLIP = 10.0  # bound of the logits before they become evidence
 _GAMBLERS = "Liu et al., NeurIPS 2019, arXiv:1907.00208"
 _EDL = "Sensoy, Kaplan, Kandemir, NeurIPS 2018, arXiv:1806.01768"
 

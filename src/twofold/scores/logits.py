@@ -217,7 +217,7 @@ def entropy(logits: Floats) -> Array:
     array([-0.84673818])
     """
     log_p = log_softmax(logits)
-    # the top term by log1p of the others, so that confident samples keep their digits
+    # compute the top term from log1p of the others, so that confident samples keep their digits
     top = log_p.argmax(axis=1)
     rows = np.arange(len(log_p))
     others = log_p.copy()
@@ -324,7 +324,7 @@ def energy(logits: Floats, *, temperature: float = 1.0, weights: tuple[float, ..
     grid={"gamma": (0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0), "top": (10, 50, 100, 200, 500, 1000)},
 )
 def gen(logits: Floats, *, gamma: float = 0.1, top: int = 100) -> Array:
-    r"""Score by the generalised entropy of the largest probabilities.
+    r"""Score by the negative generalised entropy of the largest probabilities.
 
     .. math:: s = -\sum_{k \le M} [p_{(k)} (1 - p_{(k)})]^\gamma
 
@@ -741,7 +741,7 @@ class OpenMax:
 def _weibull(x: Array) -> tuple[float, float]:
     """Fit shape and scale of a two-parameter Weibull by maximum likelihood, with Newton on the profile equation."""
     log_x = np.log(x)
-    if np.ptp(log_x) < 1e-9:  # one distance: a step there
+    if np.ptp(log_x) < 1e-9:  # all distances are equal: a steep Weibull approximates a step
         return 1e3, float(x[0])
     k = 1.2 / max(float(np.std(log_x)), 1e-6)
     for _ in range(100):

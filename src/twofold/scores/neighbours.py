@@ -1,9 +1,9 @@
-r"""Scores that look the training rows up: nearest neighbours, guidance by them, relations to all of them.
+r"""Scores that compare a feature with the training rows: nearest neighbours, guidance by them, relations to all.
 
 Notation: :math:`\hat h = h / \lVert h \rVert` the unit feature, :math:`\hat h_i` those of the bank of training rows.
 
-The search is exact: one blocked product in float32 finds the candidates, and what float32 cannot tell apart is
-settled in float64.
+The search is exact: one blocked product in float32 finds the candidates, and those that float32 cannot distinguish
+are recomputed in float64.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from twofold.steps import Chain, parts, register_score, scorer, state
 Places = npt.NDArray[np.int64]
 
 TILE = (1024, 4096)  # queries and rows of the bank in one product
-SPARE = 6  # candidates beyond the k-th, for those that float32 confuses; many more where they do not suffice
+SPARE = 6  # candidates beyond the k-th, which float32 may misorder; largest() takes more where these are too few
 TINY = 1e-12
 
 
@@ -103,7 +103,7 @@ def stratified(classes: Labels, rows: int, seed: int) -> Places:
     """
     rng = np.random.default_rng(seed)
     mixed = rng.permutation(len(classes))
-    mixed = mixed[np.argsort(np.asarray(classes)[mixed], kind="stable")]  # by class, at random inside
+    mixed = mixed[np.argsort(np.asarray(classes)[mixed], kind="stable")]  # sorted by class, in random order within
     every = np.floor((np.arange(rows) + 0.5) * len(classes) / rows).astype(np.int64)
     return np.sort(mixed[every])
 
@@ -124,7 +124,7 @@ def _candidates(
     """Return the k largest ``scale * (query . row) + shift`` of each query in float32, and their indices."""
     from twofold._kernels import keep_largest
 
-    factor, offset = np.empty(0, np.float32), np.empty(0, np.float32)  # empty: 1 and 0
+    factor, offset = np.empty(0, np.float32), np.empty(0, np.float32)  # empty stands for 1 and 0
     if scale is not None or shift is not None:
         factor = np.ones(len(bank), np.float32) if scale is None else scale.astype(np.float32)
         offset = np.zeros(len(bank), np.float32) if shift is None else shift.astype(np.float32)
@@ -233,7 +233,7 @@ def largest(
     values[rows, columns] = _exact(bank, queries, rows, places[rows, columns], scale, shift)
     order = np.argsort(-values, axis=1, kind="stable")[:, :k]
     values, places = np.take_along_axis(values, order, axis=1), np.take_along_axis(places, order, axis=1)
-    # where more is within doubt than is held, search those rows again and hold more
+    # where more rows are within rounding error than were held, search again and hold more
     crowded = np.flatnonzero(rough[:, -1] >= levels.min(axis=1) - doubt[:, 0]) if held < len(bank) else ()
     if len(crowded):
         more = largest(bank, queries[crowded], k, only=only, scale=scale, shift=shift, spare=16 * spare)
@@ -498,7 +498,7 @@ class NNGuide:
     seed: int = 0
     chain: tuple[Chain, ...] = parts()
     bank: Floats = state("M D")  # unit rows
-    weight: Array = state("M")  # base score of each, shifted
+    weight: Array = state("M")  # shifted base score of each row
     shift: Array = state("")
 
     def inner(self) -> tuple[Chain, ...]:
@@ -592,7 +592,7 @@ class NNGuide:
 )
 @dataclass(frozen=True, eq=False)
 class Relation:
-    r"""Score by the sum of the relations to the training rows, which are alike in feature and in prediction.
+    r"""Score by the sum of the relations to training rows: similar features and similar predictions.
 
     .. math:: s = \sum_i r_i^q [r_i > 0.03], \qquad
               r_i = \max(0, \langle \hat h, \hat h_i \rangle) \langle p, p_i \rangle
@@ -735,7 +735,7 @@ class LocalOutlierFactor:
     rows: int = 20_000
     seed: int = 0
     centre: Array = state("D")
-    bank: Floats = state("M D")  # rows less the centre
+    bank: Floats = state("M D")  # rows minus the centre
     reach: Array = state("M")  # distance of each to its k-th neighbour
     density: Array = state("M")
 
@@ -775,7 +775,7 @@ class LocalOutlierFactor:
             here = np.arange(first, min(first + 4096, rows))
             far, where = fitted._distances(bank[here], k + 1)
             own = where == here[:, None]
-            own[~own.any(axis=1), -1] = True  # hidden among equals: any of them is left out
+            own[~own.any(axis=1), -1] = True  # the row is hidden among equal ones: leave any of them out
             distance[here], places[here] = far[~own].reshape(-1, k), where[~own].reshape(-1, k)
         reach = distance[:, -1]
         density = 1.0 / (np.maximum(distance, reach[places]).mean(axis=1) + 1e-10)

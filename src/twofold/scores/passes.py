@@ -1,4 +1,4 @@
-r"""Scores from several stochastic passes, or from the members of an ensemble, alike.
+r"""Scores from several stochastic passes, or from the members of an ensemble.
 
 Notation: :math:`p_s` the probabilities of pass s, :math:`\bar p` their mean, :math:`\bar z` the mean logits. All need
 only the running means that :class:`~twofold.outputs.Passes` keeps. They judge the averaged prediction, the argmax of
@@ -86,7 +86,9 @@ def mc_msp(passes: Floats | Passes) -> Array:
 
 @register_score("mc_mls", paper=_GAL, aliases=("mcd_mls",), judges="passes", cost="C")
 def mc_mls(passes: Floats | Passes) -> Array:
-    r"""Score by the maximum of the mean logits: :math:`\max_k \bar z_k`.
+    r"""Score by the maximum of the mean logits.
+
+    .. math:: s = \max_k \bar z_k
 
     Parameters
     ----------
@@ -112,7 +114,9 @@ def mc_mls(passes: Floats | Passes) -> Array:
 
 @register_score("mc_entropy", paper=_GAL, aliases=("mcd_pe",), judges="passes", cost="C")
 def mc_entropy(passes: Floats | Passes) -> Array:
-    r"""Score by the negative entropy of the mean probabilities: :math:`-H(\bar p)`.
+    r"""Score by the negative entropy of the mean probabilities.
+
+    .. math:: s = -H(\bar p)
 
     Parameters
     ----------
@@ -138,7 +142,9 @@ def mc_entropy(passes: Floats | Passes) -> Array:
 
 @register_score("mc_expected_entropy", paper=_GAL, aliases=("mcd_ee",), judges="passes", cost="1")
 def mc_expected_entropy(passes: Floats | Passes) -> Array:
-    r"""Score by the negative mean entropy of the passes: :math:`-\frac1S \sum_s H(p_s)`.
+    r"""Score by the negative mean entropy of the passes.
+
+    .. math:: s = -\frac1S \sum_s H(p_s)
 
     It measures the uncertainty within the passes, not their disagreement.
 

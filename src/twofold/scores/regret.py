@@ -1,4 +1,4 @@
-r"""The regret of a last layer that could have learnt the test input with any label."""
+r"""Score from the regret of a last layer relative to one that was also trained on the test input and its label."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def regret(log_p: Floats, t: Array) -> Array:
     rows, top = np.arange(len(logs)), logs.argmax(axis=1)
     others = logs.copy()
     others[rows, top] = -np.inf
-    rest = np.log1p(-np.minimum(np.exp(others), 0.5))  # log(1 - p), p at most a half but for the top
+    rest = np.log1p(-np.minimum(np.exp(others), 0.5))  # log(1 - p); only the top class can exceed one half
     rest[rows, top] = np.minimum(logsumexp(others), 0.0)
     power = np.asarray(t, dtype=np.float64)[:, None] * logs
-    share = -np.logaddexp(0.0, power - logs + rest)  # of the sum, before the excess is taken
+    share = -np.logaddexp(0.0, power - logs + rest)  # log of each term of the sum
     excess = np.exp(share + rest) * -np.expm1(power)
     return np.log1p(excess.sum(axis=1)) / np.log(max(logs.shape[1], 2))
 
@@ -89,7 +89,7 @@ class Pnml:
 
     unit: bool = True
     whiten: Array = state("D R")  # W W^T is the pseudo-inverse of A
-    null: Array = state("D S")  # directions that training has not seen
+    null: Array = state("D S")  # directions without training data
 
     def fit(self, features: Floats) -> Self:
         """Compute the second moment of the unit features and its eigenvectors in one pass.

@@ -1,4 +1,4 @@
-r"""What a feature has outside the subspace that training features fill, linear or by a kernel.
+r"""Scores from the part of a feature outside the subspace that the training features fill, linear or by a kernel.
 
 Notation: h features, :math:`\mu` and :math:`\Sigma` mean and covariance of the training features, W and b the head,
 z logits, P the leading directions (orthonormal columns), R the remaining ones.
@@ -102,7 +102,7 @@ def residual_space(features: Floats, weight: Floats, bias: Floats, dim: int | No
 def _about_origin(features: Floats, weight: Floats, bias: Floats) -> tuple[Array, Array, Array]:
     """Compute the origin, and the eigenvalues and eigenvectors of the second moment about it, largest first."""
     w, b = np.asarray(weight, dtype=np.float64), np.asarray(bias, dtype=np.float64)
-    # singular values below the precision of stored weights are zero: rows that sum to zero are normal
+    # singular values below the precision of stored weights count as zero; heads whose rows sum to zero are common
     origin = -np.linalg.pinv(w, rcond=float(np.finfo(np.float32).eps)) @ b
     known = moments(features)
     away = known.mean - origin
@@ -383,7 +383,7 @@ class PcaError:
     variance: float = 0.9
     components: int | None = None
     fused: bool = False
-    means: Array = state("C D", nan=True)  # or (1, D) for all rows
+    means: Array = state("C D", nan=True)  # or (1, D) with one subspace
     bases: Array = state("K D")
     offsets: Labels = state("C+1", kind="integer")
     raw: Array = state("", kind="bool")  # whether raw features were fitted
@@ -559,9 +559,9 @@ class KernelPcaError:
     points: Array = state("M D", optional=True)
     # mixing: phases (M,), K_LL^-1/2 (L, L), or exact: mean kernel of each row with its class (N,)
     mixing: Array = state("M|M M", optional=True)
-    means: Array = state("C W", optional=True, nan=True)  # or (1, M) for all rows; not exact
+    means: Array = state("C W", optional=True, nan=True)  # or (1, M) with one subspace; not for exact
     bases: Array = state("K W")  # directions, or exact: (N, k) weights of the rows in those of their class
-    offsets: Labels = state("C+1", kind="integer")  # into bases
+    offsets: Labels = state("C+1", kind="integer")  # first row of each class in bases
 
     def fit(self, features: Floats, logits: Floats, labels: Labels | None = None) -> Self:
         """Fit the map, then the principal components of the mapped features.
