@@ -1,4 +1,4 @@
-"""What a table shows against the assumptions of a rank test: copied or correlated blocks, weak methods.
+"""Find what speaks against the assumptions of a rank test in a table: copied or correlated blocks, weak methods.
 
 Thresholds were calibrated by simulation; the slow tests hold false-alarm and detection rates.
 """
@@ -19,13 +19,49 @@ COPY = 0.95  # correlation of residual ranks from which two blocks are called co
 
 
 def voice(messages: list[str], stacklevel: int = 3) -> None:
-    """Raise every doubt as a warning at the caller of the public function."""
+    """Issue every doubt as a ``DoubtfulTable`` warning at the caller of the public function.
+
+    Parameters
+    ----------
+    messages : list of str
+        The doubts, one sentence each.
+    stacklevel : int, default=3
+        How many calls lie between here and the caller, as in :func:`warnings.warn`.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     voice(["blocks are correlated"])
+    >>> caught[0].category.__name__
+    'DoubtfulTable'
+    """
     for message in messages:
         warnings.warn(message, DoubtfulTable, stacklevel=stacklevel)
 
 
 def doubts(data: Table, *, weak: bool = False) -> list[str]:
-    """What the table shows against the assumptions of a rank test, one sentence each."""
+    """List what the table shows against the assumptions of a rank test, one message each.
+
+    Parameters
+    ----------
+    data : Table
+        The validated table.
+    weak : bool, default=False
+        Look for weak methods too, which matter where all pairs share one standard error (``conover_t``).
+
+    Returns
+    -------
+    list of str
+        The messages; empty if nothing is found.
+
+    Examples
+    --------
+    >>> from twofold.stats.table import ranked
+    >>> doubts(ranked([[1, 2], [2, 1], [1, 2]], "higher", None))
+    []
+    """
     found: list[str] = []
     pairs = copied_blocks(data)
     if pairs:
@@ -56,7 +92,28 @@ def _shown(items: Sequence[str]) -> str:
 
 
 def copied_blocks(data: Table) -> list[tuple[int, int]]:
-    """Pairs of blocks that are copies: equal numbers, or residual ranks that correlate beyond chance."""
+    """Find pairs of blocks that are copies: equal numbers, or residual ranks that correlate beyond chance.
+
+    Parameters
+    ----------
+    data : Table
+        The validated table.
+
+    Returns
+    -------
+    list of tuple of int
+        Row numbers of each pair, the smaller first.
+
+    Notes ----- Rows count as equal only if they have at least 5 distinct values that are not all whole numbers, because
+    ranks, ratings and short rows may be equal by chance. Residual ranks are compared only if there are no equal rows.
+
+    Examples
+    --------
+    >>> from twofold.stats.table import ranked
+    >>> row = [0.1, 0.2, 0.35, 0.4, 0.5]
+    >>> copied_blocks(ranked([row, row[::-1], row], "higher", None))
+    [(0, 2)]
+    """
     equal = _equal_rows(data.values)
     if equal:
         return equal
@@ -67,15 +124,35 @@ def copied_blocks(data: Table) -> list[tuple[int, int]]:
 
 
 def correlated_blocks(ranks: Array) -> bool:
-    r"""Do the blocks form groups?
+    """Test whether the blocks form groups that deviate from the mean ranks in the same way.
 
-    Two conditions. First, residuals are more alike than when every method's ranks are shuffled over the
+    Parameters
+    ----------
+    ranks : array of shape (n_blocks, n_methods)
+        Mid-ranks inside each block.
+
+    Returns
+    -------
+    bool
+        True if they do; always False below 4 blocks or 4 methods.
+
+    Notes
+    -----
+    There are two conditions. First, residuals are more alike than when every method's ranks are shuffled over the
     blocks. That alone could also come from methods that are variants of one another, which is harmless; so,
     second, the *rows* must be the grouped side: the sum of cubed row correlations exceeds that of all random
-    rotations, which keep the covariance of the methods (Langsrud, Statistics and Computing 15, 2005), or
-    there are two groups of rows, which rotations cannot see because centring makes them opposite: one
-    direction holds most of the spread and its row scores are two clumps (kurtosis near 1), more so than its
-    method scores.
+    rotations, which keep the covariance of the methods, or there are two groups of rows, which rotations cannot see
+    because centring makes them opposite: one direction holds most of the spread and its row scores are two clumps
+    (kurtosis near 1), more so than its method scores. Simulations use a fixed seed, so equal tables get equal answers.
+
+    References
+    ----------
+    Langsrud, Statistics and Computing 15, 2005 (random rotations).
+
+    Examples
+    --------
+    >>> correlated_blocks(np.array([[1.0, 2.0], [2.0, 1.0]]))
+    False
     """
     if min(ranks.shape) < 4:
         return False
@@ -85,10 +162,26 @@ def correlated_blocks(ranks: Array) -> bool:
 
 
 def weak_methods(data: Table) -> list[str]:
-    """Methods beaten by all of the top half in 95 % of blocks, if they shrink the common variance by a sixth.
+    """Find methods that are beaten by all of the top half in 95 % of blocks and shrink the common variance by a sixth.
 
     Weak methods that swap places with one another do no harm; those with a fixed order add no variance but
-    are counted in the degrees of freedom. Below 4 blocks or 6 methods nothing can be said.
+    are counted in the degrees of freedom.
+
+    Parameters
+    ----------
+    data : Table
+        The validated table.
+
+    Returns
+    -------
+    list of str
+        Names of the weak methods; empty below 4 blocks or 6 methods, where nothing can be said.
+
+    Examples
+    --------
+    >>> from twofold.stats.table import ranked
+    >>> weak_methods(ranked([[1, 2], [2, 1], [1, 2]], "higher", None))
+    []
     """
     blocks, methods = data.ranks.shape
     if blocks < 4 or methods < 6:
@@ -104,7 +197,7 @@ def weak_methods(data: Table) -> list[str]:
 
 
 def _equal_rows(values: Array) -> list[tuple[int, int]]:
-    """Rows equal to the last digit; whole numbers (ranks, ratings) and short rows may be equal by chance."""
+    """Find rows equal to the last digit; whole numbers (ranks, ratings) and short rows may be equal by chance."""
     rows: dict[bytes, int] = {}
     pairs = []
     for i, row in enumerate(values):
@@ -116,7 +209,7 @@ def _equal_rows(values: Array) -> list[tuple[int, int]]:
 
 
 def _without_twins(ranks: Array, pairs: list[tuple[int, int]]) -> Array:
-    """One row of each pair of copies; larger groups stay, since they are groups and not twins."""
+    """Keep one row of each pair of copies; larger groups stay, since they are groups and not twins."""
     rows = [i for pair in pairs for i in pair]
     twins = {j for i, j in pairs if rows.count(i) == rows.count(j) == 1}
     return ranks[[i for i in range(len(ranks)) if i not in twins]]
@@ -127,7 +220,7 @@ def _residuals(ranks: Array) -> Array:
 
 
 def _likeness(residuals: Array) -> Array:
-    """Correlation between rows; a row without residual is like no other."""
+    """Compute the correlation between rows; a row without residual is like no other."""
     norm = np.sqrt((residuals**2).sum(axis=1, keepdims=True))
     unit = residuals / np.where(norm > 1e-9, norm, np.inf)
     return np.asarray(unit @ unit.T)
@@ -138,7 +231,7 @@ def _copies(ranks: Array) -> float:
 
 
 def _shared_spread(ranks: Array) -> float:
-    """Off-diagonal part of tr(G^2) / tr(G)^2, G the Gram matrix of the residual rows."""
+    """Compute the off-diagonal part of tr(G^2) / tr(G)^2, G the Gram matrix of the residual rows."""
     residuals = _residuals(ranks)
     gram = residuals @ residuals.T
     total = float(np.trace(gram))
@@ -146,7 +239,7 @@ def _shared_spread(ranks: Array) -> float:
 
 
 def _beyond_shuffles(ranks: Array, statistic: Callable[[Array], float], *, seed: int) -> bool:
-    """Is the statistic above that of all tables in which each method's ranks are shuffled over the blocks?"""
+    """Test whether the statistic is above that of all tables with each method's ranks shuffled over the blocks."""
     from scipy.stats import rankdata
 
     seen = statistic(ranks)
@@ -159,7 +252,7 @@ def _beyond_shuffles(ranks: Array, statistic: Callable[[Array], float], *, seed:
 
 
 def _beyond_rotations(ranks: Array, *, seed: int) -> bool:
-    """Is the sum of cubed row correlations above that of all random rotations of the normal scores?"""
+    """Test whether the sum of cubed row correlations is above that of all random rotations of the normal scores."""
     from scipy.special import ndtri
 
     blocks, methods = ranks.shape
@@ -174,7 +267,7 @@ def _beyond_rotations(ranks: Array, *, seed: int) -> bool:
 
 
 def _centred_frame(rng: np.random.Generator, blocks: int) -> Array:
-    """A uniformly random orthonormal frame (N, N-1) of the vectors that sum to zero."""
+    """Draw a uniformly random orthonormal frame (N, N-1) of the vectors that sum to zero."""
     normal = rng.normal(size=(blocks, blocks - 1))
     q, r = np.linalg.qr(normal - normal.mean(axis=0))
     return np.asarray(q * np.sign(np.diag(r)))

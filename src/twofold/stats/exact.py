@@ -1,4 +1,4 @@
-r"""What a rank test can find at all in a table of a given size, and the exact distribution of Friedman's statistic.
+r"""Compute what a rank test can find in a table of some size, and the exact distribution of Friedman's statistic.
 
 Under the hypothesis that all methods are alike, every block has its ranks in each order with equal chance, whatever
 the other blocks. A table of N blocks thus has :math:`\prod_i M_i` equally likely arrangements, where :math:`M_i` is
@@ -32,6 +32,18 @@ Ranks = tuple[int, ...]  # doubled ranks of a block in rising order; doubling ma
 def orders(block: Ranks) -> int:
     """Count the different orders of the ranks of a block.
 
+    Parameters
+    ----------
+    block : tuple of int
+        Doubled ranks of one block; doubling makes mid-ranks whole.
+
+    Returns
+    -------
+    int
+        k! divided by the factorials of the sizes of tie groups.
+
+    Examples
+    --------
     >>> orders((2, 4, 6)), orders((3, 3, 6))
     (6, 3)
     """
@@ -40,7 +52,23 @@ def orders(block: Ranks) -> int:
 
 
 def sorted_blocks(ranks: Array) -> tuple[Ranks, ...]:
-    """Return the doubled ranks of every block in rising order, which is all that is fixed under the hypothesis."""
+    """Return the doubled ranks of every block in rising order, which is all that is fixed under the hypothesis.
+
+    Parameters
+    ----------
+    ranks : array of shape (n_blocks, n_methods)
+        Mid-ranks inside each block.
+
+    Returns
+    -------
+    tuple of tuples of int
+        One tuple for each block.
+
+    Examples
+    --------
+    >>> sorted_blocks(np.array([[1.5, 3.0, 1.5], [3.0, 1.0, 2.0]]))
+    ((3, 3, 6), (2, 4, 6))
+    """
     doubled = np.sort(np.rint(2 * ranks).astype(int), axis=1)
     return tuple(tuple(row) for row in doubled.tolist())
 
@@ -119,8 +147,7 @@ def least_rank_z_p(ranks: Array) -> float:
     .. math:: p_{\min} = 2 \prod_i \frac{a_i b_i}{k (k - 1)}
 
     with :math:`a_i` and :math:`b_i` the numbers of methods that share the best and the worst rank of block i, over the
-    blocks that are not tied throughout: :math:`2 / (k (k-1))^N` without ties. Eisinga et al., BMC Bioinformatics 18:68,
-    2017.
+    blocks that are not tied throughout: :math:`2 / (k (k-1))^N` without ties.
 
     Parameters
     ----------
@@ -131,6 +158,10 @@ def least_rank_z_p(ranks: Array) -> float:
     -------
     float
         In (0, 1].
+
+    References
+    ----------
+    Eisinga et al., BMC Bioinformatics 18:68, 2017.
 
     Examples
     --------
@@ -171,16 +202,14 @@ def required_blocks(methods: int, *, test: str, alpha: float) -> int:
 
     From this number on, and not before, the smallest p-values that N blocks without ties can give are below ``alpha``:
     that of Friedman's exact test, and that of a pair under ``test`` after Holm's correction over all pairs. At least
-    3, see :data:`LEAST_BLOCKS`. Published tables of Friedman's statistic have no critical value below this number
-    either (two blocks of three methods have none at 5 %). It is a necessary number: Demšar asks for more than 10
-    blocks and more than 5 methods before the usual approximations are trusted (JMLR 7, 2006, section 3.2.2).
+    3, see :data:`LEAST_BLOCKS`.
 
     Parameters
     ----------
     methods : int
         Number of methods, at least 2.
-    test : str
-        ``conover_t``, ``rank_z`` or ``wilcoxon``.
+    test : {"conover_t", "rank_z", "wilcoxon"}
+        The pairwise test.
     alpha : float
         Level, between 0 and 1.
 
@@ -188,6 +217,14 @@ def required_blocks(methods: int, *, test: str, alpha: float) -> int:
     -------
     int
         Number of blocks.
+
+    Notes ----- Published tables of Friedman's statistic have no critical value below this number either (two blocks of
+    three methods have none at 5 %). The number is necessary, not sufficient: Demšar asks for more than 10 blocks and
+    more than 5 methods before the usual approximations are trusted (section 3.2.2).
+
+    References
+    ----------
+    Demšar, JMLR 7, 2006.
 
     Examples
     --------
@@ -212,9 +249,7 @@ def exact_friedman_p(ranks: Array) -> float | None:
 
     .. math:: p = P\Big(\sum_j R_j^2 \ge \text{the observed}\Big)
 
-    over all orders of the ranks inside each block, ties as they are. For fixed ties the statistic rises with
-    :math:`\sum_j R_j^2`. Rank sums are collected block by block; since methods are exchangeable, only the sorted rank
-    sums are kept. Tables up to the size in :data:`LARGEST_EXACT` are counted.
+    over all orders of the ranks inside each block, ties as they are.
 
     Parameters
     ----------
@@ -224,7 +259,10 @@ def exact_friedman_p(ranks: Array) -> float | None:
     Returns
     -------
     float or None
-        In (0, 1].
+        In (0, 1]; None beyond the size in :data:`LARGEST_EXACT`.
+
+    Notes ----- For fixed ties the statistic rises with :math:`\sum_j R_j^2`. Rank sums are collected block by block;
+    since methods are exchangeable, only the sorted rank sums are kept.
 
     Examples
     --------
@@ -241,7 +279,7 @@ def exact_friedman_p(ranks: Array) -> float | None:
 
 @lru_cache(maxsize=64)
 def _friedman_distribution(blocks: tuple[Ranks, ...]) -> tuple[Array, Array]:
-    """Values of the sum of squared rank sums (of doubled ranks) and their chances."""
+    """Compute the values of the sum of squared rank sums (of doubled ranks) and their chances."""
     sums = np.array([blocks[0]])  # the first block may stand in any order: methods are exchangeable
     chances = np.ones(1)
     for block in blocks[1:-1]:
@@ -254,7 +292,7 @@ def _friedman_distribution(blocks: tuple[Ranks, ...]) -> tuple[Array, Array]:
 
 
 def _add_block(sums: Array, chances: Array, block: Ranks) -> tuple[Array, Array]:
-    """Sorted rank sums, with their chances, after one more block."""
+    """Compute the sorted rank sums, with their chances, after one more block."""
     arrangements = _arrangements(block)
     reached = np.sort((sums[:, None, :] + arrangements).reshape(-1, len(block)), axis=1)
     digits = int(reached.max()) + 1
@@ -265,12 +303,12 @@ def _add_block(sums: Array, chances: Array, block: Ranks) -> tuple[Array, Array]
 
 
 def _arrangements(block: Ranks) -> Array:
-    """All different orders of the ranks of a block."""
+    """List all different orders of the ranks of a block."""
     return np.array(sorted(set(permutations(block))))
 
 
 def _share(tables: int, blocks: Sequence[Ranks]) -> float:
-    """Share of some tables among all arrangements of the blocks; Python's integers neither overflow nor underflow."""
+    """Compute the share of some tables among all arrangements; Python's integers neither overflow nor underflow."""
     everything = math.prod(orders(block) for block in blocks)
     log_share = math.log(tables) - math.log(everything)
     return max(math.exp(log_share), TINY) if log_share > math.log(TINY) else TINY

@@ -1,4 +1,4 @@
-"""A table of results, blocks in rows and methods in columns, as every rank test takes it."""
+"""Validate a table of results, blocks in rows and methods in columns, as every rank test takes it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,23 @@ Better: TypeAlias = Literal["higher", "lower"]
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A validated table: values, mid-ranks inside each block and the names of the methods."""
+    """Hold a validated table of results; :func:`ranked` makes it.
+
+    Parameters
+    ----------
+    values : array of shape (n_blocks, n_methods)
+        The results, finite.
+    ranks : array of shape (n_blocks, n_methods)
+        Ranks of the methods inside each block, 1 the best; ties share the mid-rank.
+    names : tuple of str
+        Names of the methods, all different.
+
+    Examples
+    --------
+    >>> ranked([[0.9, 0.8], [0.7, 0.7]], "higher", ["a", "b"]).ranks
+    array([[1. , 2. ],
+           [1.5, 1.5]])
+    """
 
     values: Array
     ranks: Array
@@ -24,7 +40,7 @@ class Table:
 
     @property
     def sums(self) -> Array:
-        """Rank sums, exact: they are multiples of one half."""
+        """Rank sum of every method, exact because ranks are multiples of one half."""
         return np.asarray(self.ranks.sum(axis=0))
 
     @property
@@ -34,7 +50,33 @@ class Table:
 
 
 def ranked(table: ArrayLike, better: Better, names: Sequence[str] | None) -> Table:
-    """The door for tables: any 2-D array-like, or a DataFrame whose columns name the methods."""
+    """Validate a table of results and rank the methods inside each block.
+
+    Parameters
+    ----------
+    table : array-like of shape (n_blocks, n_methods)
+        Results; at least two blocks and two methods. The columns of a DataFrame name the methods.
+    better : {"higher", "lower"}
+        Which values are better.
+    names : sequence of str or None
+        Names of the methods. None takes the columns of a DataFrame, or 0, 1, ...
+
+    Returns
+    -------
+    Table
+        Values, ranks and names.
+
+    Raises
+    ------
+    InvalidInput
+        If ``table`` is not two-dimensional, has fewer than two rows or columns, or holds NaN or infinities, if names do
+        not fit or repeat, or if ``better`` is unknown.
+
+    Examples
+    --------
+    >>> ranked([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]], "lower", None).mean_ranks
+    array([2., 2., 2.])
+    """
     from scipy.stats import rankdata
 
     choice(better, "better", ("higher", "lower"))
