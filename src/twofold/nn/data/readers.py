@@ -1,4 +1,4 @@
-"""One string for every data set: ``kind:PATH?key=value&key=value``.
+"""Open every data set by one string: ``kind:PATH?key=value&key=value``.
 
 Each kind is one function here; its keyword-only parameters are the keys it knows. Keys that all kinds share, in the
 order in which they act: ``pad``, ``size``, ``crop`` (see :meth:`~twofold.nn.data.source.Images.fit`); ``classes``
@@ -57,26 +57,39 @@ COMMON: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Reader:
-    """A registered kind: its function and the types of its keys."""
+    """Hold a registered kind of data set: its function and the types of its keys.
+
+    Parameters
+    ----------
+    kind : str
+        What a specification starts with, such as ``"cifar10"``.
+    read : callable
+        Takes the path and the keys of the kind as keyword-only arguments, and returns :class:`Images`.
+
+    Examples
+    --------
+    >>> READERS["idx"].keys
+    {'labels': str | None}
+    """
 
     kind: str
     read: Read
 
     @property
     def summary(self) -> str:
-        """First line of its description."""
+        """First line of the function's docstring."""
         return (inspect.getdoc(self.read) or "").partition("\n")[0]
 
     @cached_property
     def keys(self) -> dict[str, Any]:
-        """Types of its own keys."""
+        """Types of the kind's own keys, by name."""
         hints = typing.get_type_hints(self.read)
         given = inspect.signature(self.read).parameters.values()
         return {p.name: hints[p.name] for p in given if p.kind is p.KEYWORD_ONLY}
 
     @cached_property
     def required(self) -> list[str]:
-        """Keys without a default."""
+        """Names of the keys without a default."""
         given = inspect.signature(self.read).parameters.values()
         return [p.name for p in given if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
 
@@ -85,7 +98,27 @@ READERS: dict[str, Reader] = {}
 
 
 def reader(kind: str) -> Callable[[Read], Read]:
-    """Register a function as the reader of a kind; the function comes back unchanged."""
+    """Register a function as the reader of a kind.
+
+    Parameters
+    ----------
+    kind : str
+        What a specification starts with. A kind that is already registered is replaced.
+
+    Returns
+    -------
+    callable
+        A decorator that returns the function unchanged.
+
+    Examples
+    --------
+    >>> @reader("blank")
+    ... def blank(path: str, *, n: int = 1) -> Images:
+    ...     return Images.of(np.zeros((n, 8, 8), np.uint8))
+    >>> len(open("blank:any?n=3"))
+    3
+    >>> _ = READERS.pop("blank")
+    """
 
     def register(read: Read) -> Read:
         READERS[kind] = Reader(kind, read)
@@ -95,8 +128,33 @@ def reader(kind: str) -> Callable[[Read], Read]:
 
 
 def open(spec: str, **options: Any) -> Images:  # noqa: A001  # the name of the contract; builtin open is not used here
-    """Open a data set named by a string; ``options`` add to its keys and win over them.
+    """Open a data set named by a string.
 
+    Parameters
+    ----------
+    spec : str
+        ``kind:PATH?key=value&key=value``; the kinds are the keys of ``twofold.nn.data.READERS``, and the keys that all
+        kinds share are ``pad``, ``size``, ``crop``, ``classes``, ``without``, ``keep_labels``, ``shuffle``, ``rows``,
+        ``limit``, ``sample``, ``corrupt``, ``level``, ``seed`` and ``name``. A leading ``~`` is the home folder.
+    **options
+        More keys, which override those of ``spec``. None counts as not set.
+
+    Returns
+    -------
+    Images
+        The data set. One image is decoded at once, so that unreadable data are noticed early.
+
+    Raises
+    ------
+    UnknownName
+        If the kind, a key, or a value with a fixed choice does not exist.
+    InvalidInput
+        If ``spec`` is malformed, a key is missing or does not fit another, or files are missing or damaged.
+    MissingExtra
+        If a library that the kind needs (Pillow, datasets) is not installed.
+
+    Examples
+    --------
     >>> images = open("noise:uniform?n=10&size=8&seed=3", limit=4)
     >>> len(images), images.shape
     (4, (8, 8))
@@ -127,8 +185,31 @@ def open(spec: str, **options: Any) -> Images:  # noqa: A001  # the name of the 
 
 
 def parse(spec: str) -> tuple[str, str, dict[str, str]]:
-    """Kind, path and keys of a spec.
+    """Split a specification into kind, path and keys.
 
+    Parameters
+    ----------
+    spec : str
+        ``kind:PATH?key=value&key=value``.
+
+    Returns
+    -------
+    kind : str
+        A registered kind.
+    path : str
+        What stands between the colon and the question mark.
+    keys : dict of str to str
+        The values as text; neither keys nor values are checked yet.
+
+    Raises
+    ------
+    InvalidInput
+        If the text has another form, or a key is repeated.
+    UnknownName
+        If the kind is not registered.
+
+    Examples
+    --------
     >>> parse("cifar100:data/c100?split=test&labels=coarse")
     ('cifar100', 'data/c100', {'split': 'test', 'labels': 'coarse'})
     """
@@ -156,7 +237,7 @@ def parse(spec: str) -> tuple[str, str, dict[str, str]]:
 
 
 def _converted(value: Any, kind: Any, key: str) -> Any:
-    """A value of the type that its key has; ``X | None`` counts as X."""
+    """Convert a value to the type that its key has; ``X | None`` counts as X."""
     wanted = [k for k in typing.get_args(kind) if k is not type(None)] if type(None) in typing.get_args(kind) else []
     kind = wanted[0] if wanted else kind
     if typing.get_origin(kind) is Literal:
@@ -182,12 +263,12 @@ def _converted(value: Any, kind: Any, key: str) -> Any:
 
 
 def _home(value: Any) -> Any:
-    """A leading ~ as the user's folder: the shell leaves it behind a colon."""
+    """Replace a leading ~ by the user's folder: the shell leaves it alone behind a colon."""
     return expanduser(value) if isinstance(value, str) and value.startswith("~") else value
 
 
 def _narrowed(images: Images, given: Mapping[str, Any]) -> Images:
-    """What the shared keys leave of a data set."""
+    """Apply the keys that all kinds share."""
     if any(key in given for key in ("pad", "size", "crop")):
         images = images.fit(pad=given.get("pad"), size=given.get("size"), crop=given.get("crop"))
     keep = given.get("keep_labels", False)
@@ -219,14 +300,39 @@ def _narrowed(images: Images, given: Mapping[str, Any]) -> Images:
 
 
 def drawn(count: int, n: int, *, seed: int) -> Any:
-    """Sorted numbers of ``n`` of ``count`` rows, drawn without replacement."""
+    """Draw row numbers without replacement.
+
+    Parameters
+    ----------
+    count : int
+        Number of rows there are.
+    n : int
+        Number of rows to draw, at most ``count``.
+    seed : int
+        Seed of the draw.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        Row numbers, sorted.
+
+    Raises
+    ------
+    InvalidInput
+        If ``n`` is below 1 or above ``count``.
+
+    Examples
+    --------
+    >>> drawn(3, 3, seed=0)
+    array([0, 1, 2])
+    """
     if whole(n, "sample", 1) > count:
         raise InvalidInput(f"sample={n} is more than the {count} rows there are")
     return np.sort(np.random.default_rng(seed).choice(count, n, replace=False))
 
 
 def _without(images: Images, classes: Any, *, keep_labels: bool) -> Images:
-    """Rows of all other classes, and those without a class; labels become 0, 1, ... or stay as they are."""
+    """Select the rows of all other classes and those without a class; labels become 0, 1, ... or stay as they are."""
     out = images.class_numbers(classes)
     kept = images[np.flatnonzero(~np.isin(images.labels, out))]
     if len(kept) == 0:
@@ -240,7 +346,7 @@ def _without(images: Images, classes: Any, *, keep_labels: bool) -> Images:
 
 
 def _slice(text: str, count: int) -> slice:
-    """The rows A:B of ``count``; an end left out is the first or last row."""
+    """Parse the rows A:B of ``count``; an end that is left out is the first or last row."""
     first, colon, last = str(text).partition(":")
     if not colon or not all(end == "" or (end.isascii() and end.isdecimal()) for end in (first, last)):
         raise InvalidInput(f"rows must be A:B, A: or :B with whole numbers, got {text!r}")
@@ -254,7 +360,13 @@ def _slice(text: str, count: int) -> slice:
 
 @dataclass(frozen=True, eq=False)
 class StackedSource:
-    """Views of equal length and size, one after the other."""
+    """Join views of equal length and image size, one after the other.
+
+    Parameters
+    ----------
+    parts : tuple
+        Views, each with ``read(rows)``, ``name`` and the same length.
+    """
 
     parts: tuple[Any, ...]  # each with read(rows), a name and the same length
 
@@ -262,7 +374,18 @@ class StackedSource:
         return len(self.parts) * len(self.parts[0])
 
     def raw(self, rows: Labels) -> Pixels:
-        """Read these rows part by part."""
+        """Read the images of some rows, part by part.
+
+        Parameters
+        ----------
+        rows : ndarray of int64, shape (B,)
+            Row numbers, counted through all parts.
+
+        Returns
+        -------
+        ndarray of uint8, shape (B, H, W, 3)
+            The images in the order of ``rows``.
+        """
         which, inner = np.divmod(rows, len(self.parts[0]))
         result = np.empty((0, 0, 0, 3), dtype=np.uint8)
         for part in np.unique(which).tolist():
@@ -274,13 +397,24 @@ class StackedSource:
         return result
 
     def where(self, row: int) -> str:
-        """The part and its row."""
+        """Name the part and its row.
+
+        Parameters
+        ----------
+        row : int
+            Row number, counted through all parts.
+
+        Returns
+        -------
+        str
+            The name for an error message.
+        """
         part, inner = divmod(row, len(self.parts[0]))
         return f"{self.parts[part].name}, image {inner}"
 
 
 def _corrupt(images: Images, name: str, level: int | None, *, seed: int) -> Images:
-    """Images corrupted as they are read; labels and ids repeat from corruption to corruption."""
+    """Corrupt images as they are read; labels and ids repeat from corruption to corruption."""
     if name != "all" and name not in corruptions.NAMES:
         raise UnknownName.of("corruption", name, ("all", *corruptions.NAMES))
     if level not in corruptions.LEVELS:
@@ -538,7 +672,7 @@ def _visible(folder: Path) -> list[Path]:
 
 
 def _image_files(folder: Path) -> list[Path]:
-    """Image files below a folder, in the order of their paths."""
+    """List the image files below a folder, in the order of their paths."""
     found = [p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file() and p.name[0] != "."]
     return sorted(found, key=lambda p: p.relative_to(folder).as_posix())
 
@@ -567,7 +701,35 @@ def _list(path: str, *, root: str | None = None) -> Images:
 
 
 def read_list(file: Path) -> tuple[list[str], list[int]]:
-    """Paths and labels of an OpenOOD image list."""
+    """Read the paths and labels of an OpenOOD image list.
+
+    Parameters
+    ----------
+    file : Path
+        A text file with a relative path, a space or tab, and a label of at least -1 on each line; empty lines are
+        skipped.
+
+    Returns
+    -------
+    names : list of str
+        The paths as written.
+    labels : list of int
+        Their labels.
+
+    Raises
+    ------
+    InvalidInput
+        If the file is not text, a line has another form, or the list is empty.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "val.txt"
+    ...     _ = file.write_text("birds/a.png 3" + chr(10) + "cats/b.png -1")
+    ...     read_list(file)
+    (['birds/a.png', 'cats/b.png'], [3, -1])
+    """
     names, labels = [], []
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
@@ -621,7 +783,7 @@ def _tinyimagenet(
 
 
 def _words(file: Path) -> dict[str, str]:
-    """First word of each wnid."""
+    """Read the first word of each wnid."""
     lines = existing(file, "word list", folder=False).read_text(encoding="utf-8").splitlines()
     pairs = (line.split("\t", 1) for line in lines if "\t" in line)
     return {wnid: words.split(",")[0].strip() for wnid, words in pairs}
@@ -670,7 +832,7 @@ def _wilds(path: str, *, dataset: Literal["iwildcam", "camelyon17"], split: str 
 
 
 def _table(file: Path, columns: Sequence[str]) -> list[dict[str, str]]:
-    """Rows of a CSV file that has these columns."""
+    """Read the rows of a CSV file that must have these columns."""
     existing(file, "metadata file", folder=False)
     with file.open(newline="", encoding="utf-8") as stream:
         table = csv.DictReader(stream)
@@ -687,19 +849,19 @@ def _table(file: Path, columns: Sequence[str]) -> list[dict[str, str]]:
 
 
 def _patch(row: Mapping[str, str]) -> str:
-    """Path of a Camelyon17 patch; the patient's number is written with three digits."""
+    """Build the path of a Camelyon17 patch; the patient's number is written with three digits."""
     place = f"patient_{int(row['patient']):03d}_node_{int(row['node'])}"
     return f"patches/{place}/patch_{place}_x_{int(row['x_coord'])}_y_{int(row['y_coord'])}.png"
 
 
 def _hospital_split(row: Mapping[str, str]) -> str:
-    """Hospitals 1 and 2 are held out whole; of the others the file marks one part as id_val."""
+    """Return the split of a row: hospitals 1 and 2 are held out, and the file marks one part of the others as id_val."""
     held = {1: "val", 2: "test"}.get(int(row["center"]))
     return held or ("train", "id_val")[int(row["split"])]
 
 
 def _categories(file: Path, classes: int) -> list[str] | None:
-    """Names by label from categories.csv (columns y, name), where it exists."""
+    """Read names by label from categories.csv (columns y, name), if it exists."""
     if not file.is_file():
         return None
     named = {int(r["y"]): r["name"] for r in _table(file, ("y", "name")) if r["y"].isdecimal()}
@@ -743,7 +905,25 @@ def _breeds_groups(given: str | None, folder: str | None, task: str) -> dict[hie
 
 
 def beside(name: str, file: Path) -> Path:
-    """A second file: as given, or in the folder of the first."""
+    """Find a second file: by its own path, or else in the folder of the first.
+
+    Parameters
+    ----------
+    name : str
+        Path or file name of the second file.
+    file : Path
+        The first file.
+
+    Returns
+    -------
+    Path
+        ``name`` if something is there, otherwise that name in the folder of ``file``, which may not exist.
+
+    Examples
+    --------
+    >>> beside("labels.npz", Path("data/sheet.png")).as_posix()
+    'data/labels.npz'
+    """
     return Path(name) if Path(name).exists() else file.parent / name
 
 
@@ -795,7 +975,7 @@ def _hf_table(path: str, split: str) -> Any:
 
 @contextmanager
 def _hf_offline() -> Iterator[None]:
-    """What HF_DATASETS_OFFLINE=1 and HF_HUB_OFFLINE=1 do, for one call."""
+    """Do for one call what HF_DATASETS_OFFLINE=1 and HF_HUB_OFFLINE=1 do."""
     import datasets.config
     import datasets.utils.logging as log
     import huggingface_hub.constants as hub

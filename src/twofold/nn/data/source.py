@@ -780,7 +780,7 @@ def fitted(image: Pixels, steps: tuple[Step, ...], where: Callable[[], str]) -> 
 
 
 def _shorter(height: int, width: int, size: int) -> tuple[int, int]:
-    """Compute height and width with the shorter one at ``size``, the longer cut to a whole number as torchvision does."""
+    """Compute height and width with the shorter one at ``size``, the longer truncated as torchvision does."""
     if height <= width:
         return size, int(size * width / height)
     return int(size * height / width), size

@@ -1,4 +1,4 @@
-"""Parts of data sets: class hold-outs, seeded splits, the validation rule of each protocol, and normalisation."""
+"""Take parts of data sets: class hold-outs, seeded splits, the validation rule of each protocol; and normalise."""
 
 from __future__ import annotations
 
@@ -20,7 +20,15 @@ Channels: TypeAlias = tuple[float, float, float]
 
 
 class Statistics(NamedTuple):
-    """Mean and standard deviation of the channels, of values in [0, 1]."""
+    """Hold mean and standard deviation of the three channels, of values in [0, 1].
+
+    Attributes
+    ----------
+    mean : tuple of 3 floats
+        Mean of red, green and blue.
+    std : tuple of 3 floats
+        Standard deviation of red, green and blue.
+    """
 
     mean: Channels
     std: Channels
@@ -39,8 +47,30 @@ STATISTICS = {
 
 
 def statistics(name: str) -> Statistics:
-    """Normalisation constants by name.
+    """Return normalisation constants by name.
 
+    Parameters
+    ----------
+    name : {"cifar10", "cifar100", "imagenet", "unknown_detection_cifar", "fd_shifts_384", "half"}
+        Whose constants.
+
+    Returns
+    -------
+    Statistics
+        Mean and standard deviation of the channels.
+
+    Raises
+    ------
+    UnknownName
+        If there are no constants of that name.
+
+    Notes
+    -----
+    ``"fd_shifts_384"`` has .384 where ImageNet has .224: a slip in the code of FD-Shifts (TinyImageNet and 384-pixel
+    Camelyon17), kept to reproduce its numbers.
+
+    Examples
+    --------
     >>> statistics("imagenet").std
     (0.229, 0.224, 0.225)
     """
@@ -50,7 +80,23 @@ def statistics(name: str) -> Statistics:
 
 
 def own_statistics(images: Images) -> Statistics:
-    """Mean and standard deviation of a set's own pixels (FD-Shifts normalises each external set with these)."""
+    """Compute mean and standard deviation of a set's own pixels; FD-Shifts normalises each external set with these.
+
+    Parameters
+    ----------
+    images : Images
+        The data set; every image is decoded.
+
+    Returns
+    -------
+    Statistics
+        Of values in [0, 1], over all pixels of all images.
+
+    Examples
+    --------
+    >>> own_statistics(Images.of(np.full((2, 4, 4), 51, np.uint8))).mean
+    (0.2, 0.2, 0.2)
+    """
     total, squares, count = np.zeros(3), np.zeros(3), 0
     for batch in images.blocks():
         block = batch.reshape(-1, 3).astype(np.uint32)
@@ -68,8 +114,27 @@ def _channels(values: npt.NDArray[np.float64]) -> Channels:
 
 
 def normalise(batch: Pixels, mean: Sequence[float], std: Sequence[float]) -> npt.NDArray[np.float32]:
-    """From uint8 images (B, H, W, 3) to float32 (B, 3, H, W): (x / 255 - mean) / std by channel.
+    """Turn uint8 images (B, H, W, 3) into float32 (B, 3, H, W): (x / 255 - mean) / std by channel.
 
+    Parameters
+    ----------
+    batch : ndarray of uint8, shape (B, H, W, 3)
+        The images.
+    mean, std : sequence of 3 floats
+        Mean and standard deviation of the channels, of values in [0, 1].
+
+    Returns
+    -------
+    ndarray of float32, shape (B, 3, H, W)
+        The normalised images. Values are computed in float64 and rounded once.
+
+    Raises
+    ------
+    InvalidInput
+        If the batch has another type or shape, or ``mean`` and ``std`` are not three numbers each with ``std`` above 0.
+
+    Examples
+    --------
     >>> normalise(np.full((1, 1, 1, 3), 255, np.uint8), (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)).ravel()
     array([1., 1., 1.], dtype=float32)
     """
@@ -90,16 +155,50 @@ def normalise(batch: Pixels, mean: Sequence[float], std: Sequence[float]) -> npt
 
 
 class Parts(NamedTuple):
-    """Two parts of a data set: the one kept (or drawn), and the rest."""
+    """Hold two parts of a data set: the one kept or drawn, and the rest.
+
+    Attributes
+    ----------
+    first : Images
+        The part that was kept or drawn.
+    rest : Images
+        The other rows.
+    """
 
     first: Images
     rest: Images
 
 
 def hold_out(images: Images, classes: Any, *, keep_labels: bool = False) -> Parts:
-    """Rows of the other classes, renumbered, and the rows of these classes, labelled -1.
+    """Hold out classes: split a set into the rows of the other classes and the rows of these, labelled -1.
 
-    ``keep_labels`` leaves the numbers of the kept classes as they are.
+    Parameters
+    ----------
+    images : Images
+        The data set, with labels.
+    classes : str, int, or sequence of str or int
+        The classes to hold out, by name or number.
+    keep_labels : bool, default=False
+        Keep the numbers of the remaining classes. By default they are renumbered 0, 1, ...
+
+    Returns
+    -------
+    Parts
+        ``first``: rows of the remaining classes. ``rest``: rows of the held-out classes, labelled -1.
+
+    Raises
+    ------
+    InvalidInput
+        If all classes are held out, a class is not in the set, or a part would have no rows.
+    UnknownName
+        If a class name does not exist.
+
+    Examples
+    --------
+    >>> images = Images.of(np.zeros((3, 8, 8), np.uint8), [0, 1, 2])
+    >>> inside, outside = hold_out(images, [1])
+    >>> inside.labels, outside.labels
+    (array([0, 1]), array([-1]))
     """
     out = set(images.class_numbers(classes))
     kept = [k for k in range(_class_count(images)) if k not in out]
@@ -111,10 +210,31 @@ def hold_out(images: Images, classes: Any, *, keep_labels: bool = False) -> Part
 
 
 def open_set_classes(count: int, *, share: float = 0.4, seed: int = 0) -> list[int]:
-    """Numbers of the classes that an open-set study holds out: a seeded draw of a share of them.
+    """Draw the numbers of the classes that an open-set study holds out.
 
-    It depends on the number of classes and the seed only, so train and test sets agree.
+    The draw depends on the number of classes and the seed only, so train and test sets agree.
 
+    Parameters
+    ----------
+    count : int
+        Number of classes, at least 2.
+    share : float, default=0.4
+        Share of the classes to hold out, between 0 and 1; at least one class is held out and one kept.
+    seed : int, default=0
+        Seed of the draw.
+
+    Returns
+    -------
+    list of int
+        Class numbers, sorted.
+
+    Raises
+    ------
+    InvalidInput
+        If ``count`` is below 2, or ``share`` is not between 0 and 1.
+
+    Examples
+    --------
     >>> len(open_set_classes(10)), len(open_set_classes(100, seed=3))
     (4, 40)
     """
@@ -124,13 +244,62 @@ def open_set_classes(count: int, *, share: float = 0.4, seed: int = 0) -> list[i
 
 
 def open_set(images: Images, *, share: float = 0.4, seed: int = 0, keep_labels: bool = False) -> Parts:
-    """The known classes, and the held-out ones labelled -1 (FD-Shifts holds out 40 %, a new draw for each run)."""
+    """Split a set into known classes and a seeded draw of held-out ones, labelled -1.
+
+    Parameters
+    ----------
+    images : Images
+        The data set, with labels.
+    share : float, default=0.4
+        Share of the classes to hold out. FD-Shifts holds out 40 %.
+    seed : int, default=0
+        Seed of the draw. FD-Shifts draws anew for each run.
+    keep_labels : bool, default=False
+        Keep the numbers of the known classes; by default they are renumbered.
+
+    Returns
+    -------
+    Parts
+        ``first``: rows of the known classes. ``rest``: rows of the held-out classes, labelled -1.
+
+    Raises
+    ------
+    InvalidInput
+        If the set has no labels, ``share`` is not between 0 and 1, or a part would have no rows.
+
+    Examples
+    --------
+    >>> known, unknown = open_set(Images.of(np.zeros((10, 8, 8), np.uint8), range(10)))
+    >>> len(known), len(unknown)
+    (6, 4)
+    """
     return hold_out(images, open_set_classes(_class_count(images), share=share, seed=seed), keep_labels=keep_labels)
 
 
 def cifar40_60(images: Images, *, split: int = 0) -> Parts:
-    """CIFAR-100 as CIFAR-40 (renumbered) and CIFAR-60 (labelled -1), by one of five substitute splits.
+    """Split CIFAR-100 into CIFAR-40 (renumbered) and CIFAR-60 (labelled -1), by one of five substitute splits.
 
+    Parameters
+    ----------
+    images : Images
+        CIFAR-100 with its fine labels.
+    split : int, default=0
+        Which of the five splits, 0 to 4.
+
+    Returns
+    -------
+    Parts
+        ``first``: the 40 known classes. ``rest``: the 60 held-out classes, labelled -1.
+
+    Raises
+    ------
+    InvalidInput
+        If ``images`` do not have the 100 fine classes.
+    UnknownName
+        If there is no such split.
+
+    Notes
+    -----
     The published split is not recoverable, so numbers are not comparable with its tables cell by cell; use several
     splits and report the spread.
     """
@@ -146,9 +315,36 @@ SUPER_CIFAR_HELD_OUT = (
 
 
 def subclass_shift(images: Images, groups: Mapping[str, Sequence[str]], held_out: Sequence[str]) -> Parts:
-    """Labels become the groups; rows of the held-out classes are the shifted part, with the same labels.
+    """Label rows by groups of classes, and split off the rows of held-out classes as the shifted part.
 
-    Classes of no group are dropped.
+    Parameters
+    ----------
+    images : Images
+        The data set, labelled by classes.
+    groups : mapping of str to sequence of str
+        Classes of each group, by the group's name. The groups become the new classes; rows of other classes are
+        dropped.
+    held_out : sequence of str
+        The classes that are shifted: some, but not all, of those in the groups.
+
+    Returns
+    -------
+    Parts
+        ``first``: rows of the other classes. ``rest``: rows of the held-out classes. Both have the groups as labels.
+
+    Raises
+    ------
+    InvalidInput
+        If ``held_out`` names none or all classes of the groups, or a part would have no rows.
+    UnknownName
+        If a class name does not exist.
+
+    Examples
+    --------
+    >>> images = Images.of(np.zeros((3, 8, 8), np.uint8), [0, 1, 2], class_names=("cat", "lion", "oak"))
+    >>> source, shifted = subclass_shift(images, {"cats": ["cat", "lion"], "trees": ["oak"]}, ["lion"])
+    >>> source.labels, shifted.labels
+    (array([0, 1]), array([0]))
     """
     members = {images.class_numbers(c)[0]: k for k, group in enumerate(groups.values()) for c in group}
     out = set(images.class_numbers(held_out)) & set(members)
@@ -165,7 +361,24 @@ def subclass_shift(images: Images, groups: Mapping[str, Sequence[str]], held_out
 
 
 def super_cifar100(images: Images) -> Parts:
-    """Sub-class shift of FD-Shifts on fine-labelled CIFAR-100: 19 super-classes, one class of each shifted."""
+    """Split fine-labelled CIFAR-100 by the sub-class shift of FD-Shifts: 19 super-classes, one class of each shifted.
+
+    Parameters
+    ----------
+    images : Images
+        CIFAR-100 with its fine labels.
+
+    Returns
+    -------
+    Parts
+        ``first``: the source part. ``rest``: the shifted part. Both are labelled by the 19 super-classes; the
+        super-class "vehicles 2" is dropped, as in FD-Shifts.
+
+    Raises
+    ------
+    InvalidInput
+        If ``images`` do not have the 100 fine classes.
+    """
     _need_cifar100(images)
     groups = {name: members for name, members in superclasses().items() if name != "vehicles 2"}
     kept = {c for members in groups.values() for c in members}
@@ -193,19 +406,89 @@ FD_SHIFTS_SEED = 12345
 
 
 def shuffled(images: Images, *, seed: int = FD_SHIFTS_SEED) -> Images:
-    """All rows in a seeded random order; the default is the draw that FD-Shifts makes on Camelyon17 and BREEDS."""
+    """Put all rows in a seeded random order.
+
+    Parameters
+    ----------
+    images : Images
+        The data set.
+    seed : int, default=12345
+        Seed of the order. The default is the draw that FD-Shifts makes on Camelyon17 and BREEDS.
+
+    Returns
+    -------
+    Images
+        A view with the same rows in another order.
+
+    Examples
+    --------
+    >>> sorted(shuffled(Images.of(np.zeros((4, 8, 8), np.uint8))).ids.tolist())
+    [0, 1, 2, 3]
+    """
     return images[np.random.default_rng(seed).permutation(len(images))]
 
 
 def split(images: Images, n: int, *, seed: int) -> Parts:
-    """A seeded draw of ``n`` rows, and the rest, both in stored order."""
+    """Split off a seeded draw of ``n`` rows.
+
+    Parameters
+    ----------
+    images : Images
+        The data set.
+    n : int
+        Number of rows to draw, less than the set has.
+    seed : int
+        Seed of the draw.
+
+    Returns
+    -------
+    Parts
+        ``first``: the rows drawn. ``rest``: the others. Both are in stored order.
+
+    Raises
+    ------
+    InvalidInput
+        If ``n`` is below 1, or not less than the number of rows.
+
+    Examples
+    --------
+    >>> some, others = split(Images.of(np.zeros((5, 8, 8), np.uint8)), 2, seed=0)
+    >>> len(some), len(others)
+    (2, 3)
+    """
     if whole(n, "n", 1) >= len(images):
         raise InvalidInput(f"n must be less than the {len(images)} rows of {images.name}, got {n}")
     return _parts(images, drawn(len(images), n, seed=seed))
 
 
 def split_by_class(images: Images, n: int, *, seed: int) -> Parts:
-    """A seeded draw of ``n`` rows of every class, and the rest, both in stored order."""
+    """Split off a seeded draw of ``n`` rows of every class.
+
+    Parameters
+    ----------
+    images : Images
+        The data set, with labels. Rows without a class go to the rest.
+    n : int
+        Number of rows to draw of each class, less than any class has.
+    seed : int
+        Seed of the draw.
+
+    Returns
+    -------
+    Parts
+        ``first``: the rows drawn. ``rest``: the others. Both are in stored order.
+
+    Raises
+    ------
+    InvalidInput
+        If ``n`` is below 1, the set has no labels, or a class has ``n`` rows or fewer.
+
+    Examples
+    --------
+    >>> some, _ = split_by_class(Images.of(np.zeros((6, 8, 8), np.uint8), [0, 0, 0, 1, 1, 1]), 2, seed=0)
+    >>> some.labels
+    array([0, 0, 1, 1])
+    """
     whole(n, "n", 1)
     rng = np.random.default_rng(seed)
     picked = []
@@ -234,12 +517,41 @@ def validation_split(
     val: str | Path | None = None,
     test: str | Path | None = None,
 ) -> Parts:
-    """Validation part and rest, by the rule of a protocol.
+    """Split a set into a validation part and the rest, by the rule of a protocol.
 
-    ``fd_shifts``: the first 1,000 rows of the i.i.d. test set in stored order. ``unknown_detection``: 50 rows of each
-    class of the training set, drawn with ``seed`` (the published draw is unknown). ``openood``: the image lists ``val``
-    and ``test``, matched to the ids; they must not share an image. For Camelyon17 (id_val) and BREEDS (source)
-    FD-Shifts shuffles first: give :func:`shuffled` rows, of BREEDS the first 10,000 (the others are for training).
+    Parameters
+    ----------
+    images : Images
+        The test set for ``"fd_shifts"``, the training set for ``"unknown_detection"``, the images that the lists name
+        for ``"openood"``.
+    rule : {"fd_shifts", "unknown_detection", "openood"}
+        ``"fd_shifts"``: the first 1,000 rows of the i.i.d. test set in stored order. ``"unknown_detection"``: 50 rows
+        of each class of the training set, drawn with ``seed`` (the published draw is unknown). ``"openood"``: the image
+        lists ``val`` and ``test``, matched to the ids.
+    seed : int, default=0
+        Seed of the draw of ``"unknown_detection"``.
+    val, test : str or Path, optional
+        Image lists of ``"openood"``, and only of it. They must not share an image.
+
+    Returns
+    -------
+    Parts
+        ``first``: the validation part. ``rest``: the other rows; with ``"openood"`` those of the list ``test``.
+
+    Raises
+    ------
+    InvalidInput
+        If ``rule`` is not known, there are too few rows, or lists are missing, not needed, overlapping, or name an
+        image that the set does not have.
+
+    Notes ----- For Camelyon17 (id_val) and BREEDS (source) FD-Shifts shuffles first: pass :func:`shuffled` rows, for
+    BREEDS the first 10,000 of them (the others are for training).
+
+    Examples
+    --------
+    >>> val, test = validation_split(Images.of(np.zeros((1200, 2, 2), np.uint8)), "fd_shifts")
+    >>> len(val), len(test)
+    (1000, 200)
     """
     choice(rule, "rule", RULES)
     if rule != "openood" and (val is not None or test is not None):
@@ -256,7 +568,7 @@ def validation_split(
 
 
 def _listed(images: Images, val: Path, test: Path) -> Parts:
-    """Rows named by two image lists, in the order of the lists."""
+    """Select the rows named by two image lists, in the order of the lists."""
     place = {str(name): row for row, name in enumerate(images.ids.tolist())}
     if len(place) != len(images):
         raise InvalidInput(f"{images.name}: ids are not unique, so lists cannot be matched to rows")
