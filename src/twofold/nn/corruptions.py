@@ -1,4 +1,4 @@
-"""The 15 common corruptions at 5 levels of Hendrycks and Dietterich (ICLR 2019, arXiv:1903.12261), on whole batches.
+"""Apply the 15 common corruptions at 5 levels of Hendrycks and Dietterich to whole batches of images.
 
 Constants are those of CIFAR-10-C where the shorter side is below 224 pixels, and those of ImageNet-C from 224 on.
 Each corruption works on all images at once; motion blur loops over directions, JPEG over images.
@@ -11,7 +11,7 @@ Where the published code and this module differ:
 
 - frost: the original adds crops of five photographs. Here five textures of ice needles are made once from a fixed seed,
   with the mean colours, the spread and the 1/f spectrum of those photographs.
-- glass_blur: the published loop means to swap pixels, but through NumPy views it only copies. So does this one.
+- glass_blur: the published loop is meant to swap pixels, but through NumPy views it only copies. So does this one.
 - motion_blur and snow: ImageMagick's motion blur is written out here, taps below a weight of 1e-5 left out.
 - elastic_transform: OpenCV rounds the sampling positions of the affine map to 1/32 pixel; here they are not rounded.
 - Images need not be square, 32 or 224; what the original ties to these sizes follows each side.
@@ -20,8 +20,11 @@ The distance from the clean image grows with the level, except where the publish
 corruption for another: elastic_transform (affine map against displacement), frost (dimming against frost) and
 glass_blur (copying against blur).
 
-Values are cut to 8 bits, not rounded, as in the published sets; a hair is added first so that float error does not
-lower a whole value.
+Values are truncated to 8 bits, not rounded, as in the published sets; a tiny amount is added first so that float error
+does not lower a whole value.
+
+Reference: Hendrycks and Dietterich, "Benchmarking Neural Network Robustness to Common Corruptions and Perturbations",
+ICLR 2019, arXiv:1903.12261.
 """
 
 from __future__ import annotations
@@ -138,10 +141,42 @@ FROST_STEP = 5  # the original shrinks its photographs to one fifth for CIFAR, b
 def corrupt(
     images: ArrayLike, name: str, level: int, *, seed: int = 0, first: int = 0, constants: Constants = "size"
 ) -> Bytes:
-    """Corrupt uint8 images (N, H, W, 3); ``first`` is the global row of the first one.
+    """Corrupt a batch of images.
 
-    ``constants`` other than ``"size"`` force one set of constants, whatever the size. Grey images are refused.
+    Parameters
+    ----------
+    images : array-like of uint8, shape (N, H, W, 3)
+        Clean images with sides of at least 8 pixels. Give grey images three equal channels.
+    name : str
+        One of the 15 corruptions in ``NAMES``, such as ``"fog"``.
+    level : int
+        Severity, 1 to 5.
+    seed : int, default=0
+        Seed of the random numbers.
+    first : int, default=0
+        Global row of the first image. Set it when a data set is corrupted in blocks, so that each image gets the same
+        random numbers as in one piece.
+    constants : {"size", "cifar", "imagenet"}, default="size"
+        Which constants to use: by the size of the images, or always those of CIFAR-10-C or ImageNet-C.
 
+    Returns
+    -------
+    ndarray of uint8, shape (N, H, W, 3)
+        The corrupted images.
+
+    Raises
+    ------
+    UnknownName
+        If there is no such corruption.
+    InvalidInput
+        If the images have another type or shape, or ``level``, ``seed``, ``first`` or ``constants`` is not valid.
+
+    References
+    ----------
+    Hendrycks, Dietterich, ICLR 2019, arXiv:1903.12261. The module's docstring lists the differences from their code.
+
+    Examples
+    --------
     >>> grey = np.full((2, 32, 32, 3), 100, dtype=np.uint8)
     >>> int(corrupt(grey, "brightness", 5).max())
     176
@@ -156,7 +191,21 @@ def corrupt(
 
 @dataclass(frozen=True, eq=False)
 class Corrupted:
-    """A data set seen through one corruption: images are corrupted as they are read, labels and ids are the same."""
+    """View a data set through one corruption: images are corrupted when they are read, labels and ids stay the same.
+
+    Build one with :func:`corrupted`, which checks its arguments.
+
+    Parameters
+    ----------
+    images : object
+        The clean data set: anything with ``read(rows)``, ``labels``, ``ids`` and a length.
+    corruption : str
+        One of ``NAMES``.
+    level : int
+        Severity, 1 to 5.
+    seed : int, default=0
+        Seed of the random numbers.
+    """
 
     images: Any
     corruption: str
@@ -168,7 +217,7 @@ class Corrupted:
 
     @property
     def name(self) -> str:
-        """Name of the data set, corruption and level."""
+        """Name of the data set, corruption and level, joined by hyphens."""
         return f"{getattr(self.images, 'name', 'images')}-{self.corruption}-{self.level}"
 
     @property
@@ -187,7 +236,23 @@ class Corrupted:
         return getattr(self.images, "class_names", None)
 
     def read(self, rows: Any) -> Bytes:
-        """Corrupted images of some rows (a slice, range or index array); row i is the same image in any company."""
+        """Read the corrupted images of some rows; a row is the same image whichever rows are read with it.
+
+        Parameters
+        ----------
+        rows : slice, range or array-like of int
+            Which rows.
+
+        Returns
+        -------
+        ndarray of uint8, shape (B, H, W, 3)
+            The corrupted images.
+
+        Raises
+        ------
+        InvalidInput
+            If the clean images are not uint8 (B, H, W, 3) with sides of at least 8 pixels.
+        """
         index = np.arange(len(self))[rows if isinstance(rows, slice) else np.asarray(rows)]
         pixels = _images(self.images.read(rows))
         _checks.same_rows(rows=index, images=pixels)
@@ -195,7 +260,39 @@ class Corrupted:
 
 
 def corrupted(images: Any, name: str, level: int, *, seed: int = 0) -> Corrupted:
-    """A lazily corrupted view of a data set: anything with ``read(rows)``, ``labels``, ``ids`` and ``len()``."""
+    """Make a lazily corrupted view of a data set.
+
+    Parameters
+    ----------
+    images : object
+        The clean data set: anything with ``read(rows)``, ``labels``, ``ids`` and a length, such as
+        :class:`twofold.nn.data.Images`. For a plain array use :func:`corrupt`.
+    name : str
+        One of the 15 corruptions in ``NAMES``.
+    level : int
+        Severity, 1 to 5.
+    seed : int, default=0
+        Seed of the random numbers.
+
+    Returns
+    -------
+    Corrupted
+        The view; images are corrupted when they are read.
+
+    Raises
+    ------
+    UnknownName
+        If there is no such corruption.
+    InvalidInput
+        If ``images`` lacks one of these attributes, or ``level`` or ``seed`` is not valid.
+
+    Examples
+    --------
+    >>> from twofold.nn.data import open
+    >>> view = corrupted(open("noise:uniform?n=4&size=32"), "fog", 3)
+    >>> view.name, view.read([0, 2]).shape
+    ('noise-uniform-fog-3', (2, 32, 32, 3))
+    """
     missing = [a for a in ("read", "labels", "ids", "__len__") if not hasattr(images, a)]
     if missing:
         raise InvalidInput(
@@ -208,7 +305,38 @@ def corrupted(images: Any, name: str, level: int, *, seed: int = 0) -> Corrupted
 def study(
     images: Any, *, names: Iterable[str] = NAMES, levels: Iterable[int] = LEVELS, seed: int = 0
 ) -> Iterator[Corrupted]:
-    """Every corruption at every level of one data set, corruption by corruption."""
+    """Make the views of a corruption study: every corruption at every level of one data set.
+
+    Parameters
+    ----------
+    images : object
+        The clean data set, as in :func:`corrupted`.
+    names : iterable of str, default=NAMES
+        Corruptions, by default all 15.
+    levels : iterable of int, default=(1, 2, 3, 4, 5)
+        Severities.
+    seed : int, default=0
+        Seed of the random numbers.
+
+    Returns
+    -------
+    iterator of Corrupted
+        The views, corruption by corruption and within each level by level.
+
+    Raises
+    ------
+    UnknownName
+        If there is no such corruption.
+    InvalidInput
+        If a level is not valid; while iterating, what :func:`corrupted` raises.
+
+    Examples
+    --------
+    >>> from twofold.nn.data import open
+    >>> views = study(open("noise:uniform?n=4&size=32"), names=["fog", "snow"], levels=[1, 5])
+    >>> [(view.corruption, view.level) for view in views]
+    [('fog', 1), ('fog', 5), ('snow', 1), ('snow', 5)]
+    """
     chosen, steps = [_name(n) for n in names], [_level(k) for k in levels]
     return (corrupted(images, name, level, seed=seed) for name in chosen for level in steps)
 
@@ -243,7 +371,7 @@ def _images(images: ArrayLike) -> Bytes:
 
 
 def _rows(pixels: Bytes, rows: Whole, name: str, level: int, seed: int, constants: Constants) -> Bytes:
-    """Corrupt images of the given global rows, block by block."""
+    """Corrupt the images of these global rows, block by block."""
     _checks.choice(constants, "constants", ("size", "cifar", "imagenet"))
     large = min(pixels.shape[1:3]) >= LARGE if constants == "size" else constants == "imagenet"
     setting = (IMAGENET if large else CIFAR)[name][level - 1]
@@ -258,7 +386,7 @@ def _rows(pixels: Bytes, rows: Whole, name: str, level: int, seed: int, constant
 
 
 def _bits(key: npt.NDArray[np.uint64], rows: Whole) -> Bits:
-    """16-bit numbers for each global row, from the row's own stretch of the stream."""
+    """Draw 16-bit numbers for each global row, from the row's own stretch of the stream."""
 
     def draw(count: int) -> Words:
         blocks = -(-count // 16)  # Philox counts blocks of four 64-bit words
@@ -273,7 +401,7 @@ def _bits(key: npt.NDArray[np.uint64], rows: Whole) -> Bits:
 
 
 def _uniform(words: Words) -> Single:
-    """Numbers in (0, 1): the middles of 65,536 equal steps."""
+    """Turn 16-bit numbers into numbers in (0, 1): the middles of 65,536 equal steps."""
     return (words + np.float32(0.5)) * np.float32(2**-16)
 
 
@@ -285,31 +413,31 @@ def _normal_quantiles() -> npt.NDArray[np.float64]:
 
 
 def _cut(values: npt.NDArray[Any]) -> Bytes:
-    """Cut to 8 bits; the argument is overwritten."""
+    """Truncate values to 8 bits; the argument is overwritten."""
     values += 2.0**-12 if values.dtype == np.float32 else 2.0**-30  # above the float error of sums up to 255
     np.clip(values, 0, 255, out=values)
     return values.astype(np.uint8)
 
 
 def _clamp(index: Whole, size: int) -> Whole:
-    """Beyond the border: the border pixel again."""
+    """Repeat the border pixel beyond the border."""
     return index.clip(0, size - 1)
 
 
 def _mirror(index: Whole, size: int) -> Whole:
-    """Beyond the border: back again, the border pixel twice."""
+    """Reflect positions beyond the border, counting the border pixel twice."""
     folded = index % (2 * size)
     return np.minimum(folded, 2 * size - 1 - folded)
 
 
 def _bounce(index: Whole, size: int) -> Whole:
-    """Beyond the border: back again, the border pixel once."""
+    """Reflect positions beyond the border, counting the border pixel once."""
     folded = index % (2 * size - 2)
     return np.minimum(folded, 2 * size - 2 - folded)
 
 
 def _brightness(x: Bytes, add: float, bits: Bits) -> Bytes:
-    """Add to the value of HSV: each channel keeps its ratio to the largest, so a 256 x 256 table has every answer."""
+    """Add to the value of HSV: each channel keeps its ratio to the largest, so a 256 x 256 table holds every result."""
     value = np.arange(256) / 255.0
     lifted = np.clip(value + add, 0, 1)[:, None]
     saturation = np.clip(value[:, None] - value, 0, None) / np.maximum(value[:, None], 1e-9)
@@ -346,7 +474,7 @@ def _defocus_blur(x: Bytes, setting: tuple[float, float], bits: Bits) -> Bytes:
 
 @lru_cache(maxsize=10)
 def _disk(radius: float, sigma: float) -> npt.NDArray[np.float64]:
-    """A disk on the pixel grid, its edge smoothed by 3 (from radius 9 on: 5) taps of a Gaussian.
+    """Make a disk on the pixel grid, its edge smoothed by 3 (from radius 9 on: 5) taps of a Gaussian.
 
     The original smooths on a grid that ends at radius 8 and 10, where mirrored borders add weight: these two disks
     brighten the image by about a hundredth, here as there.
@@ -362,7 +490,7 @@ def _disk(radius: float, sigma: float) -> npt.NDArray[np.float64]:
 
 
 def _operator(size: int, sigma: float, reach: int, border: Callable[[Whole, int], Whole]) -> npt.NDArray[np.float64]:
-    """Matrix of a Gaussian filter of ``2 reach + 1`` taps along an axis of ``size`` pixels."""
+    """Build the matrix of a Gaussian filter of ``2 reach + 1`` taps along an axis of ``size`` pixels."""
     taps = np.arange(-reach, reach + 1)
     weights = np.exp(-0.5 * (taps / sigma) ** 2) if sigma > 0 else (taps == 0).astype(np.float64)
     matrix, own = np.zeros((size, size)), np.arange(size)[:, None]
@@ -395,7 +523,7 @@ def _elastic_transform(x: Bytes, setting: tuple[float, float, float], bits: Bits
 
 
 def _sample(values: Single, ys: Single, xs: Single, border: Callable[[Whole, int], Whole]) -> Single:
-    """Bilinear interpolation of each image at its own positions."""
+    """Interpolate each image bilinearly at its own positions."""
     n, height, width, channels = values.shape
     flat = values.reshape(-1, channels)
     base = np.arange(n)[:, None, None] * (height * width)
@@ -413,7 +541,7 @@ def _sample(values: Single, ys: Single, xs: Single, border: Callable[[Whole, int
 
 
 def _neighbours(at: Single, size: int, border: Callable[[Whole, int], Whole]) -> tuple[tuple[Whole, Whole], Single]:
-    """The pixels before and after each position, folded back at the border, and how far between them it lies."""
+    """Find the pixels before and after each position, folded back at the border, and how far between them it lies."""
     low = np.floor(at)
     whole = low.astype(np.int64)
     start = int(whole.min())
@@ -423,7 +551,7 @@ def _neighbours(at: Single, size: int, border: Callable[[Whole, int], Whole]) ->
 
 
 def _blend(one: Single, other: Single, share: Single) -> Single:
-    """From one to the other, in place of the other."""
+    """Interpolate from one array to the other; the second argument is overwritten."""
     other -= one
     other *= share
     other += one
@@ -442,7 +570,7 @@ def _fog(x: Bytes, setting: tuple[float, float], bits: Bits) -> Bytes:
 
 
 def _plasma(words: Words, side: int, decay: float) -> Single:
-    """Diamond-square fractals on a torus, scaled to [0, 1]."""
+    """Make diamond-square fractals on a torus, scaled to [0, 1]."""
     random = _uniform(words) * 2 - 1
     maps = np.zeros((len(words), side, side), dtype=np.float32)
     step, roughness, used = side, 100.0, 0
@@ -487,7 +615,7 @@ def _frost(x: Bytes, setting: tuple[float, float], bits: Bits) -> Bytes:
 
 @lru_cache(maxsize=1)
 def _frost_textures() -> Bytes:
-    """Five periodic textures: the largest of three 1/f fields, each drawn out along one direction as needles of ice."""
+    """Make five periodic textures: the maximum of three 1/f fields, each stretched along one direction like ice needles."""
     across = np.fft.fftfreq(FROST_SIDE) * FROST_SIDE
     textures = np.empty((len(FROST), FROST_SIDE, FROST_SIDE, 3), dtype=np.uint8)
     for index, (mean, spread) in enumerate(FROST):
@@ -509,7 +637,7 @@ def _frost_textures() -> Bytes:
 
 
 def _gaussian_noise(x: Bytes, sigma: float, bits: Bits) -> Bytes:
-    """Add normal noise: pixels are whole numbers, so the noise may be cut down to whole numbers before it is added."""
+    """Add normal noise: pixels are whole numbers, so the noise may be rounded down to whole numbers before it is added."""
     table = np.floor(255 * sigma * _normal_quantiles()).astype(np.int16)
     values = table.take(bits(x[0].size), mode="clip").reshape(x.shape)
     values += x
@@ -538,7 +666,7 @@ def _glass_blur(x: Bytes, setting: tuple[float, int, int], bits: Bits) -> Bytes:
 
 
 def _followed(near: Whole) -> Whole:
-    """Where each pixel's value comes from when all copy in turn, last pixel first.
+    """Find where each pixel's value comes from when all copy in turn, last pixel first.
 
     A pixel that copies a later one gets what that one has already copied; such chains are followed by doubling.
     """
@@ -549,7 +677,7 @@ def _followed(near: Whole) -> Whole:
 
 
 def _gaussian(x: Bytes, sigma: float) -> Single:
-    """Gaussian filter of four sigmas, border pixels repeated."""
+    """Apply a Gaussian filter of four sigmas, border pixels repeated."""
     values = x.astype(np.float32)
     reach = int(4 * sigma + 0.5)
     weights = np.exp(-0.5 * (np.arange(reach + 1) / sigma) ** 2)
@@ -598,7 +726,7 @@ def _motion_blur(x: Bytes, setting: tuple[int, float], bits: Bits) -> Bytes:
 
 
 def _smear(x: Bytes, radius: int, sigma: float, degrees: npt.NDArray[Any]) -> Single:
-    """ImageMagick's motion blur of (N, H, W, C): a one-sided Gaussian along a line of pixels, border pixels repeated.
+    """Apply ImageMagick's motion blur: a one-sided Gaussian along a line of pixels, border pixels repeated.
 
     Images whose lines visit the same pixels are smeared together.
     """
@@ -619,7 +747,7 @@ def _smear(x: Bytes, radius: int, sigma: float, degrees: npt.NDArray[Any]) -> Si
 
 
 def _along(x: Bytes, dys: Whole, dxs: Whole, weights: npt.NDArray[np.float64]) -> Single:
-    """Weighted sum of shifted copies."""
+    """Sum shifted copies with weights."""
     _, height, width, _ = x.shape
     top, left = dys.min(), dxs.min()
     wide = x.take(_clamp(np.arange(top, height + dys.max()), height), axis=1)
@@ -631,7 +759,7 @@ def _along(x: Bytes, dys: Whole, dxs: Whole, weights: npt.NDArray[np.float64]) -
 
 
 def _pixelate(x: Bytes, share: float, bits: Bits) -> Bytes:
-    """Shrink and enlarge with Pillow's box filter; all images stand as one tall or one wide image."""
+    """Shrink and enlarge with Pillow's box filter; all images are stacked into one tall or one wide image."""
     _, height, width, _ = x.shape
     small = _heights(_widths(x, int(width * share)), int(height * share))
     return _heights(_widths(small, width), height)
@@ -674,7 +802,7 @@ def _poisson_table(photons: int) -> Bytes:
 
 
 def _snow(x: Bytes, setting: tuple[float, float, float, float, int, float, float], bits: Bits) -> Bytes:
-    """Pale the image, then add smeared flakes and the same flakes turned by half."""
+    """Whiten the image, then add smeared flakes and the same flakes rotated by 180 degrees."""
     mean, spread, zoom, threshold, radius, sigma, weight = setting
     n, height, width, _ = x.shape
     words = bits(1 + height * width)
@@ -693,7 +821,7 @@ def _snow(x: Bytes, setting: tuple[float, float, float, float, int, float, float
 
 
 def _zoom_blur(x: Bytes, setting: tuple[float, float], bits: Bits) -> Bytes:
-    """Mean of the image and of enlarged copies of its middle: one sparse matrix."""
+    """Average the image and enlarged copies of its middle, by one sparse matrix."""
     end, step = setting
     zooms = tuple(np.arange(1, end, step).tolist())
     operator = _zoom_operator(x.shape[1], x.shape[2], (1.0, *zooms))
@@ -701,7 +829,7 @@ def _zoom_blur(x: Bytes, setting: tuple[float, float], bits: Bits) -> Bytes:
 
 
 def _through(operator: Any, values: Single) -> Single:
-    """A sparse matrix over pixels, applied to every image and channel."""
+    """Apply a sparse matrix over pixels to every image and channel."""
     n, height, width, channels = values.shape
     columns = np.ascontiguousarray(values.transpose(1, 2, 0, 3)).reshape(height * width, n * channels)
     return np.ascontiguousarray((operator @ columns).reshape(height, width, n, channels).transpose(2, 0, 1, 3))
@@ -709,7 +837,7 @@ def _through(operator: Any, values: Single) -> Single:
 
 @lru_cache(maxsize=10)
 def _zoom_operator(height: int, width: int, zooms: tuple[float, ...]) -> Any:
-    """Mean of the given zooms about the middle, as a matrix from pixels to pixels."""
+    """Build the matrix that averages zooms about the middle, from pixels to pixels."""
     from scipy import sparse
 
     total = sum(sparse.kron(_zoomed(height, z), _zoomed(width, z), format="csr") for z in zooms)
@@ -717,7 +845,7 @@ def _zoom_operator(height: int, width: int, zooms: tuple[float, ...]) -> Any:
 
 
 def _zoomed(size: int, zoom: float) -> Any:
-    """Linear interpolation that enlarges the middle of an axis, corners on corners, cut to the old size."""
+    """Build the linear interpolation that enlarges the middle of an axis, corners aligned, cropped to the old size."""
     from scipy import sparse
 
     kept = int(np.ceil(size / zoom))

@@ -855,7 +855,7 @@ def _patch(row: Mapping[str, str]) -> str:
 
 
 def _hospital_split(row: Mapping[str, str]) -> str:
-    """Return the split of a row: hospitals 1 and 2 are held out, and the file marks one part of the others as id_val."""
+    """Return the split of a row: hospitals 1 and 2 are held out; the file marks part of the others as id_val."""
     held = {1: "val", 2: "test"}.get(int(row["center"]))
     return held or ("train", "id_val")[int(row["split"])]
 
