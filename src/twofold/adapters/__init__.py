@@ -1,4 +1,4 @@
-"""twofold inside other libraries: scikit-learn, torchmetrics, Lightning, transformers, pandas, MLflow.
+"""Use twofold inside other libraries: scikit-learn, torchmetrics, Lightning, transformers, pandas, MLflow.
 
 Names resolve on first access, so importing this package needs none of them.
 """

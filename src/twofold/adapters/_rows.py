@@ -1,4 +1,4 @@
-"""What every metric needs of a sample, small enough to keep for a whole epoch, and the metrics by name."""
+"""Keep what every metric needs of a sample, small enough for a whole epoch, and compute the metrics by name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,21 @@ MAIN = ("accuracy", "aurc", "augrc", "auroc", "fpr95", "ece")
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Whether each sample was labelled rightly and is known, its confidences, and the probability of its label."""
+    """Hold for each sample whether it is correct and in-distribution, its confidences and its probability.
+
+    Parameters
+    ----------
+    correct : ndarray of bool, shape (N,)
+        Whether the prediction is correct; False on every OOD sample.
+    is_id : ndarray of bool, shape (N,)
+        Whether the sample is in-distribution.
+    conf : ndarray of float64, shape (N,)
+        Confidence of the first score.
+    conf_ood : ndarray of float64, shape (N,), or None
+        Confidence of the second score, if there is one.
+    prob : ndarray of float64, shape (N,)
+        Probability of the predicted class, for calibration metrics.
+    """
 
     correct: Mask
     is_id: Mask
@@ -30,7 +44,28 @@ class Rows:
 
 
 def chain_of(spec: str | Chain) -> Chain:
-    """A chain that can score at once."""
+    """Build a chain that can score at once.
+
+    Parameters
+    ----------
+    spec : str or Chain
+        A score as text, or a chain.
+
+    Returns
+    -------
+    Chain
+        A chain that needs no fitting, or is fitted.
+
+    Raises
+    ------
+    InvalidInput
+        If the chain must be fitted first.
+
+    Examples
+    --------
+    >>> chain_of("energy").spec
+    'energy'
+    """
     chain = scorer(spec)
     if not chain.ready:
         raise InvalidInput(f"{chain.spec} learns from a training set; pass the chain fitted: scorer(...).fit(train)")
@@ -38,7 +73,27 @@ def chain_of(spec: str | Chain) -> Chain:
 
 
 def rows_of(outputs: Outputs, first: Chain, second: Chain | None = None) -> Rows:
-    """The rows of labelled outputs; label -1 is OOD."""
+    """Compute the rows of labelled outputs.
+
+    Parameters
+    ----------
+    outputs : Outputs
+        Outputs with labels; -1 is OOD.
+    first : Chain
+        The score of failures. If it judges stochastic passes, the averaged outputs are used.
+    second : Chain, optional
+        The score of OOD samples.
+
+    Returns
+    -------
+    Rows
+        One entry for each sample.
+
+    Examples
+    --------
+    >>> rows_of(Outputs([[2.0, 0.0], [0.0, 1.0]], labels=[0, -1]), scorer("msp")).correct
+    array([ True, False])
+    """
     seen = outputs.averaged() if first.judges == "passes" else outputs
     confs = score_all([first] if second is None else [first, second], seen)
     return Rows(seen.correct, seen.is_id, confs[0], None if second is None else confs[1], probability(seen))
@@ -47,6 +102,18 @@ def rows_of(outputs: Outputs, first: Chain, second: Chain | None = None) -> Rows
 def concat_rows(parts: Sequence[Rows]) -> Rows:
     """Join the rows of several batches.
 
+    Parameters
+    ----------
+    parts : sequence of Rows
+        At least one; all with, or all without, a second confidence.
+
+    Returns
+    -------
+    Rows
+        All rows in order.
+
+    Examples
+    --------
     >>> rows = rows_of(Outputs([[2.0, 0.0]], labels=[0]), scorer("msp"))
     >>> concat_rows([rows, rows]).correct
     array([ True,  True])
@@ -64,7 +131,32 @@ def concat_rows(parts: Sequence[Rows]) -> Rows:
 
 
 def check_names(names: Iterable[str], *, two: bool) -> tuple[str, ...]:
-    """Names of metrics that rows can give, looked at before the data come."""
+    """Check, before any data arrive, that rows are enough for these metrics.
+
+    Parameters
+    ----------
+    names : str or iterable of str
+        Names of metrics, or ``"accuracy"``; detection metrics may end in ``_ood``.
+    two : bool
+        Whether there are two scores.
+
+    Returns
+    -------
+    tuple of str
+        The names.
+
+    Raises
+    ------
+    UnknownName
+        If there is no such metric.
+    InvalidInput
+        If a metric needs more than rows hold, needs a second score, or has no form that ends in ``_ood``.
+
+    Examples
+    --------
+    >>> check_names("aurc", two=False)
+    ('aurc',)
+    """
     given = (names,) if isinstance(names, str) else tuple(names)
     for name in given:
         if name == "accuracy":
@@ -83,8 +175,26 @@ def check_names(names: Iterable[str], *, two: bool) -> tuple[str, ...]:
 
 
 def values(rows: Rows, names: Iterable[str]) -> dict[str, float]:
-    """Each metric; NaN where it has no value on these rows. Calibration metrics look at known samples alone.
+    """Compute metrics of rows.
 
+    Parameters
+    ----------
+    rows : Rows
+        The samples.
+    names : iterable of str
+        Metrics by name, as :func:`check_names` accepts them.
+
+    Returns
+    -------
+    dict of str to float
+        Each metric; NaN where it is undefined on these rows.
+
+    Notes
+    -----
+    Calibration metrics use in-distribution samples alone.
+
+    Examples
+    --------
     >>> rows = rows_of(Outputs([[2.0, 0.0], [0.0, 1.0], [1.0, 0.4]], labels=[0, 1, 1]), scorer("msp"))
     >>> values(rows, ["accuracy", "auroc"])
     {'accuracy': 0.6666666666666666, 'auroc': 1.0}

@@ -1,4 +1,4 @@
-"""Evaluations, report cards, benchmark results and gates in the active MLflow run."""
+"""Log evaluations, report cards, benchmark results and gates to the active MLflow run."""
 
 from __future__ import annotations
 
@@ -15,12 +15,24 @@ from twofold.metrics import Evaluation
 
 
 def log(what: Evaluation | ReportCard | Results | Gate | str | os.PathLike[str], name: str = "twofold") -> None:
-    """Log one thing to the active MLflow run; its metrics and artifacts begin with ``name`` and a slash.
+    """Log one object to the active MLflow run.
 
-    An evaluation or report card: every value as a metric, undefined ones left out, and all of it with the reasons as
-    JSON. Benchmark results: every value as a metric named by run, shift, protocol, method and metric, and the table as
-    CSV. A gate: its scores and thresholds as parameters and its folder as artifacts. A path, such as that of a report:
-    the file or folder as artifacts.
+    Parameters
+    ----------
+    what : Evaluation, ReportCard, Results, Gate, str or path-like
+        An evaluation or report card: every value as a metric, undefined ones left out, and all of it with the reasons
+        as JSON. Benchmark results: every value as a metric named by run, shift, protocol, method and metric, and the
+        table as CSV. A gate: its scores and thresholds as parameters and its folder as artifacts. A path, such as that
+        of a report: the file or folder as artifacts.
+    name : str, default="twofold"
+        What the names of metrics, parameters and artifacts start with, followed by a slash.
+
+    Raises
+    ------
+    InvalidInput
+        If ``what`` is another object, or a path where nothing exists.
+    MissingExtra
+        If MLflow is not installed.
     """
     try:
         import mlflow
@@ -54,14 +66,14 @@ def _is_number(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Strict JSON: what is no finite number is null."""
+    """Replace what is not a finite number by None, for strict JSON."""
     if isinstance(value, dict):
         return {key: _plain(inner) for key, inner in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _place(row: Any) -> str:
-    """The name of a row, of the characters that MLflow allows.
+    """Name a row, using only characters that MLflow allows.
 
     >>> _place({"run": "r1", "shift": "far", "protocol": None, "score": "react|energy", "pair": None, "metric": "aurc"})
     'r1/far/react_energy/aurc'

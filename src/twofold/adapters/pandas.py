@@ -1,4 +1,4 @@
-"""Data frames in and out: outputs with a column per class, decisions and evaluations as tables."""
+"""Convert data frames: read outputs with a column per class; write outputs, decisions and evaluations as tables."""
 
 from __future__ import annotations
 
@@ -125,11 +125,30 @@ def _ids(frame: Any) -> npt.NDArray[Any] | None:
 
 
 def to_frame(what: Outputs | Decision | Evaluation | ReportCard) -> Any:
-    """A data frame: a row per sample of outputs or of a decision, or a single row of an evaluation or report card.
+    """Convert outputs, a decision, an evaluation or a report card to a pandas data frame.
 
-    Columns of outputs are those that :func:`outputs_of` reads, ``logit_NAME`` (or its number) and ``label``, with
-    ``prediction`` and ``feature_NUMBER``.
+    Parameters
+    ----------
+    what : Outputs, Decision, Evaluation or ReportCard
+        What to convert.
 
+    Returns
+    -------
+    pandas.DataFrame
+        A row per sample of outputs or of a decision; a single row of an evaluation or report card. Columns of outputs
+        are those that :func:`outputs_of` reads, ``logit_NAME`` (or its number) and ``label``, with ``prediction`` and
+        ``feature_NUMBER``; their ids are the index. Columns of a decision are ``labels``, ``verdict`` and the
+        confidences and margins that it has.
+
+    Raises
+    ------
+    InvalidInput
+        If ``what`` is another object.
+    MissingExtra
+        If pandas is not installed.
+
+    Examples
+    --------
     >>> to_frame(Outputs([[2.0, 0.5]], labels=[1])).to_dict("list")
     {'logit_0': [2.0], 'logit_1': [0.5], 'label': [1], 'prediction': [0]}
     """

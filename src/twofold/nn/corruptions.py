@@ -615,7 +615,7 @@ def _frost(x: Bytes, setting: tuple[float, float], bits: Bits) -> Bytes:
 
 @lru_cache(maxsize=1)
 def _frost_textures() -> Bytes:
-    """Make five periodic textures: the maximum of three 1/f fields, each stretched along one direction like ice needles."""
+    """Make five periodic textures: the maximum of three 1/f fields, each stretched in one direction like needles."""
     across = np.fft.fftfreq(FROST_SIDE) * FROST_SIDE
     textures = np.empty((len(FROST), FROST_SIDE, FROST_SIDE, 3), dtype=np.uint8)
     for index, (mean, spread) in enumerate(FROST):
@@ -637,7 +637,7 @@ def _frost_textures() -> Bytes:
 
 
 def _gaussian_noise(x: Bytes, sigma: float, bits: Bits) -> Bytes:
-    """Add normal noise: pixels are whole numbers, so the noise may be rounded down to whole numbers before it is added."""
+    """Add normal noise: pixels are whole numbers, so the noise may be floored to whole numbers before it is added."""
     table = np.floor(255 * sigma * _normal_quantiles()).astype(np.int16)
     values = table.take(bits(x[0].size), mode="clip").reshape(x.shape)
     values += x

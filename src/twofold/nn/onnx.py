@@ -1,7 +1,7 @@
-r"""A gate and its classifier as one ONNX file: images in; label, verdict and confidences out.
+"""Write a gate and its classifier as one ONNX file: images in; label, verdict and confidences out.
 
 Every score and transform that ONNX can hold is one small function here, by its name in :data:`SCORES` or
-:data:`TRANSFORMS`. The network runs in its own precision, what follows in float64, as in Python.
+:data:`TRANSFORMS`. The network runs in its own precision, everything after it in float64, as in Python.
 Notation of the score modules: z logits, h features, p = softmax(z), W and b the head.
 
 >>> sorted(TRANSFORMS)
@@ -46,7 +46,25 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What the network said about a batch, in float64: the fields of outputs that scores read."""
+    """Hold the outputs of the network on a batch in float64: the fields of outputs that scores read.
+
+    Parameters
+    ----------
+    logits : Tensor, shape (N, C)
+        Logits, which transforms may change.
+    features : Tensor, shape (N, D)
+        Features, which transforms may change.
+    predictions : Tensor of int64, shape (N,)
+        Predicted classes of the untouched logits.
+    raw : Tensor, shape (N, D)
+        Features before a cosine head made them unit vectors.
+    weight : Tensor, shape (C, D), or None
+        Weight of the head; None behind a transform after which no head fits.
+    bias : Tensor, shape (C,), or None
+        Bias of the head.
+    learned : mapping of str to Tensor, shape (N,)
+        Further outputs of the network by name, such as a learnt confidence.
+    """
 
     logits: Tensor
     features: Tensor
@@ -57,7 +75,30 @@ class View:
     learned: Mapping[str, Tensor]
 
     def through(self, features: Tensor) -> View:
-        """These features, and the logits that the head makes of them."""
+        """Replace the features, and the logits by those that the head computes from them.
+
+        Parameters
+        ----------
+        features : Tensor, shape (N, D)
+            The new features.
+
+        Returns
+        -------
+        View
+            A copy with the new features and logits; predictions stay those of the untouched outputs.
+
+        Raises
+        ------
+        InvalidInput
+            If an earlier transform left no head.
+
+        Examples
+        --------
+        >>> h = torch.tensor([[3.0, -1.0]])
+        >>> view = View(h, h, torch.tensor([0]), h, torch.eye(2), None, {})
+        >>> view.through(h.clamp(max=1.0)).logits
+        tensor([[ 1., -1.]])
+        """
         if self.weight is None:
             raise InvalidInput("a transform before this one left no head; put transforms of features first")
         logits = features @ self.weight.T
@@ -87,13 +128,36 @@ def to_onnx(
 ) -> None:
     """Write a gate and the classifier it was fitted for to one ONNX file.
 
-    Input: ``images``, float32 (N, \\*shape), N of any size; as the model takes them or, with ``prepare``, pixels in
-    [0, 1], normalised inside. Outputs, (N,) each: ``label`` int64; ``verdict`` int64, 0 accept, 1 unsure, 2 unknown;
-    ``conf_id`` and, of a gate of two scores, ``conf_ood``, float64. The file's metadata holds the words of the
-    verdicts, both chains, thresholds and class names. A confidence that is no number is never accepted.
+    The input of the graph is ``images``, float32 of shape ``(N, *shape)``, N of any size. Its outputs are, (N,) each:
+    ``label`` int64; ``verdict`` int64, 0 accept, 1 unsure, 2 unknown; ``conf_id`` and, for a gate of two scores,
+    ``conf_ood``, float64. The file's metadata holds the words of the verdicts, both chains, thresholds and class names.
 
-    ``head`` names the last layer as :class:`~twofold.nn.models.Classifier` takes it. A chain that ONNX cannot hold is
-    an error that lists those it can.
+    Parameters
+    ----------
+    gate : Gate
+        A fitted gate.
+    model : nn.Module or Classifier
+        The classifier, in float32 on the CPU. It is run in evaluation mode; its own mode is restored afterwards.
+    path : str or path-like
+        The file to write.
+    shape : sequence of int, default=(3, 32, 32)
+        Shape of one input.
+    prepare : Prepare, optional
+        Normalisation to put inside the file: the input is then pixels in [0, 1]. By default the file takes inputs as
+        the model does.
+    head : str, optional
+        Name of the last layer, as :class:`~twofold.nn.models.Classifier` takes it; by default it is found.
+
+    Raises
+    ------
+    InvalidInput
+        If ONNX cannot hold a step of a chain (the message lists those it can) or an operation of the network, if the
+        model is not float32 on the CPU, or if it has other classes or another last layer than the gate was fitted with.
+    MissingExtra
+        If ``onnx`` is not installed.
+
+    Notes ----- A confidence that is NaN is never accepted. A bank of training rows (``knn``) is limited to 4,194,304
+    entries. Python gives the same verdicts with :meth:`twofold.Gate.decide`.
     """
     try:
         import onnx
@@ -182,7 +246,7 @@ def _run(chain: Chain, view: View) -> Tensor:
 
 
 def _settled(step: Step) -> Any:
-    """Settings and learnt arrays as attributes."""
+    """Return an object with the settings and learnt arrays of a step as attributes."""
     if isinstance(step.info.maker, FunctionType):
         return SimpleNamespace(**{**step.info.settings, **step.settings})
     return step.bound
@@ -242,7 +306,7 @@ def _chains(gate: Gate) -> list[Chain]:
 
 
 def _check(chain: Chain) -> None:
-    """An error where a step has no form here."""
+    """Raise an error where a step has no form in ONNX."""
     *before, last = chain.steps
     tables: list[tuple[Step, dict[str, Any]]] = [*((step, TRANSFORMS) for step in before), (last, SCORES)]
     for step, table in tables:
@@ -261,7 +325,7 @@ def _check(chain: Chain) -> None:
 
 
 def _limit(name: str, s: Any, chain: Chain) -> str:
-    """Why a step that can be written cannot be with these settings."""
+    """Return why a step that ONNX can hold cannot be written with these settings; empty if it can."""
     if name == "project" and s.kind == "class_pred":
         return 'its subspace depends on the prediction; use kind="global" or "class_avg"'
     if name == "project" and s.kind == "class" and set(chain.steps[-1].needs) - {"logits"}:
@@ -293,13 +357,13 @@ def _tensor(array: Any) -> Tensor:
 
 
 def _log1p(x: Tensor) -> Tensor:
-    """log(1 + x) by its rounded sum, whose error cancels (Kahan): ONNX has no such operator."""
+    """Compute log(1 + x) by its rounded sum, whose error cancels (Kahan): ONNX has no such operator."""
     u = 1.0 + x
     return torch.where(u == 1.0, x, torch.log(u) * x / torch.where(u == 1.0, 1.0, u - 1.0))
 
 
 def _expm1(x: Tensor) -> Tensor:
-    """exp(x) - 1 for x at most 0, likewise."""
+    """Compute exp(x) - 1 for x at most 0, in the same way."""
     u = torch.exp(x)
     flat = (u == 1.0) | (u < 1e-17)
     inside = (u - 1.0) * x / torch.where(flat, 1.0, torch.log(torch.where(flat, 2.0, u)))
@@ -315,7 +379,7 @@ def _chosen(z: Tensor, columns: Tensor) -> Tensor:
 
 
 def _without(z: Tensor, columns: Tensor, value: float = -math.inf) -> Tensor:
-    """The table with one entry of each row replaced."""
+    """Replace one entry of each row."""
     return torch.where(torch.arange(_width(z)) == columns[:, None], value, z)
 
 
@@ -337,7 +401,7 @@ def _squared_distances(points: Tensor, centres: Tensor) -> Tensor:
 
 
 def _log_probabilities(z: Tensor) -> tuple[Tensor, Tensor]:
-    """log p and log(1 - p)."""
+    """Compute log p and log(1 - p)."""
     log_p = functional.log_softmax(z, dim=1)
     top = log_p.argmax(dim=1)
     others = _without(log_p, top)
@@ -644,7 +708,7 @@ def _dice(s: Any, v: View) -> View:
 
 
 def _top(h: Tensor, percentile: float) -> tuple[int, Tensor]:
-    """How many of the largest entries of each row are kept, and they."""
+    """Return how many of the largest entries of each row are kept, and these entries."""
     width = _width(h)
     k = max(1, width - round(width * percentile / 100.0))
     return k, h.topk(k, dim=1).values
