@@ -29,14 +29,14 @@ def outputs_of(
     frame : pandas.DataFrame or polars.DataFrame
         The table. A pandas index becomes the ids if it is unique text or whole numbers.
     logits : str or sequence of column names, default="logit_"
-        The columns of logits, or what their names begin with, in the order of the frame. The names, without that
-        beginning, are the class names. Columns may be named by integers, as those of ``DataFrame(array)`` are.
+        The columns of logits, or the prefix of their names, in the order of the frame. The names without the prefix are
+        the class names. Columns may be named by integers, as those of ``DataFrame(array)`` are.
     labels : column name, optional
-        A column of class numbers or of class names, nullable or not. -1, and what is missing or no class name, is OOD.
-        Numbers count classes from 0 in the order of the columns; where the columns of logits are named by integers,
-        they are those names.
+        A column of class numbers or of class names, nullable or not. -1, a missing value, and a name that is not a
+        class name mean OOD. Numbers count classes from 0 in the order of the columns; where the columns of logits are
+        named by integers, they are those names.
     features : str or sequence of column names, optional
-        The columns of features, given as those of logits are.
+        The columns of features, or the prefix of their names.
 
     Returns
     -------
@@ -46,8 +46,8 @@ def outputs_of(
     Raises
     ------
     InvalidInput
-        If a column is missing, a logit is no finite number, or labels are fractions, truth values or numbers of no
-        class.
+        If ``frame`` is not a data frame, a column is missing, a logit is not a finite number, or labels are fractions,
+        truth values or numbers of no class.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def outputs_of(
 
 
 def _columns(frame: Any, wanted: Columns, argument: str) -> list[Hashable]:
-    """Return the columns of that name, or whose name begins so, as the frame names them."""
+    """Return the columns of these names, or with this prefix, as the frame names them."""
     by_text: dict[str, Hashable] = {str(column): column for column in frame.columns}
     listed = ", ".join(by_text)
     if isinstance(wanted, str):
@@ -89,7 +89,7 @@ def _columns(frame: Any, wanted: Columns, argument: str) -> list[Hashable]:
 
 
 def _class_numbers(column: Any, columns: Sequence[Hashable], names: Sequence[str]) -> Labels:
-    """Return the number of each label's class, -1 where the label is missing or no class."""
+    """Return the number of each label's class, -1 where the label is missing or not a class."""
     labels = [None if _is_missing(value) else value for value in column.to_list()]
     present = [label for label in labels if label is not None]
     if any(isinstance(label, bool | np.bool_) for label in present) and not {"True", "False"} & set(names):
@@ -111,13 +111,13 @@ def _numbers(values: Sequence[int]) -> Labels:
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether a cell is None, NaN or what pandas writes for a missing value."""
+    """Return whether a cell is None, NaN or what pandas writes for a missing value."""
     is_nan = isinstance(value, float | np.floating) and math.isnan(value)
     return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _ids(frame: Any) -> npt.NDArray[Any] | None:
-    """Return a pandas index of unique text or whole numbers; None without one."""
+    """Return a pandas index of unique text or whole numbers, or None if there is no such index."""
     index = getattr(frame, "index", None)  # polars has none
     if index is None or not index.is_unique or index.inferred_type not in ("string", "integer"):
         return None

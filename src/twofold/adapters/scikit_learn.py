@@ -1,4 +1,4 @@
-"""scikit-learn: metrics for ``make_scorer``, and a classifier that knows when not to answer."""
+"""Use twofold in scikit-learn: metrics for ``make_scorer``, and a classifier with a reject option."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TINY = np.finfo(np.float64).tiny
 def reliability_score(
     y_true: ArrayLike, y_prob: ArrayLike, *, metric: str = "augrc", score: str | Chain = "msp", labels: Any = None
 ) -> float:
-    """Measure how well the confidence of predicted probabilities tells right from wrong.
+    """Measure how well the confidence of predicted probabilities separates correct from wrong predictions.
 
     To score an estimator, use :func:`reliability_scorer`, which knows the estimator's classes.
 
@@ -64,10 +64,12 @@ def reliability_score(
 
     Raises
     ------
+    UnknownName
+        If there is no such metric or score.
     InvalidInput
-        If the number of columns is not the number of classes.
+        If the number of columns is not the number of classes, or the metric or score needs more than probabilities.
     UndefinedMetric
-        If the metric has no value on these samples, such as AUROC where every prediction is right.
+        If the metric is undefined on these samples, such as AUROC where every prediction is correct.
 
     Examples
     --------
@@ -94,7 +96,7 @@ def reliability_score(
 
 @dataclass(frozen=True)
 class _ReliabilityScorer:
-    """A scikit-learn scorer that takes the classes from the estimator."""
+    """Score an estimator for scikit-learn, taking the classes from the estimator."""
 
     metric: str
     score: str | Chain
@@ -174,20 +176,32 @@ class SelectiveClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  
     """Put any ``predict_proba`` estimator behind a :class:`~twofold.gate.Gate`.
 
     ``fit`` holds out a share of the rows of each class (at least one row in all, never a whole class), fits a clone of
-    the estimator on the others, and fits the gate on the predictions for those held out. ``predict`` gives plain
+    the estimator on the others, and fits the gate on the predictions for those held out. ``predict`` returns plain
     labels, ``decide`` labels and verdicts.
 
     Parameters
     ----------
     estimator : classifier with ``predict_proba``, default=LogisticRegression()
-        It must be fitted already where ``validation`` is 1.
-    id, ood : str, default="msp" and None
-        Scores: logits are log p, and features, where a score reads them, the columns of X. Without ``ood`` there is one
-        threshold, and no promise about unknown inputs.
+        The classifier. It must be fitted already if ``validation`` is 1.
+    id : str, default="msp"
+        The score of failures. Its logits are log p; its features, where it reads them, are the columns of X.
+    ood : str, optional
+        The score of OOD samples, likewise. Without it there is one threshold, and no promise about unknown inputs.
     validation : float in (0, 1], default=0.2
-        The share of rows held out; with 1.0 all rows go to the gate.
-    objective, risk, delta, coverage, costs, ood_share
-        As in ``Gate.fit``.
+        The share of rows held out; with 1.0 all rows go to the gate, and the estimator is not fitted.
+    objective : {"f1", "risk", "coverage", "cost"}, default="f1"
+        What the thresholds are chosen for, as in ``Gate.fit``.
+    risk : float, optional
+        Largest selective risk, in [0, 1); required by ``objective="risk"``.
+    delta : float, optional
+        Guarantee the risk with confidence 1 - ``delta``, for ``objective="risk"``; without it the risk is estimated.
+    coverage : float, optional
+        Least ID coverage, in (0, 1]; required by ``objective="coverage"``.
+    costs : mapping or tuple of 3 floats, optional
+        Cost of accepting a wrong label, of accepting an OOD input, and of rejecting any input (keys wrong, ood,
+        reject); required by ``objective="cost"``.
+    ood_share : float, optional
+        OOD prevalence expected in deployment, by default that of the data passed to ``fit``.
     random_state : int, RandomState or None, default=None
         Chooses the rows held out, and seeds the random states of the estimator that are None.
 
@@ -253,12 +267,12 @@ class SelectiveClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  
         y : array-like of shape (n_samples,)
             Their labels.
         sample_weight : array-like of shape (n_samples,), optional
-            Weights for the estimator's ``fit``. A warning says so where it takes none.
+            Weights for the estimator's ``fit``. If that takes none, they are ignored with a warning.
         X_ood : array-like of shape (n_unknown, n_features), optional
             Inputs of no class, for the gate.
         **fit_params
-            Passed to the estimator's ``fit``; with scikit-learn's metadata routing enabled, as it requests. What has a
-            value for every row is cut to the rows the estimator is trained on.
+            Passed to the estimator's ``fit``; with scikit-learn's metadata routing enabled, as it requests. Values that
+            come one per row are cut to the rows the estimator is trained on.
 
         Returns
         -------
@@ -268,8 +282,10 @@ class SelectiveClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  
         Raises
         ------
         InvalidInput
-            If no class has two rows, the estimator has no ``predict_proba``, or weights or parameters are given for an
+            If no class has two rows, the estimator has no ``predict_proba``, or weights or parameters are passed for an
             estimator that is fitted already.
+        Infeasible
+            If no thresholds meet the objective, as in ``Gate.fit``.
         """
         validate_data(self, X, skip_check_array=True)
         share = _checks.number(self.validation, "validation", 0, 1, open_low=True)
@@ -319,25 +335,64 @@ class SelectiveClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  
         return self
 
     def predict_proba(self, X: Any) -> npt.NDArray[Any]:
-        """Return the estimator's probabilities, of shape (n_samples, n_classes)."""
+        """Predict the estimator's probabilities.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Probabilities in the order of ``classes_``.
+        """
         check_is_fitted(self)
         p = np.asarray(self.estimator_.predict_proba(X))  # first: it knows best what is wrong with X
         validate_data(self, X, reset=False, skip_check_array=True)
         return p
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """The most probable class of every row, trusted or not."""
+        """Predict the most probable class of every row, whatever the verdict.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels as in ``classes_``.
+        """
         chosen = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[chosen])
 
     def decide(self, X: Any) -> Decision:
-        """The most probable class of every row, its verdict (accept, unsure, unknown) and confidences."""
+        """Decide on every row: its most probable class, its verdict and its confidences.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        Decision
+            ``labels`` as in ``classes_``, ``verdict`` (accept, unsure or unknown), ``conf_id`` and ``conf_ood``.
+        """
         check_is_fitted(self)
         decision = self.gate_.decide(self._outputs(X))
         return dataclasses.replace(decision, labels=self.classes_[decision.labels])
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return what scikit-learn's metadata routing passes on: the parameters of ``fit``, to the estimator's."""
+        """Return what scikit-learn's metadata routing passes on: the parameters of ``fit``, to those of the estimator.
+
+        Returns
+        -------
+        sklearn.utils.metadata_routing.MetadataRouter
+            The router.
+        """
         mapping = MethodMapping().add(caller="fit", callee="fit")
         return MetadataRouter(owner=self).add_self_request(self).add(estimator=self._inner(), method_mapping=mapping)
 
@@ -387,7 +442,7 @@ def _logits(p: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
 
 
 def _codes(y: npt.NDArray[Any], classes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """The place of each label among the classes, -1 for one that is none of them."""
+    """Return the position of each label among the classes, -1 for one that is none of them."""
     place = {label: i for i, label in enumerate(classes.tolist())}
     return np.array([place.get(label, -1) for label in y.tolist()], dtype=np.int64)
 
@@ -401,7 +456,7 @@ def _seed_random_states(estimator: Any, random_state: np.random.RandomState) -> 
 
 
 def _split(y: npt.NDArray[Any], share: float, random: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Rows to train on and rows held out, by class."""
+    """Choose rows to train on and rows to hold out, by class."""
     order = random.permutation(len(y))
     _, codes, counts = np.unique(y[order], return_inverse=True, return_counts=True)
     taken = np.minimum(np.round(share * counts), counts - 1).astype(int)

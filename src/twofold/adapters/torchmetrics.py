@@ -1,4 +1,4 @@
-"""A torchmetrics ``Metric`` for any metric of twofold by its name."""
+"""Compute any metric of twofold, by its name, as a torchmetrics ``Metric``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from twofold.adapters._rows import Rows, chain_of, check_names, rows_of, values
 from twofold.outputs import Outputs
 from twofold.steps import Chain
 
-KEPT = {  # of every row, and as what
+KEPT = {  # what is kept of every row, and its type
     "correct": torch.bool,
     "is_id": torch.bool,
     "conf": torch.float64,
@@ -25,20 +25,29 @@ KEPT = {  # of every row, and as what
 
 
 class Reliability(Metric):
-    """One metric, by name, over batches and processes: AURC, AUGRC, AUROC of failures, ECE, DS-F1, DS-AURC, ...
+    """Compute one metric, by name, over batches and processes: AURC, AUGRC, AUROC of failures, ECE, DS-F1, DS-AURC, ...
 
-    ``compute`` is exact, not a mean over batches or processes. It is NaN where the metric has no value, such as before
-    the first row. Empty batches, and processes without any row, count for nothing. Several in a ``MetricCollection``
-    share their rows.
+    ``compute`` is exact, not a mean over batches or processes. It is NaN where the metric is undefined, such as before
+    the first row. Empty batches, and processes without any row, do not change the value. Several in a
+    ``MetricCollection`` share their rows.
 
     Parameters
     ----------
     metric : str, default="augrc"
         A metric of :func:`twofold.metrics.names` that needs confidences alone, or ``"accuracy"``.
-    id, ood : str or Chain, default="msp" and None
-        Scores as text, or fitted chains.
+    id : str or Chain, default="msp"
+        The score of failures, as text or as a fitted chain.
+    ood : str or Chain, optional
+        The score of OOD samples, likewise; needed by DS-F1 and DS-AURC.
     **kwargs
         Those of ``torchmetrics.Metric``.
+
+    Raises
+    ------
+    UnknownName
+        If there is no such metric or score.
+    InvalidInput
+        If the metric needs more than confidences, or a score must be fitted first.
 
     Examples
     --------
@@ -68,17 +77,17 @@ class Reliability(Metric):
 
     @property
     def higher_is_better(self) -> bool:  # type: ignore[override]  # it depends on the metric
-        """Whether a larger value is better, as the table of metrics says."""
+        """Whether a larger value is better, as the registry of metrics says."""
         return self.metric == "accuracy" or metrics.info(self.metric.removesuffix("_ood")).better == "higher"
 
     @property
     def plot_lower_bound(self) -> float | None:  # type: ignore[override]  # it depends on the metric
-        """The least possible value, None if there is none."""
+        """Least possible value, or None if there is none."""
         return self._bound(0)
 
     @property
     def plot_upper_bound(self) -> float | None:  # type: ignore[override]
-        """The greatest possible value, None if there is none."""
+        """Greatest possible value, or None if there is none."""
         return self._bound(1)
 
     def _bound(self, side: int) -> float | None:
@@ -88,7 +97,7 @@ class Reliability(Metric):
         return float(bound) if math.isfinite(bound) else None
 
     def update(self, logits: Tensor, labels: Tensor, features: Tensor | None = None) -> None:
-        """Keep what the metric needs of one batch, a few numbers a row.
+        """Keep what the metric needs of one batch, a few numbers per row.
 
         Parameters
         ----------
@@ -97,7 +106,7 @@ class Reliability(Metric):
         labels : Tensor of shape (n_samples,)
             Class numbers, -1 for OOD.
         features : Tensor of shape (n_samples, n_features), optional
-            Where a score reads them.
+            The batch's features, where a score reads them.
         """
         if len(logits) == 0 and len(labels) == 0:
             return
@@ -108,7 +117,13 @@ class Reliability(Metric):
                 getattr(self, name).append(torch.tensor(value, device=self.device))
 
     def sync(self, *args: Any, **kwargs: Any) -> None:
-        """Share the rows between processes, also with one that has none."""
+        """Share the rows between processes, also with one that has none.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            Those of ``torchmetrics.Metric.sync``.
+        """
         for name, dtype in KEPT.items():
             held = getattr(self, name)
             if isinstance(held, list) and not held:  # gathering needs a tensor of the same type from every process
@@ -116,7 +131,13 @@ class Reliability(Metric):
         super().sync(*args, **kwargs)
 
     def compute(self) -> Tensor:
-        """Return the value over all rows so far, NaN if it has none."""
+        """Compute the metric over all rows so far.
+
+        Returns
+        -------
+        Tensor of float64, shape ()
+            The value, NaN if it is undefined.
+        """
         held: dict[str, Any] = dict.fromkeys(KEPT)
         for name, dtype in KEPT.items():
             if name != "conf_ood" or self.second is not None:
@@ -143,7 +164,7 @@ class Reliability(Metric):
         tuple of Figure and Axes
             As every metric of torchmetrics does.
         """
-        axes: Any  # torchmetrics draws one, or says an array of them
+        axes: Any  # torchmetrics returns one, though its types also allow an array
         figure, axes = self._plot(val, ax)
         axes.set_ylabel(self.metric)
         return figure, axes

@@ -1,4 +1,4 @@
-"""``compute_metrics`` for the Hugging Face ``Trainer``."""
+"""Compute metrics in the Hugging Face ``Trainer``, through its ``compute_metrics``."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ def compute_metrics(
     id: str | Chain = "msp",  # noqa: A002 - the name that Gate.fit uses
     ood: str | Chain | None = None,
 ) -> Callable[..., dict[str, float]]:
-    """Make a function for ``Trainer(compute_metrics=...)``: metrics by name of an evaluation.
+    """Make a function for ``Trainer(compute_metrics=...)`` that computes metrics by name.
 
-    Label -1 is OOD. Where the model returns more than logits, they are the first. A metric that has no value is NaN.
+    Label -1 is OOD. Where the model returns more than logits, they must come first. A metric that is undefined is NaN.
     With ``TrainingArguments(batch_eval_metrics=True)`` the function keeps a few numbers of each row, and the values
-    are those of all rows. An evaluation that was interrupted leaves its rows behind: make a new function.
+    are those of all rows.
 
     Parameters
     ----------
-    metrics : iterable of str
-        Metrics by name, by default accuracy, aurc, augrc, auroc, fpr95 and ece.
-    id, ood : str or Chain, default="msp" and None
-        Scores as text, or fitted chains.
+    metrics : iterable of str, default=("accuracy", "aurc", "augrc", "auroc", "fpr95", "ece")
+        Metrics by name.
+    id : str or Chain, default="msp"
+        The score of failures, as text or as a fitted chain.
+    ood : str or Chain, optional
+        The score of OOD samples, likewise; needed by ``ds_f1`` and ``ds_aurc``.
 
     Returns
     -------
@@ -37,8 +39,14 @@ def compute_metrics(
 
     Raises
     ------
+    UnknownName
+        If there is no such metric or score.
     InvalidInput
         If a metric needs more than confidences, or a score must be fitted first.
+
+    Notes
+    -----
+    With ``batch_eval_metrics=True``, an interrupted evaluation leaves its rows behind: make a new function.
 
     Examples
     --------
