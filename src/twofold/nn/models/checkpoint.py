@@ -23,13 +23,13 @@ from twofold.errors import InvalidInput
 from twofold.nn.models.parts import ConfidenceBranch, Options
 from twofold.nn.models.zoo import ZOO
 
-FORMAT = "twofold-training-2"  # of files that training writes
+FORMAT = "twofold-training-2"  # format of the files that training writes
 NESTS = ("state_dict", "model_state_dict", "model", "net")  # keys under which training code keeps the parameters
-PREFIXES = ("module.", "_orig_mod.")  # of DataParallel and of torch.compile
-COUNTER = "num_batches_tracked"  # of batch norm; plays no part in evaluation and may be missing
-STEMS = ("conv1.weight", "block1.0.weight")  # first convolutions of the zoo
+PREFIXES = ("module.", "_orig_mod.")  # added by DataParallel and by torch.compile
+COUNTER = "num_batches_tracked"  # counter of batch norm; evaluation does not use it, so it may be missing
+STEMS = ("conv1.weight", "block1.0.weight")  # names of the first convolution in networks of the zoo
 ADOPTED = "confidence.encoder."  # keys of a confidence branch with an encoder of its own
-SHOWN = 3  # keys of each kind an error lists
+SHOWN = 3  # number of keys of each kind that an error lists
 
 
 def read_parameters(path: Path | str) -> dict[str, Tensor]:
@@ -174,7 +174,7 @@ def _npz(path: Path) -> Mapping[str, Tensor]:
 
 def _torch(path: Path) -> Mapping[str, Any]:
     try:
-        with warnings.catch_warnings(action="ignore"):  # of unusual pickles; what cannot be read is an error below
+        with warnings.catch_warnings(action="ignore"):  # torch warns of unusual pickles; unreadable ones raise below
             found = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise InvalidInput(

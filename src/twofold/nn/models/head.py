@@ -22,7 +22,7 @@ from twofold.outputs import FINE, Head
 
 Batch: TypeAlias = Any  # a tensor, a sequence with the inputs first, or a mapping of keywords
 Linear: TypeAlias = nn.Linear | nn.Conv2d | CosineHead
-LABEL_KEYS = ("labels", "label", "label_ids")  # Hugging Face models would compute a loss
+LABEL_KEYS = ("labels", "label", "label_ids")  # left out: with labels, Hugging Face models compute a loss
 HALF = (torch.float16, torch.bfloat16)
 
 
@@ -62,9 +62,9 @@ class _Call:
 class _Trace:
     """Record what the hooks saw during one run."""
 
-    calls: list[_Call] = field(default_factory=list)  # linear layers that gave one vector a row
-    last: list[str] = field(default_factory=list)  # the last modules without children, for messages
-    maps: dict[str, None] = field(default_factory=dict)  # modules that gave a map, in order of their first run
+    calls: list[_Call] = field(default_factory=list)  # calls of linear layers that returned one vector per row
+    last: list[str] = field(default_factory=list)  # the last modules without children, for error messages
+    maps: dict[str, None] = field(default_factory=dict)  # modules that returned a map, in order of their first run
 
 
 class Classifier:

@@ -16,8 +16,8 @@ from twofold.errors import InvalidInput
 
 HEADS = ("linear", "cosine")
 BRANCHES = ("devries", "confidnet")
-BRANCH_WIDTH, BRANCH_DEPTH = 400, 5  # of ConfidNet: hidden linear layers, each followed by a ReLU
-TINY = 1e-12  # least norm a feature or class vector is divided by
+BRANCH_WIDTH, BRANCH_DEPTH = 400, 5  # hidden linear layers of ConfidNet, each followed by a ReLU
+TINY = 1e-12  # floor of the norm of a feature or class vector
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def dropout(rate: float) -> nn.Module:
     >>> dropout(0.2), dropout(0)
     (Dropout(p=0.2, inplace=False), Identity())
     """
-    rate = round(rate, 12)  # 0.3 * 4 / 3 is 0.4
+    rate = round(rate, 12)  # so that 0.3 * 4 / 3 is exactly 0.4
     if rate >= 1:
         raise InvalidInput(f"dropout gives a site of this network the rate {rate:g}, which must be below 1; lower it")
     return nn.Dropout(rate) if rate else nn.Identity()
@@ -289,7 +289,7 @@ class ConfidenceBranch(nn.Module):
 
 
 class Network(nn.Module):
-    """Base class of the networks of the zoo: ``encode`` computes the feature, ``linear`` the logits.
+    """Define what the networks of the zoo share: ``encode`` computes the feature, ``linear`` the logits.
 
     An architecture defines its layers and ``body`` and calls ``finish`` last.
 

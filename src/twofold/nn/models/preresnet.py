@@ -18,7 +18,7 @@ from twofold.nn.models.resnet import conv
 
 
 class PreBlock(nn.Module):
-    """Pre-activated residual block: batch norm, ReLU and convolution, repeated beside a shortcut.
+    """Build a pre-activated residual block: batch norm, ReLU and convolution, repeated beside a shortcut.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class PreBlock(nn.Module):
 
 
 class PreResNet(Network):
-    """Pre-activated residual network of three stages on a stem of 16 channels.
+    """Build a pre-activated residual network of three stages on a stem of 16 channels.
 
     Parameters
     ----------

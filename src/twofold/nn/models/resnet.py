@@ -73,7 +73,7 @@ def projection(inside: int, outside: int, stride: int) -> nn.Sequential:
 
 
 class PadShortcut(nn.Module):
-    """Shortcut A: every second pixel, and zeros as the new channels, equally many on both sides.
+    """Apply shortcut A: take every second pixel, and add zeros as new channels, equally many on both sides.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class PadShortcut(nn.Module):
 
 
 class BasicBlock(nn.Module):
-    """Residual block of two 3x3 convolutions beside a shortcut.
+    """Build a residual block of two 3x3 convolutions beside a shortcut.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """Residual block of a 1x1, a 3x3 and a 1x1 convolution beside a shortcut.
+    """Build a residual block of a 1x1, a 3x3 and a 1x1 convolution beside a shortcut.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(Network):
-    """Residual network of four stages of widths 64 to 512 on a 3x3 stem without pooling.
+    """Build a residual network of four stages of widths 64 to 512 on a 3x3 stem without pooling.
 
     The feature is 512 long, with bottlenecks 2048.
 
@@ -252,7 +252,7 @@ class ResNet(Network):
 
 
 class CifarResNet(Network):
-    """Residual network of three stages of widths 16, 32 and 64, of (depth - 2) / 6 basic blocks each.
+    """Build a residual network of three stages of widths 16, 32 and 64, of (depth - 2) / 6 basic blocks each.
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ def block(inside: int, outside: int, rate: float) -> nn.Sequential:
 
 
 class SmallNet(Network):
-    """Network of three blocks of 32, 64 and 128 channels on 32x32 images, then a linear layer from 2048 to 512.
+    """Build a network of three blocks of 32, 64 and 128 channels on 32x32 images, then a linear layer from 2048 to 512.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ def block(inside: int, outside: int, count: int, rate: float) -> nn.Sequential:
 
 
 class VGG(Network):
-    """Network of five blocks of convolutions, pooled to one feature of length 512.
+    """Build a network of five blocks of convolutions, pooled to one feature of length 512.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ from twofold.metrics import aurc_weights
 AurcEstimator: TypeAlias = Literal["empirical", "log", "sele", "self_excluded"]
 Objective: TypeAlias = Literal["log", "digamma", "mse"]
 
-TINY = 1e-12  # below this a probability counts as zero
+TINY = 1e-12  # floor of a probability before its logarithm
 
 
 def _logits(value: Tensor, name: str = "logits") -> Tensor:
