@@ -1,4 +1,7 @@
-"""Intervals, tests and guarantees: functions take metric functions as arguments and never import them."""
+"""Bootstrap intervals, rank tests over tables of results, and risk bounds with guarantees.
+
+Functions take metrics as arguments and never import them.
+"""
 
 from twofold.stats.bounds import Selection, clopper_pearson, hoeffding_bentkus, hoeffding_bentkus_p, sgr
 from twofold.stats.cliques import Cliques, cliques

@@ -1,6 +1,10 @@
 """Find what speaks against the assumptions of a rank test in a table: copied or correlated blocks, weak methods.
 
 Thresholds were calibrated by simulation; the slow tests hold false-alarm and detection rates.
+
+Ranks minus the method's mean rank are what the blocks add of their own. Between independent blocks these residuals
+correlate only by chance, however strongly the methods differ; how far chance goes is simulated with a fixed seed, so
+the same table always gets the same answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bootstrap intervals and paired comparisons for any metric.
+"""Compute bootstrap intervals and paired comparisons for any metric.
 
 A registered metric carries a weighted form: it sorts once, and a resample is then only a weight per row. Any other
 function of arrays is called again on each resample. Draws depend on the seed and the replicate alone, so every metric
@@ -31,7 +31,36 @@ _GROUPS = 200  # of rows, left out in turn by the jackknife of BCa
 
 @dataclass(frozen=True, eq=False)
 class Interval:
-    """A value with its bootstrap interval; ``p`` is the two-sided p-value of a difference from zero."""
+    """Hold a value with its bootstrap interval; printing it shows ``value [low, high]``.
+
+    Parameters
+    ----------
+    value : float
+        The metric on the whole sample, or its difference between two methods.
+    low : float
+        Lower end of the interval.
+    high : float
+        Upper end of the interval.
+    level : float
+        Confidence level.
+    n : int
+        Number of resamples.
+    kind : {"percentile", "bca"}
+        How the interval was computed.
+    seed : int
+        The seed that repeats the resamples.
+    p : float, optional
+        Two-sided p-value of a difference from zero; None unless two methods were compared.
+    undefined : int, default=0
+        Number of resamples on which the metric has no value, which were left out.
+    replicates : array of shape (n,)
+        The metric on every resample, NaN where it is undefined.
+
+    Examples
+    --------
+    >>> print(Interval(0.25, 0.2, 0.3, level=0.95, n=1000, kind="percentile", seed=0))
+    0.25 [0.2, 0.3]
+    """
 
     value: float
     low: float
@@ -60,26 +89,71 @@ def bootstrap(
     versus: Sequence[ArrayLike] | None = None,
     **named: Any,
 ) -> Interval:
-    r"""Bootstrap interval of a metric, or of the difference of a metric between two methods.
+    r"""Estimate a confidence interval of a metric, or of its difference between two methods, by resampling rows.
 
-    ``arrays``, and named arrays of the same length, are resampled together, row by row; other named values are
-    settings of the metric. ``versus`` holds the arrays of a second method: the interval is then that of
-    ``metric(*arrays) - metric(*versus)`` on the same resamples, with
+    Rows are drawn with replacement, all arrays together. For a registered metric they are sorted once and a resample is
+    only a weight per row, so that 1,000 resamples are cheap.
+
+    Parameters
+    ----------
+    metric : callable
+        A registered metric such as :func:`twofold.metrics.aurc`, or any function of the arrays that returns a float or
+        an object with a ``value``, such as an operating point.
+    *arrays : array-like of shape (n_samples, ...)
+        What the metric takes, truth first; all are resampled together, row by row.
+    n : int, default=1000
+        Number of resamples, at least 10. Use more for p-values: the smallest possible one is 2 / (n + 1).
+    level : float, default=0.95
+        Confidence level, between 0 and 1 (both excluded).
+    seed : int or numpy.random.Generator, default=0
+        Seed of the resamples. The same seed gives the same resamples for every metric and method.
+    kind : {"percentile", "bca"}, default="percentile"
+        ``percentile`` takes quantiles of the replicates. ``bca`` corrects them for bias and skewness.
+    stratify : array-like of shape (n_samples,), optional
+        Groups, such as ``is_id``, whose sizes every resample keeps.
+    versus : sequence of array-like, optional
+        The arrays of a second method. The interval is then that of ``metric(*arrays) - metric(*versus)`` on the same
+        resamples, with a p-value.
+    **named
+        Further arguments of the metric by name. Arrays with ``n_samples`` rows are resampled too; other values are
+        settings.
+
+    Returns
+    -------
+    Interval
+        ``value`` on the whole sample, ``low`` and ``high``; with ``versus`` also ``p``.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no array, arrays differ in length, or a setting is out of range; also whatever the metric itself
+        rejects.
+    UndefinedMetric
+        If the metric is undefined on the whole sample, or on all resamples.
+
+    Notes
+    -----
+    The p-value of a difference d, from its replicates :math:`d^*`, is
 
     .. math:: p = 2 \min\left(\frac{1 + \#\{d^* \le 0\}}{n + 1}, \frac{1 + \#\{d^* \ge 0\}}{n + 1}\right)
 
-    capped at 1. ``stratify`` (an array of groups, such as ``is_id``) keeps the size of each group. ``percentile``
-    intervals are the quantiles of the replicates; ``bca`` corrects them for bias and skewness, with the acceleration
-    from a jackknife over at most 200 groups of rows. Resamples on which the metric is undefined are left out and
-    counted, with a warning. Functions that return an operating point are judged by its ``value``.
+    capped at 1. The acceleration of ``bca`` comes from a jackknife over at most 200 groups of rows. Resamples on which
+    the metric is undefined are left out and counted in ``undefined``, with a warning; n in the formula is then the
+    number that remain.
 
-    References: Efron & Tibshirani, An Introduction to the Bootstrap, 1993; Efron, JASA 1987 (BCa).
+    References
+    ----------
+    Efron & Tibshirani, An Introduction to the Bootstrap, 1993; Efron, JASA 1987 (BCa).
 
+    Examples
+    --------
     >>> from twofold.metrics import aurc
     >>> correct, conf = [True, True, False, True] * 50, np.linspace(1, 0, 200)
     >>> interval = bootstrap(aurc, correct, conf, n=200)
     >>> bool(interval.low < interval.value < interval.high)
     True
+    >>> bootstrap(aurc, correct, conf, versus=(correct, conf), n=200).p
+    1.0
     """
     n = _checks.whole(n, "n", 10)
     level = _checks.number(level, "level", 0.0, 1.0, open_low=True, open_high=True)
@@ -150,7 +224,7 @@ def _named(named: dict[str, Any], rows: int) -> tuple[dict[str, npt.NDArray[Any]
 
 
 def _strata(stratify: ArrayLike | None, rows: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Rows in stratum order, and where each stratum starts."""
+    """Return the rows in stratum order, and where each stratum starts."""
     if stratify is None:
         return np.arange(rows, dtype=np.int32), np.array([0, rows])
     group = np.unique(_checks.plain(stratify, "stratify"), return_inverse=True)[1]
@@ -180,7 +254,7 @@ def _value(
     columns: dict[str, npt.NDArray[Any]],
     settings: dict[str, Any],
 ) -> Value:
-    """The metric as a function of row weights: its weighted form, or by calling it on the drawn rows."""
+    """Express the metric as a function of row weights: its weighted form, or by calling it on the drawn rows."""
     weighted = getattr(metric, "weighted", None)
     if weighted is not None:
         with warnings.catch_warnings():
@@ -200,7 +274,7 @@ def _value(
 def _replicates(
     value: Value, members: npt.NDArray[np.int32], starts: npt.NDArray[np.int64], n: int, seed: int
 ) -> Array:
-    """The value on n resamples, NaN where it is undefined; a metric may bring a compiled loop over resamples."""
+    """Compute the value on n resamples, NaN where it is undefined; a metric may bring a compiled loop over them."""
     from twofold._kernels import resample
 
     keys = np.random.SeedSequence(seed).generate_state(n, np.uint64)
@@ -226,8 +300,29 @@ def _replicates(
 
 
 def draws(rows: int, n: int, *, seed: int | tuple[int, ...] = 0) -> Weights:
-    """How often each of ``rows`` comes in each of ``n`` resamples of that size: what :func:`bootstrap` draws.
+    """Draw how often each row occurs in each of ``n`` resamples: the resamples that :func:`bootstrap` uses.
 
+    Parameters
+    ----------
+    rows : int
+        Number of rows, which is also the size of each resample.
+    n : int
+        Number of resamples.
+    seed : int or tuple of int, default=0
+        Seed of the resamples.
+
+    Returns
+    -------
+    array of uint8, shape (n, rows)
+        Counts; every row of the result sums to ``rows``.
+
+    Raises
+    ------
+    InvalidInput
+        If ``rows`` or ``n`` is not a whole number of at least 1.
+
+    Examples
+    --------
     >>> draws(5, 2).sum(axis=1)
     array([5, 5], dtype=uint64)
     """
@@ -243,7 +338,7 @@ def draws(rows: int, n: int, *, seed: int | tuple[int, ...] = 0) -> Weights:
 
 
 def _poisson() -> tuple[npt.NDArray[np.uint64], Weights]:
-    """Distribution function of Poisson(1) times 2^32, and the count by the 12 leading bits where they decide it."""
+    """Tabulate the distribution function of Poisson(1) times 2^32, and the count where 12 leading bits decide it."""
     from twofold._kernels import UNCLEAR
 
     exact = np.cumsum([math.exp(-1.0) / math.factorial(k) for k in range(20)]) * 2.0**32
@@ -255,7 +350,7 @@ def _poisson() -> tuple[npt.NDArray[np.uint64], Weights]:
 
 
 def _jackknife(statistic: Value, rows: int, seed: int) -> Array:
-    """The statistic without each of at most ``_GROUPS`` random groups of rows."""
+    """Compute the statistic without each of at most ``_GROUPS`` random groups of rows."""
     groups = min(rows, _GROUPS)
     group = np.random.default_rng(seed).permutation(rows) % groups
     values = np.array([statistic((group != g).astype(np.uint8)) for g in range(groups)])
@@ -263,7 +358,7 @@ def _jackknife(statistic: Value, rows: int, seed: int) -> Array:
 
 
 def _corrected(tails: Array, value: float, replicates: Array, jackknife: Array) -> Array:
-    """Quantile levels of the BCa interval."""
+    """Compute the quantile levels of the BCa interval."""
     from scipy.special import ndtr, ndtri
 
     below = (np.sum(replicates < value) + 0.5 * np.sum(replicates == value)) / len(replicates)

@@ -1,8 +1,8 @@
-r"""Rank tests over a table of results, blocks in rows and methods in columns.
+"""Compute rank tests over a table of results, blocks in rows and methods in columns.
 
 Every test ranks the methods inside each block (1 = best, ties share the mid-rank) or, for :func:`wilcoxon`,
-compares two methods over the blocks. All of them take the blocks to be independent; where the table itself
-shows that they are not, a :class:`~twofold.errors.DoubtfulTable` warning says so.
+compares two methods over the blocks. All of them assume independent blocks; where the table itself shows that they
+are not, a :class:`~twofold.errors.DoubtfulTable` warning says so.
 """
 
 from __future__ import annotations
@@ -25,19 +25,23 @@ from twofold.stats.exact import (
 )
 from twofold.stats.table import Better, Table, ranked
 
-EXACT = 50  # signed-rank counts stay exact in float64 (2**50), and the normal curve is good beyond
+EXACT = 50  # signed-rank counts stay exact in float64 (2**50), and the normal approximation is good beyond
 
 
 @dataclass(frozen=True, eq=False)
 class Friedman:
-    """What :func:`friedman` found.
+    """Hold the result of Friedman's test, :func:`friedman`.
 
-    Attributes
+    Parameters
     ----------
-    statistic, p : float
-        Friedman's statistic with the correction for ties, and its p-value by the chi-square distribution.
-    f, f_p : float
-        Iman and Davenport's F, infinite where all blocks agree, and its p-value by the F distribution.
+    statistic : float
+        Friedman's statistic with the correction for ties.
+    p : float
+        Its p-value by the chi-square distribution.
+    f : float
+        Iman and Davenport's F, infinite where all blocks agree.
+    f_p : float
+        Its p-value by the F distribution.
     df : tuple of int
         Degrees of freedom of ``f``; the first entry is also that of ``statistic``.
     mean_ranks : array of shape (n_methods,)
@@ -50,6 +54,12 @@ class Friedman:
         The p-value of ``statistic`` over all orders of the ranks inside the blocks; None for large tables.
     least_p : float
         The smallest p-value that a table of this size with these ties can have.
+
+    Examples
+    --------
+    >>> result = friedman([[1, 2], [3, 4]])
+    >>> result.exact_p, result.least_p, result.mean_ranks
+    (0.5, 0.5, array([2., 1.]))
     """
 
     statistic: float
@@ -71,7 +81,29 @@ class Friedman:
 
 @dataclass(frozen=True, eq=False)
 class Pairwise:
-    """All pairs of methods: Holm-adjusted ``p``, ``raw`` p and ``statistic``, each (k, k), symmetric."""
+    """Hold the result of a pairwise test of all methods.
+
+    Parameters
+    ----------
+    p : array of shape (n_methods, n_methods)
+        Holm-adjusted p-values, symmetric, 1 on the diagonal.
+    raw : array of shape (n_methods, n_methods)
+        Unadjusted p-values.
+    statistic : array of shape (n_methods, n_methods)
+        The statistic of every pair.
+    mean_ranks : array of shape (n_methods,)
+        Mean rank of every method, 1 the best.
+    names : tuple of str
+        The methods, in the order of rows and columns.
+    test : {"conover_t", "rank_z", "wilcoxon"}
+        Which test it is.
+
+    Examples
+    --------
+    >>> result = rank_z([[4, 7, 6], [6, 8, 9], [3, 6, 7], [5, 7, 8], [4, 9, 8], [5, 6, 9]], names="ABC")
+    >>> result.test, result.names, result.p.shape
+    ('rank_z', ('A', 'B', 'C'), (3, 3))
+    """
 
     p: Array
     raw: Array
@@ -82,7 +114,7 @@ class Pairwise:
 
 
 def friedman(table: ArrayLike, *, better: Better = "higher", names: Sequence[str] | None = None) -> Friedman:
-    r"""Are all methods alike? Friedman's test with the correction for ties, and Iman and Davenport's F.
+    r"""Test whether all methods are alike: Friedman's test with the correction for ties, and Iman and Davenport's F.
 
     .. math:: T_1 = \frac{(k-1) \sum_j (R_j - N(k+1)/2)^2}{A_1 - C_1}, \quad
               F = \frac{(N-1) T_1}{N(k-1) - T_1}, \quad A_1 = \sum_{ij} r_{ij}^2, \quad C_1 = N k (k+1)^2 / 4
@@ -97,7 +129,7 @@ def friedman(table: ArrayLike, *, better: Better = "higher", names: Sequence[str
     better : {"higher", "lower"}, default="higher"
         Which values are better.
     names : sequence of str, optional
-        Names of the methods.
+        Names of the methods. By default the columns of a DataFrame, or 0, 1, ...
 
     Returns
     -------
@@ -138,17 +170,44 @@ def friedman(table: ArrayLike, *, better: Better = "higher", names: Sequence[str
 
 
 def conover_t(table: ArrayLike, *, better: Better = "higher", names: Sequence[str] | None = None) -> Pairwise:
-    r"""Which methods differ? Conover's t test on rank sums, Holm-adjusted over all pairs.
+    r"""Test which methods differ by Conover's t test on rank sums, Holm-adjusted over all pairs.
 
     .. math:: t_{ij} = \frac{|R_i - R_j|}{\sqrt{2 (N A_1 - \sum_j R_j^2) / ((N-1)(k-1))}}
 
-    against Student's t with :math:`(N-1)(k-1)` degrees of freedom, two-sided. If all blocks agree perfectly
-    the standard error is 0: where rank sums differ t is inf and p the smallest attainable one,
-    :math:`(k!)^{1-N}` without ties (see :func:`twofold.stats.exact.least_conover_p`); where they are equal t is
-    0 and p 1. The standard error is common to all pairs, so methods that are always last shrink it for
-    everyone: a warning says when. Conover 1999, section 5.8; equal to scikit-posthocs from 0.8.1 (earlier
-    releases have another variance) but for the smallest p.
+    against Student's t with :math:`(N-1)(k-1)` degrees of freedom, two-sided. ``conover_holm`` is another name of this
+    function.
 
+    Parameters
+    ----------
+    table : array-like of shape (n_blocks, n_methods)
+        Results; at least two blocks and two methods. The columns of a DataFrame name the methods.
+    better : {"higher", "lower"}, default="higher"
+        Which values are better.
+    names : sequence of str, optional
+        Names of the methods. By default the columns of a DataFrame, or 0, 1, ...
+
+    Returns
+    -------
+    Pairwise
+        Adjusted and raw p-values and the statistic of every pair.
+
+    Raises
+    ------
+    InvalidInput
+        If the table is too small, holds NaN or infinities, or names do not fit.
+
+    Notes ----- If all blocks agree perfectly the standard error is 0: where rank sums differ t is inf and p the
+    smallest attainable one, :math:`(k!)^{1-N}` without ties (see :func:`twofold.stats.exact.least_conover_p`); where
+    they are equal t is 0 and p is 1. The standard error is common to all pairs, so methods that are always last shrink
+    it for every pair; a ``DoubtfulTable`` warning says when. Equal to scikit-posthocs from 0.8.1 (earlier releases have
+    another variance) but for the smallest p.
+
+    References
+    ----------
+    Conover, Practical Nonparametric Statistics, 1999, section 5.8.
+
+    Examples
+    --------
     >>> result = conover_t([[4, 7, 6], [6, 8, 9], [3, 6, 7], [5, 7, 8], [4, 9, 8], [5, 6, 9]], names="ABC")
     >>> [round(float(p), 6) for p in result.raw[0]], [round(float(p), 6) for p in result.p[0]]
     ([1.0, 0.001193, 0.000231], [1.0, 0.002387, 0.000692])
@@ -160,15 +219,41 @@ conover_holm = conover_t
 
 
 def rank_z(table: ArrayLike, *, better: Better = "higher", names: Sequence[str] | None = None) -> Pairwise:
-    r"""Which methods differ? Normal test on mean ranks, variance as without ties, Holm-adjusted.
+    r"""Test which methods differ by a normal test on mean ranks, Holm-adjusted over all pairs.
 
     .. math:: z_{ij} = |\bar R_i - \bar R_j| \Big/ \sqrt{k (k+1) / (6 N)}
 
-    Two-sided. Some papers call this test Conover's or Nemenyi's; it is neither (Nemenyi's uses the
-    studentised range). It ignores ties, which makes it careful, and it loses power when the pool holds many
-    weak methods. No p is below the smallest attainable one, :math:`2 / (k (k-1))^N` without ties. Demšar, JMLR 7,
-    2006, section 3.2.2.
+    against the normal distribution, two-sided, with the variance that mean ranks have without ties.
 
+    Parameters
+    ----------
+    table : array-like of shape (n_blocks, n_methods)
+        Results; at least two blocks and two methods. The columns of a DataFrame name the methods.
+    better : {"higher", "lower"}, default="higher"
+        Which values are better.
+    names : sequence of str, optional
+        Names of the methods. By default the columns of a DataFrame, or 0, 1, ...
+
+    Returns
+    -------
+    Pairwise
+        Adjusted and raw p-values and the statistic of every pair.
+
+    Raises
+    ------
+    InvalidInput
+        If the table is too small, holds NaN or infinities, or names do not fit.
+
+    Notes ----- Some papers call this test Conover's or Nemenyi's; it is neither (Nemenyi's uses the studentised range).
+    It ignores ties, which makes it conservative, and it loses power when the pool holds many weak methods. No p is
+    below the smallest attainable one, :math:`2 / (k (k-1))^N` without ties.
+
+    References
+    ----------
+    Demšar, JMLR 7, 2006, section 3.2.2.
+
+    Examples
+    --------
     >>> result = rank_z([[4, 7, 6], [6, 8, 9], [3, 6, 7], [5, 7, 8], [4, 9, 8], [5, 6, 9]])
     >>> result.raw[0].round(4)
     array([1.    , 0.0209, 0.0039])
@@ -177,19 +262,46 @@ def rank_z(table: ArrayLike, *, better: Better = "higher", names: Sequence[str] 
 
 
 def wilcoxon(table: ArrayLike, *, better: Better = "higher", names: Sequence[str] | None = None) -> Pairwise:
-    r"""Which methods differ? Wilcoxon's signed-rank test of every pair over the blocks, Holm-adjusted.
+    r"""Test which methods differ by Wilcoxon's signed-rank test of every pair over the blocks, Holm-adjusted.
 
     .. math:: W = \min\Big(\sum_{d_i > 0} \rho_i, \sum_{d_i < 0} \rho_i\Big), \quad
               \rho_i = \text{rank of } |d_i| \text{ among the non-zero differences}
 
-    Two-sided. Zero differences are dropped (Wilcoxon's own rule); if all are zero, W is 0 and p is 1. Up to
-    50 differences p is exact, given the mid-ranks: all sign patterns are counted, also where SciPy falls back
-    to the normal curve because of ties; beyond, the tie-corrected normal curve without continuity correction.
-    Differences closer than 1e-12 of the pair's largest value count as equal, so that 0.3 - 0.2 ties with 0.2
-    - 0.1. The test looks at sizes of differences, so blocks on one scale; no third method can change the
-    outcome of a pair except through Holm. With N blocks no p is below 2 :sup:`1-N`. Wilcoxon, Biometrics
-    Bulletin 1, 1945; Benavoli et al., JMLR 17, 2016.
+    Two-sided. The test uses the sizes of differences, so all blocks must be on one scale.
 
+    Parameters
+    ----------
+    table : array-like of shape (n_blocks, n_methods)
+        Results; at least two blocks and two methods. The columns of a DataFrame name the methods.
+    better : {"higher", "lower"}, default="higher"
+        Which values are better; it affects the mean ranks only.
+    names : sequence of str, optional
+        Names of the methods. By default the columns of a DataFrame, or 0, 1, ...
+
+    Returns
+    -------
+    Pairwise
+        Adjusted and raw p-values and the statistic of every pair.
+
+    Raises
+    ------
+    InvalidInput
+        If the table is too small, holds NaN or infinities, or names do not fit.
+
+    Notes ----- Zero differences are dropped (Wilcoxon's own rule); if all are zero, W is 0 and p is 1. Differences
+    closer than 1e-12 of the pair's largest value count as equal, so that 0.3 - 0.2 ties with 0.2 - 0.1.
+
+    Up to 50 differences p is exact, conditional on the mid-ranks: all sign patterns are counted, also where SciPy falls
+    back to the normal approximation because of ties. Beyond that it is the tie-corrected normal approximation without
+    continuity correction. With N blocks no p is below 2 :sup:`1-N`. No third method can change the outcome of a pair
+    except through Holm's adjustment.
+
+    References
+    ----------
+    Wilcoxon, Biometrics Bulletin 1, 1945; Benavoli et al., JMLR 17, 2016.
+
+    Examples
+    --------
     >>> result = wilcoxon([[4, 7, 6], [6, 8, 9], [3, 6, 7], [5, 7, 8], [4, 9, 8], [5, 6, 9]])
     >>> result.statistic[0], result.raw[0]
     (array([0., 0., 0.]), array([1.     , 0.03125, 0.03125]))
@@ -201,13 +313,33 @@ def wilcoxon(table: ArrayLike, *, better: Better = "higher", names: Sequence[str
 
 
 def holm(p: ArrayLike) -> Array:
-    r"""Holm's step-down adjustment of p-values.
+    r"""Adjust p-values by Holm's step-down procedure.
 
     .. math:: \tilde p_{(i)} = \max_{j \le i} \min(1, (m - j + 1)\, p_{(j)})
 
-    Controls the chance of any false rejection, whatever the dependence. The shape of ``p`` is kept.
+    Controls the chance of any false rejection, whatever the dependence between the tests.
+
+    Parameters
+    ----------
+    p : array-like of float
+        P-values in [0, 1], of any shape; all of them form one family.
+
+    Returns
+    -------
+    array
+        Adjusted p-values in the shape of ``p``.
+
+    Raises
+    ------
+    InvalidInput
+        If a value is outside [0, 1] or NaN.
+
+    References
+    ----------
     Holm, Scandinavian Journal of Statistics 6, 1979.
 
+    Examples
+    --------
     >>> holm([0.01, 0.04, 0.03])
     array([0.03, 0.06, 0.06])
     """
@@ -224,7 +356,27 @@ def holm(p: ArrayLike) -> Array:
 
 
 def omnibus(data: Table) -> Friedman:
-    """Friedman's test of a validated table; sums of half-integers are exact, as edge cases need."""
+    """Compute Friedman's test of a validated table, without warnings.
+
+    Parameters
+    ----------
+    data : Table
+        The validated table, from :func:`twofold.stats.table.ranked`.
+
+    Returns
+    -------
+    Friedman
+        As :func:`friedman` returns it.
+
+    Notes
+    -----
+    Sums of half-integers are exact in floating point, so the edge cases (all tied, all blocks alike) are found exactly.
+
+    Examples
+    --------
+    >>> omnibus(ranked([[1, 2], [3, 4]], "higher", None)).statistic
+    2.0
+    """
     from scipy.special import chdtrc, fdtrc
 
     blocks, methods = data.ranks.shape
@@ -245,7 +397,25 @@ def omnibus(data: Table) -> Friedman:
 
 
 def compare(test: str, data: Table) -> Pairwise:
-    """One pairwise test of a validated table, without warnings."""
+    """Compute one pairwise test of a validated table, without warnings.
+
+    Parameters
+    ----------
+    test : {"conover_t", "rank_z", "wilcoxon"}
+        The test.
+    data : Table
+        The validated table, from :func:`twofold.stats.table.ranked`.
+
+    Returns
+    -------
+    Pairwise
+        As the function of that name returns it.
+
+    Examples
+    --------
+    >>> compare("wilcoxon", ranked([[1, 2], [3, 4]], "higher", None)).raw[0]
+    array([1. , 0.5])
+    """
     statistic, raw = TESTS[test](data)
     upper = np.triu_indices(len(data.names), 1)
     p = np.ones_like(raw)
@@ -260,7 +430,7 @@ def _mean_rank_test(test: str, data: Table) -> Pairwise:
 
 
 def _unexplained(data: Table) -> float:
-    """N A1 - sum R^2: zero exactly when every block has the same ranks."""
+    """Compute N A1 - sum R^2: zero exactly when every block has the same ranks."""
     return len(data.ranks) * float((data.ranks**2).sum()) - float((data.sums**2).sum())
 
 
@@ -321,7 +491,7 @@ def _signed_rank(x: Array, y: Array) -> tuple[float, float]:
 
 @lru_cache(maxsize=256)
 def _sign_patterns(doubled: tuple[int, ...]) -> Array:
-    """P(W <= w) over all sign patterns, at index 2w; doubling makes mid-ranks whole."""
+    """Compute P(W <= w) over all sign patterns, at index 2w; doubling makes mid-ranks whole."""
     counts = np.zeros(sum(doubled) + 1)
     counts[0] = 1.0
     for rank in doubled:
@@ -334,8 +504,3 @@ TESTS: dict[str, Callable[[Table], tuple[Array, Array]]] = {
     "rank_z": _normal,
     "wilcoxon": _signed_ranks,
 }
-
-
-# Doubts. Ranks minus the method's mean rank are what the blocks add of their own. Between independent blocks
-# these residuals go together only by chance, however strongly the methods differ; how far chance goes is
-# simulated with a fixed seed, so the same table always gets the same answer.
