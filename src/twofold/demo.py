@@ -1,7 +1,7 @@
-"""The embedded example: a small classifier of digits, judged on what it knows and on what it does not.
+"""Run the embedded example: a small classifier of digits, judged on what it knows and on what it does not.
 
-scikit-learn's bundled digits are 8x8 images. The classifier learns the digits 0 to 6; the digits 7 to 9 are near
-OOD (the same world, classes it never saw) and patches of scikit-learn's two bundled photographs, shrunk to 8x8, are
+scikit-learn's bundled digits are 8x8 images. The classifier learns the digits 0 to 6; the digits 7 to 9 are near OOD
+(the same kind of image, classes it never saw) and patches of scikit-learn's two bundled photographs, shrunk to 8x8, are
 far OOD. Nothing is downloaded.
 """
 
@@ -38,7 +38,17 @@ Step = Callable[[str], Any]
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the demo's table."""
+    """Hold one row of the demo's table.
+
+    Parameters
+    ----------
+    ood_set : str
+        ``"near"`` or ``"far"``.
+    id_score, ood_score : str
+        The pair of scores.
+    values : dict of str to Interval
+        The metrics of :func:`twofold.report.joint_table`.
+    """
 
     ood_set: str
     id_score: str
@@ -47,18 +57,44 @@ class Row:
 
 
 def steps() -> int:
-    """About how many times :func:`demo` reports progress."""
+    """Estimate how many times :func:`demo` reports progress.
+
+    Returns
+    -------
+    int
+        The total for a progress bar.
+    """
     return EPOCHS + 24 + 2 * (len(PLAIN) + BEST) * len(JOINT)
 
 
 def demo(
     path: str | Path, *, resamples: int = 1000, seed: int = 0, done: Step = lambda _: None
 ) -> tuple[list[Row], Recommendation]:
-    """Train, write the run to ``path``, choose the best pairs of scores, and judge them on near and far OOD.
+    """Train a small classifier, write its run, choose the best pairs of scores, and judge them on near and far OOD.
 
     Pairs are chosen by :func:`twofold.tuning.choose_pairs`, as the report chooses them, on validation digits and on a
-    third of the unknown inputs of both kinds; the tables are made from the rest. ``done`` is told what was finished. A
-    run of an earlier demo at ``path`` is replaced; any other is an error.
+    third of the unknown inputs of both kinds; the tables are made from the rest.
+
+    Parameters
+    ----------
+    path : str or Path
+        Folder of the run. The run of an earlier demo is replaced.
+    resamples : int, default=1000
+        Number of bootstrap resamples.
+    seed : int, default=0
+        Seed of the split, the training and the resampling.
+    done : callable, optional
+        Called with the name of each finished step.
+
+    Returns
+    -------
+    tuple of (list of Row, Recommendation)
+        The table, and how the pairs were chosen.
+
+    Raises
+    ------
+    RunError
+        If the folder holds another run, or files that no demo wrote.
     """
     run = _write(_fresh(Path(path)), _split(seed), seed, done)
     chosen = choose_pairs(run, show=BEST, n=resamples, seed=seed, done=done)

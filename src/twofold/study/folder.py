@@ -1,7 +1,7 @@
-"""What a folder of a study holds: the file it is of, and the results of finished cells.
+"""Read and write the folder of a study: the file it belongs to, and the results of finished cells.
 
 A folder that a study ran in has ``judged/CELL``; one that :func:`keep` wrote has ``cells.json`` and, of the results,
-what the tables show. Both tell what is finished, and a study goes on from either.
+what the tables show. Both record what is finished, and a study resumes from either.
 """
 
 from __future__ import annotations
@@ -25,7 +25,25 @@ FORMAT, VERSION = "twofold-study", 2
 
 
 def results(study: Study, out: str | Path) -> Results:
-    """The results of all finished cells."""
+    """Read the results of all finished cells.
+
+    Parameters
+    ----------
+    study : Study
+        The study.
+    out : str or Path
+        Its folder.
+
+    Returns
+    -------
+    Results
+        Rows and replicates.
+
+    Raises
+    ------
+    RunError
+        If a cell was trained with other settings, or a file is damaged.
+    """
     folder = Path(out)
     rows: list[Told] = []
     replicates: dict[tuple[str | None, ...], Any] = {}
@@ -45,9 +63,30 @@ def results(study: Study, out: str | Path) -> Results:
 
 
 def keep(study: Study, out: str | Path, to: str | Path) -> tuple[str, ...]:
-    """Add what the tables show of all finished cells to a small folder; a study goes on from there as well.
+    """Add what the tables show of all finished cells to a small folder, from which a study can resume as well.
 
-    Weights, outputs and all other results stay behind. Returns the cells that are kept now.
+    Weights, outputs and all other results stay behind.
+
+    Parameters
+    ----------
+    study : Study
+        The study.
+    out : str or Path
+        Folder that the study ran in.
+    to : str or Path
+        The small folder; cells that it already holds are kept.
+
+    Returns
+    -------
+    tuple of str
+        The cells that the small folder holds now.
+
+    Raises
+    ------
+    InvalidInput
+        If no cell is finished.
+    RunError
+        If the small folder holds another study or cannot be written to.
     """
     folder, target = Path(out), Path(to)
     new = {cell.name: one for cell in study.cells() if (one := told_of(study, cell, folder)) is not None}
@@ -76,7 +115,20 @@ def keep(study: Study, out: str | Path, to: str | Path) -> tuple[str, ...]:
 
 
 def counts(told: Told, run: Path) -> dict[str, int]:
-    """How many images of each data set a cell saw."""
+    """Count the images of each data set that a cell saw.
+
+    Parameters
+    ----------
+    told : mapping
+        What is stored about the cell.
+    run : Path
+        Folder of its outputs, read where the counts are not stored.
+
+    Returns
+    -------
+    dict of str to int
+        Number of images by name and role; empty where neither source has them.
+    """
     if "sets" in told or not run.is_dir():
         return dict(told.get("sets", {}))
     seen = Run.open(run)
@@ -94,12 +146,48 @@ def _kept(out: Path) -> dict[str, Any]:
 
 
 def finished(study: Study, out: str | Path) -> tuple[str, ...]:
-    """The cells of a study that are finished in a folder."""
+    """List the cells of a study that are finished in a folder.
+
+    Parameters
+    ----------
+    study : Study
+        The study.
+    out : str or Path
+        The folder.
+
+    Returns
+    -------
+    tuple of str
+        Names of cells.
+
+    Raises
+    ------
+    RunError
+        If a cell was trained with other settings, or a file is damaged.
+    """
     return tuple(cell.name for cell in study.cells() if told_of(study, cell, Path(out)) is not None)
 
 
 def opened(out: str | Path) -> Study:
-    """The study whose cells are in a folder."""
+    """Load the study whose cells are in a folder.
+
+    Parameters
+    ----------
+    out : str or Path
+        The folder.
+
+    Returns
+    -------
+    Study
+        The study, with the preset it was run with.
+
+    Raises
+    ------
+    InvalidInput
+        If the folder holds no study.
+    RunError
+        If its file is damaged.
+    """
     told = _state(Path(out))
     if told is None:
         raise InvalidInput(f"{out} holds no study: there is no {STATE} in it")
@@ -120,7 +208,20 @@ def _state(folder: Path) -> dict[str, Any] | None:
 
 
 def claim(study: Study, folder: Path) -> None:
-    """Write which study a folder is of; a folder of another study is an error."""
+    """Record in a folder which study it belongs to.
+
+    Parameters
+    ----------
+    study : Study
+        The study.
+    folder : Path
+        The folder; it is created if it does not exist.
+
+    Raises
+    ------
+    RunError
+        If the folder belongs to another study or preset, or cannot be written to.
+    """
     told = _state(folder)
     if told is not None and (told["name"], told["preset"]) != (study.name, study.preset):
         was = told["name"] + ("" if told["preset"] is None else f" with preset {told['preset']}")
@@ -133,12 +234,36 @@ def claim(study: Study, folder: Path) -> None:
 
 
 def pairs_of(cell: Cell) -> tuple[tuple[str, str], ...]:
-    """The pairs of scores that a cell is judged by."""
+    """List the pairs of scores that a cell is judged by.
+
+    Parameters
+    ----------
+    cell : Cell
+        The cell.
+
+    Returns
+    -------
+    tuple of (str, str)
+        Pairs of the row, or else of the benchmark.
+    """
     return cell.row.pairs or cell.benchmark.pairs
 
 
 def marks(study: Study, cell: Cell) -> dict[str, str]:
-    """Digests of what a cell was trained and extracted by, and of what it was judged by."""
+    """Compute digests of what a cell is trained and extracted by, and of what it is judged by.
+
+    Parameters
+    ----------
+    study : Study
+        The study.
+    cell : Cell
+        The cell.
+
+    Returns
+    -------
+    dict of str to str
+        Digests ``trained`` and ``judged``.
+    """
     row, on = cell.row, cell.benchmark
     made = {key: value for key, value in asdict(row).items() if key not in ("name", "family", "scores", "pairs")}
     trained_by = [study.model, study.normalise, study.base, dict(study.settings), made, cell.train.data, cell.seed]
@@ -151,7 +276,27 @@ def marks(study: Study, cell: Cell) -> dict[str, str]:
 
 
 def told_of(study: Study, cell: Cell, out: Path) -> dict[str, Any] | None:
-    """What is told of a finished cell; None where there is more to do. One that was trained otherwise is an error."""
+    """Read what is stored about a finished cell.
+
+    Parameters
+    ----------
+    study : Study
+        The study.
+    cell : Cell
+        The cell.
+    out : Path
+        Folder of the study.
+
+    Returns
+    -------
+    dict or None
+        None where the cell is not finished, or has to be judged again.
+
+    Raises
+    ------
+    RunError
+        If the cell was trained with other settings, or the file is damaged.
+    """
     told = read_json(out / "judged" / cell.name / CELL) or _kept(out).get(cell.name)
     if told is None:
         return None
@@ -167,13 +312,37 @@ def told_of(study: Study, cell: Cell, out: Path) -> dict[str, Any] | None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a file with its digest, whole or not at all."""
+    """Write a JSON file with its digest, whole or not at all.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    value : Any
+        What JSON can hold.
+    """
     with replacing(path) as file:
         file.write(json_with_digest(value, kind=FORMAT, version=VERSION))
 
 
 def read_json(path: Path) -> Any:
-    """What a file holds; None where there is none."""
+    """Read a JSON file and check its digest.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    Any
+        Its value; None where there is no file.
+
+    Raises
+    ------
+    RunError
+        If the file cannot be read or is damaged.
+    """
     remedy = "delete it, and the same command makes it again"
     try:
         raw = read_regular(path)

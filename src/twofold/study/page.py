@@ -1,4 +1,4 @@
-"""The page of a study: tables over seeds, with intervals, and the scale of what is finished."""
+"""Write the page of a study: tables over seeds, with intervals, and the scale of what is finished."""
 
 from __future__ import annotations
 
@@ -27,7 +27,22 @@ LEGEND = (
 
 
 def report(study: Study, out: str | Path, found: Results | None = None) -> str:
-    """The page of a study in Markdown: the tables of what is finished, and the scale of it."""
+    """Format the page of a study as Markdown: the tables of what is finished, and the scale of it.
+
+    Parameters
+    ----------
+    study : Study
+        The study.
+    out : str or Path
+        Its folder.
+    found : Results, optional
+        Its results; by default they are read from the folder.
+
+    Returns
+    -------
+    str
+        Markdown.
+    """
     found = results(study, out) if found is None else found
     told = _told(study, Path(out))
     parts = [f"# {study.title}", study.source, _scale(study, told), *_sets(study, told, Path(out))]
@@ -69,13 +84,41 @@ def _sets(study: Study, told: Mapping[str, Told], out: Path) -> list[str]:
 
 
 def table(study: Study, found: Results) -> str:
-    """All tables in Markdown: mean ± standard deviation over seeds [95 % interval over test images]."""
+    """Format all tables as Markdown: mean ± standard deviation over seeds [95 % interval over test images].
+
+    Parameters
+    ----------
+    study : Study
+        The study.
+    found : Results
+        Its results.
+
+    Returns
+    -------
+    str
+        Tables and legend; empty where nothing is finished.
+    """
     parts = [text for title, grid in _grids(study, found).items() for text in (f"## {title}", grid.markdown())]
     return "\n\n".join([*parts, LEGEND] if parts else [])
 
 
 def document(study: Study, out: str | Path, found: Results | None = None) -> Document:
-    """The page of a study with drawings, as :func:`twofold.report.report` writes it in any form."""
+    """Build the page of a study with drawings, which :func:`twofold.report.report` writes in any format.
+
+    Parameters
+    ----------
+    study : Study
+        The study.
+    out : str or Path
+        Its folder.
+    found : Results, optional
+        Its results; by default they are read from the folder.
+
+    Returns
+    -------
+    Document
+        The page.
+    """
     found = results(study, out) if found is None else found
     told = _told(study, Path(out))
     grids = _grids(study, found)
@@ -243,7 +286,15 @@ def _cells(study: Study, told: Mapping[str, Told]) -> str:
 
 
 def publish(study: Study, out: Path) -> None:
-    """Write results and page of what is finished."""
+    """Write the results and the page (Markdown and HTML) of what is finished into the folder of a study.
+
+    Parameters
+    ----------
+    study : Study
+        The study.
+    out : Path
+        Its folder.
+    """
     found = results(study, out)
     if found.rows:
         found.save(out)

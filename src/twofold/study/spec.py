@@ -1,4 +1,4 @@
-"""What a study file says: rows, cells, tables; its mistakes are found before anything is opened."""
+"""Parse study files: rows, cells and tables; mistakes are found before any data are opened."""
 
 from __future__ import annotations
 
@@ -32,9 +32,32 @@ LISTS = ("scores", "pairs", "augment")  # keys of a row whose value is a list by
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a study; ``family`` is the name that the file gives, the same for all values of a list.
+    """Describe one row of a study.
 
-    ``checkpoint`` is what it starts from: another row, or a file of weights.
+    Parameters
+    ----------
+    name : str
+        Name of the row.
+    family : str
+        Name that the file uses, the same for all values of a list.
+    recipe : str
+        The training recipe.
+    checkpoint : str, optional
+        What it starts from: another row, whose weights of the same seed are used, or a file of weights.
+    outliers, mixers : str, optional
+        Data sets of outliers and of mixing images, in the grammar of :mod:`twofold.nn.data`.
+    dropout : float, default=0.0
+        Dropout rate.
+    passes : int, default=0
+        Number of stochastic passes of extraction; needs dropout.
+    odin : mapping of str to float, optional
+        Settings of ODIN in extraction.
+    scores : tuple of str, default=()
+        Scores to judge by; empty means those of the benchmark.
+    pairs : tuple of (str, str), default=()
+        Pairs of scores to judge by; empty means those of the benchmark.
+    settings : mapping, default={}
+        Training settings that this row changes.
     """
 
     name: str
@@ -52,24 +75,38 @@ class Row:
 
     @property
     def start(self) -> str | None:
-        """The row that it starts from."""
+        """The row that it starts from, or None."""
         return None if self.weights is not None else self.checkpoint
 
     @property
     def weights(self) -> str | None:
-        """The file of weights that it starts from."""
+        """The file of weights that it starts from, or None."""
         return self.checkpoint if self.checkpoint is not None and self.checkpoint.endswith(WEIGHTS) else None
 
     @property
     def text(self) -> str:
-        """The recipe and what the row changes."""
+        """The recipe and what the row changes, as text."""
         changes = {**({"dropout": self.dropout} if self.dropout else {}), **self.settings}
         return self.recipe + "".join(f", {key} {value}" for key, value in changes.items())
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A row of a study with a seed, on one benchmark; ``start`` is the cell whose weights it begins with."""
+    """Describe a row of a study with a seed, on one benchmark.
+
+    Parameters
+    ----------
+    name : str
+        Name of the cell and of its folders.
+    row : Row
+        The row.
+    benchmark : Benchmark
+        The benchmark.
+    seed : int
+        The seed.
+    start : str or None
+        The cell whose weights it starts from.
+    """
 
     name: str
     row: Row
@@ -85,9 +122,16 @@ class Cell:
 
 @dataclass(frozen=True)
 class Layout:
-    """A table of the report: columns are metric, shift, protocol and, where it is fixed, the score or pair.
+    """Describe a table of the report.
 
-    With ``baseline``, a row and a score, one more column tells how much better the first column is, in percent of it.
+    Parameters
+    ----------
+    title : str
+        Heading of the table.
+    columns : tuple of tuple of str
+        Metric, shift, protocol and, where it is fixed, the score or pair of each column.
+    baseline : tuple of (str, str), optional
+        A row and a score; one more column then shows how much better the first column is, in percent of the baseline.
     """
 
     title: str
@@ -97,7 +141,45 @@ class Layout:
 
 @dataclass(frozen=True)
 class Study:
-    """What a study file says."""
+    """Hold what a study file says.
+
+    Parameters
+    ----------
+    name, title, source : str
+        Name, heading and origin of the study.
+    model : str
+        The network.
+    normalise : str
+        Normalisation of the images.
+    precision : {"float32", "bf16"}
+        Precision of the passes of training.
+    base : str
+        Preset of the training settings.
+    settings : mapping
+        Training settings that differ from the preset.
+    seeds : tuple of int
+        Seeds of the cells.
+    tuning_seeds : tuple of int
+        Seeds whose validation values choose among the rows of a family.
+    rows : tuple of Row
+        The rows.
+    benchmarks : tuple of Benchmark
+        Where the rows are trained and judged.
+    tables : tuple of Layout
+        Tables of the report.
+    resamples : int
+        Number of bootstrap resamples.
+    preset : str or None
+        The preset of the file that was applied.
+    text : str
+        The file itself.
+
+    Examples
+    --------
+    >>> study = load("paradigms")
+    >>> study.name, study.cells()[0].seed == study.seeds[0]
+    ('paradigms', True)
+    """
 
     name: str
     title: str
@@ -123,9 +205,26 @@ class Study:
         return found
 
     def cells(self, only: Sequence[str] | None = None, seeds: Sequence[int] | None = None) -> tuple[Cell, ...]:
-        """All cells, seed by seed, each after the one it starts from; or those of some rows, and what they start from.
+        """List the cells, seed by seed, each after the one it starts from.
 
-        ``only`` names rows, or families of them.
+        Parameters
+        ----------
+        only : sequence of str, optional
+            Names of rows or families; what they start from is included. By default all rows.
+        seeds : sequence of int, optional
+            Seeds to include; by default all.
+
+        Returns
+        -------
+        tuple of Cell
+            The cells.
+
+        Raises
+        ------
+        UnknownName
+            If there is no such row.
+        InvalidInput
+            If a seed is not one of the study, or rows start from one another in a circle.
         """
         known = {row.name for row in self.rows} | {row.family for row in self.rows}
         for name in only or ():
@@ -145,7 +244,7 @@ class Study:
         return Cell(f"{first}{row.name}-s{seed}", row, on, seed, start)
 
     def _chain(self, name: str) -> list[str]:
-        """A row behind the rows that it starts from."""
+        """List the rows that a row starts from, and the row itself last."""
         found = [name]
         while (start := self[found[0]].start) is not None:
             if start in found:
@@ -154,7 +253,29 @@ class Study:
         return found
 
     def plan(self, cell: Cell, out: str | Path, *, root: str | Path | None = None, device: str = "cpu") -> Any:
-        """The training of a cell, as :class:`twofold.nn.training.Plan`."""
+        """Plan the training of a cell.
+
+        Parameters
+        ----------
+        cell : Cell
+            The cell.
+        out : str or Path
+            Folder of the study, which holds the weights of other cells.
+        root : str or Path, optional
+            The folder of data; by default that of the environment variable ``TWOFOLD_DATA``.
+        device : str, default="cpu"
+            Where to train.
+
+        Returns
+        -------
+        twofold.nn.training.Plan
+            The plan.
+
+        Raises
+        ------
+        MissingExtra
+            If torch is not installed.
+        """
         recipes, training = torch_module("recipes"), torch_module("training")
         row = cell.row
         made = training.Plan.of(
@@ -186,8 +307,15 @@ class Study:
 
 
 def names() -> tuple[str, ...]:
-    """The studies that come with the package.
+    """List the studies that come with the package.
 
+    Returns
+    -------
+    tuple of str
+        Names that :func:`load` takes.
+
+    Examples
+    --------
     >>> names()
     ('aurc_finetune', 'paradigms', 'sure_plus', 'sure_plus_tuned', 'unknown')
     """
@@ -196,8 +324,15 @@ def names() -> tuple[str, ...]:
 
 @cache
 def titles() -> dict[str, str]:
-    """The title of each study that comes with the package.
+    """Read the title of each study that comes with the package.
 
+    Returns
+    -------
+    dict of str to str
+        Title by name.
+
+    Examples
+    --------
     >>> titles()["paradigms"]
     'Learned confidences against softmax across shifts'
     """
@@ -207,13 +342,49 @@ def titles() -> dict[str, str]:
 
 
 def command(study: Study) -> str:
-    """The line that runs a study."""
+    """Build the command line that runs a study.
+
+    Parameters
+    ----------
+    study : Study
+        The study.
+
+    Returns
+    -------
+    str
+        One line for a shell, with ``DIR`` for the folder.
+
+    Examples
+    --------
+    >>> command(load("paradigms"))
+    'twofold study run paradigms --out DIR'
+    """
     file = study.name if study.name in names() else f"{study.name}.toml"
     return f"twofold study run {file}{'' if study.preset is None else f' --preset {study.preset}'} --out DIR"
 
 
 def load(name: str | Path, *, preset: str | None = None) -> Study:
-    """A study of the package by name, or of a person's own file by its path (ending in .toml)."""
+    """Load a study of the package by name, or one of your own by the path of its file.
+
+    Parameters
+    ----------
+    name : str or Path
+        A name of :func:`names`, or a path that ends in ``.toml``.
+    preset : str, optional
+        A preset of the file to apply.
+
+    Returns
+    -------
+    Study
+        The study.
+
+    Raises
+    ------
+    UnknownName
+        If there is no such study or preset.
+    InvalidInput
+        If the file cannot be read or is invalid.
+    """
     if isinstance(name, Path) or str(name).endswith(".toml"):
         try:
             text = Path(name).read_text(encoding="utf-8")
@@ -227,7 +398,29 @@ def load(name: str | Path, *, preset: str | None = None) -> Study:
 
 
 def loads(text: str, *, where: str = "study", preset: str | None = None) -> Study:
-    """A study from the text of its file; ``where`` names it in errors."""
+    """Parse a study from the text of its file.
+
+    Parameters
+    ----------
+    text : str
+        TOML.
+    where : str, default="study"
+        Name of the file in error messages.
+    preset : str, optional
+        A preset of the file to apply.
+
+    Returns
+    -------
+    Study
+        The study.
+
+    Raises
+    ------
+    UnknownName
+        If there is no such preset.
+    InvalidInput
+        If the text is not TOML, has unknown keys, lacks required ones, or a value is invalid.
+    """
     content = _toml.parsed(text, where)
     _toml.known(content, KEYS, where)
     if preset is not None:
@@ -484,7 +677,23 @@ def _measured(on: Benchmark, where: str) -> Iterator[tuple[str, str, str]]:
 
 
 def torch_module(module: str) -> Any:
-    """A module of twofold.nn, or one line on how to install what it needs."""
+    """Import a module of ``twofold.nn``.
+
+    Parameters
+    ----------
+    module : str
+        Its name, such as ``"training"``.
+
+    Returns
+    -------
+    module
+        The module.
+
+    Raises
+    ------
+    MissingExtra
+        If torch is not installed.
+    """
     try:
         return import_module(f"twofold.nn.{module}")
     except ImportError as error:
@@ -494,10 +703,49 @@ def torch_module(module: str) -> Any:
 
 
 def placed(spec: str | None, root: str | Path | None) -> str | None:
-    """The spec of outliers or mixers, or a file of weights, with the folder of data in place."""
+    """Insert the folder of data into the spec of outliers or mixers, or into the path of a file of weights.
+
+    Parameters
+    ----------
+    spec : str or None
+        The spec or path, with ``{data}`` for the folder.
+    root : str or Path or None
+        The folder; None means that of the environment variable ``TWOFOLD_DATA``.
+
+    Returns
+    -------
+    str or None
+        What to open; None for None.
+
+    Raises
+    ------
+    InvalidInput
+        If a folder is needed and none is named.
+
+    Examples
+    --------
+    >>> placed("{data}/weights.pt", "/data")
+    '/data/weights.pt'
+    """
     return None if spec is None else DataSet("outliers", "ood_val", spec).spec(root)
 
 
 def listed(items: Sequence[Any]) -> str:
-    """Names with commas between them."""
+    """Join names with commas.
+
+    Parameters
+    ----------
+    items : sequence
+        The names.
+
+    Returns
+    -------
+    str
+        The names as text.
+
+    Examples
+    --------
+    >>> listed([0, 1])
+    '0, 1'
+    """
     return ", ".join(str(item) for item in items)

@@ -1,4 +1,4 @@
-"""Training, extracting and judging the cells of a study: one after the other, resumable at any point."""
+"""Train, extract and judge the cells of a study: one after the other, resumable at any point."""
 
 from __future__ import annotations
 
@@ -29,7 +29,17 @@ PROBE = 32  # images read to see how long a data set takes
 
 @dataclass(frozen=True)
 class Progress:
-    """What a call of :func:`run` did, and what is left of what it was asked."""
+    """Report what a call of :func:`run` did, and what remains of what it was asked.
+
+    Parameters
+    ----------
+    finished : tuple of str
+        Cells that were finished by the call.
+    left : tuple of str
+        Cells that remain.
+    minutes : float
+        Duration of the call.
+    """
 
     finished: tuple[str, ...]
     left: tuple[str, ...]
@@ -52,10 +62,49 @@ def run(
 ) -> Progress:
     """Train, extract and judge the cells of a study that are not finished, one after the other.
 
-    Results and the report page are written after every cell. Killed at any point, the same call goes on: training at
-    its last epoch, extraction at its last block of rows, judging at its last value. ``limit_minutes``: no cell is begun
-    that would end later by the estimate. ``compiled``: PyTorch compiles the passes of training, which the estimate does
-    not count on. ``expected`` is given the estimate of what is to do before it begins.
+    Results and the report page are written after every cell. An interrupted call resumes when it is repeated: training
+    at its last epoch, extraction at its last block of rows, judging at its last value.
+
+    Parameters
+    ----------
+    study : Study
+        The study.
+    out : str or Path
+        Its folder.
+    only : sequence of str, optional
+        Names of rows or families; what they start from is included. By default all rows.
+    seeds : sequence of int, optional
+        Seeds to include; by default all.
+    limit_minutes : float, optional
+        Start no cell that, by the estimate, would end later than this.
+    root : str or Path, optional
+        The folder of data; by default that of the environment variable ``TWOFOLD_DATA``.
+    device : str, default="cpu"
+        Where to train and extract.
+    compiled : bool, default=False
+        Whether PyTorch compiles the passes of training, which the estimate does not account for.
+    jobs : int, default=1
+        Number of processes that judge.
+    done : callable, optional
+        Called with label, count and total as work proceeds.
+    expected : callable, optional
+        Called with the :class:`Estimate` of the remaining work before it starts.
+
+    Returns
+    -------
+    Progress
+        Cells finished and remaining.
+
+    Raises
+    ------
+    InvalidInput
+        If data are missing, ``limit_minutes`` is not positive or too short for the first cell, or a seed is unknown.
+    UnknownName
+        If there is no such row.
+    RunError
+        If the folder holds another study, a cell was trained with other settings, or the folder cannot be written to.
+    MissingExtra
+        If torch is not installed.
     """
     folder = Path(out)
     if limit_minutes is not None:
@@ -93,19 +142,32 @@ def run(
 
 @dataclass(frozen=True)
 class Estimate:
-    """Minutes of each cell, measured or guessed from a few steps, and the cells that are finished."""
+    """Hold the minutes of each cell, measured or estimated from a few steps, and the cells that are finished.
+
+    Parameters
+    ----------
+    minutes : mapping of str to float
+        Minutes by cell.
+    finished : tuple of str
+        Cells that are finished.
+
+    Examples
+    --------
+    >>> Estimate({"plain-s0": 30.0, "plain-s1": 30.0}, ("plain-s0",)).hours_left
+    0.5
+    """
 
     minutes: Mapping[str, float]
     finished: tuple[str, ...]
 
     @property
     def hours(self) -> float:
-        """Of all cells."""
+        """Hours of all cells."""
         return sum(self.minutes.values()) / 60
 
     @property
     def hours_left(self) -> float:
-        """Of the cells that are not finished."""
+        """Hours of the cells that are not finished."""
         return sum(m for name, m in self.minutes.items() if name not in self.finished) / 60
 
 
@@ -117,8 +179,31 @@ def estimate(
     device: str = "cpu",
     cells: Sequence[Cell] | None = None,
 ) -> Estimate:
-    """Minutes of cells: those of a finished cell of the row, or else by a few steps and by reading a few images.
+    """Estimate the minutes of cells.
 
+    A cell takes as long as a finished cell of its row; otherwise a few training steps are run and a few images are
+    read.
+
+    Parameters
+    ----------
+    study : Study
+        The study.
+    out : str or Path
+        Its folder.
+    root : str or Path, optional
+        The folder of data; by default that of the environment variable ``TWOFOLD_DATA``.
+    device : str, default="cpu"
+        Where to train and extract.
+    cells : sequence of Cell, optional
+        The cells; by default all of the study.
+
+    Returns
+    -------
+    Estimate
+        Minutes by cell.
+
+    Notes
+    -----
     Until a cell of the row is finished, judging is not counted.
     """
     chosen = study.cells() if cells is None else cells
@@ -166,7 +251,7 @@ def _reading(images: Any) -> float:
 
 
 def _check_data(cells: Sequence[Cell], root: str | Path | None) -> None:
-    """One error that names all that is missing, before hours are spent."""
+    """Raise one error that names all that is missing, before hours are spent."""
     sets = {one.data: one for cell in cells for one in cell.benchmark.sets}
     for cell in cells:
         if cell.row.outliers is not None:

@@ -1,4 +1,4 @@
-"""The numbers of a study's tables: means over seeds, with the interval over test images."""
+"""Compute the numbers of a study's tables: means over seeds, with the interval over test images."""
 
 from __future__ import annotations
 
@@ -20,7 +20,33 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Value:
-    """A number of a table: mean and standard deviation over seeds, and the interval of the mean over test images."""
+    """Hold a number of a table: mean and standard deviation over seeds, and the interval of the mean over test images.
+
+    Parameters
+    ----------
+    benchmark : str
+        The benchmark.
+    table : str
+        Title of the table.
+    row : str
+        Row of the table: the family of rows.
+    chosen : str
+        The row of the family that was chosen on validation data.
+    line : str
+        The score or pair of the line; empty where every column has its own.
+    method : str
+        The score or pair of the number.
+    metric, shift, protocol : str
+        What was measured, on which data, under which protocol.
+    mean : float
+        Mean over seeds.
+    spread : float or None
+        Standard deviation over seeds.
+    low, high : float or None
+        Interval of the mean over test images.
+    seeds : tuple of int
+        The seeds.
+    """
 
     benchmark: str
     table: str
@@ -39,12 +65,12 @@ class Value:
 
     @property
     def better(self) -> str:
-        """Whether higher or lower values are better."""
+        """Whether higher or lower values are better, as ``"higher"`` or ``"lower"``."""
         return better_of([{"metric": self.metric, "better": None}])
 
     @property
     def loss(self) -> float:
-        """The mean, or its opposite where higher is better."""
+        """The mean, negated where higher is better."""
         return -self.mean if self.better == "higher" else self.mean
 
     def __str__(self) -> str:
@@ -58,7 +84,22 @@ class Value:
 
 
 def values(study: Study, found: Results) -> list[Value]:
-    """The numbers of all tables, of finished cells; of a family of rows, those of the best on validation data."""
+    """Compute the numbers of all tables from finished cells.
+
+    Of a family of rows, the numbers are those of the row that is best on validation data.
+
+    Parameters
+    ----------
+    study : Study
+        The study.
+    found : Results
+        Its results.
+
+    Returns
+    -------
+    list of Value
+        By benchmark, then table.
+    """
     return [one for on in study.benchmarks for table in study.tables for one in _values(study, found, on, table)]
 
 
