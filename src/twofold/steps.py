@@ -1,11 +1,11 @@
-"""Scores and transforms as steps of a chain: one table, one parser, one way to fit, score and save.
+"""Scores and transforms as steps of a chain: one registry, one parser, one way to fit, score and save.
 
 A **score** turns :class:`~twofold.outputs.Outputs` into a confidence (N,), higher is safer; a **transform** turns
 outputs into outputs. Each is a plain function of arrays, or a frozen dataclass with ``fit`` and ``score`` (or
 ``apply``) whose learnt arrays are declared by :func:`state`. What a step needs is read from its signature: parameters
 named after the fields of outputs (``logits``, ``features``, ``head``, ...), in ``fit`` also those of other sets
 (``val_logits``, ``ood_val_features``, ...), or ``outputs`` for a whole set; keyword-only parameters are settings. A
-parameter with a default is taken if it is there.
+parameter with a default is used if the field is there.
 
     >>> scorer("energy(temperature=2)").score(Outputs([[2.0, 1.0, 0.1]])).round(6)
     array([3.379555])
@@ -43,13 +43,25 @@ StateKind = Literal["float", "integer", "bool", "byte"]
 
 SETS = ("train", "val", "ood_val")
 FORMAT, VERSION = "twofold-chain", "2"
-ROWS = 1024  # scored at a time
+ROWS = 1024  # rows scored at a time
 PROJECTIONS = ("global", "class", "class_pred", "class_avg")
 
 
 @dataclass(frozen=True)
 class StateField:
-    """What a learnt array of a step may look like, by which loading refuses anything else."""
+    """Describe what a learnt array of a step may look like; loading rejects anything else.
+
+    Parameters
+    ----------
+    shape : str or None
+        Allowed shapes, in the notation of :func:`state`; None allows any.
+    kind : {"float", "integer", "bool", "byte"}
+        Kind of numbers.
+    optional : bool
+        Whether ``fit`` may leave the array empty.
+    nan : bool
+        Whether the array may hold NaN.
+    """
 
     shape: str | None
     kind: StateKind
@@ -58,16 +70,16 @@ class StateField:
 
 
 def state(shape: str | None = None, *, kind: StateKind = "float", optional: bool = False, nan: bool = False) -> Any:
-    """Declare a learnt array of a fitted step: empty until ``fit``, kept by ``save``, checked when it is loaded.
+    """Declare a learnt array of a fitted step: empty until ``fit``, stored by ``save``, checked when it is loaded.
 
     Parameters
     ----------
     shape : str, optional
         Sizes separated by spaces, such as ``"C D"``; ``""`` is a single number. A word stands for the same size in all
         arrays of the step, ``C+1`` for one more, a number for itself; alternatives are separated by ``|``. Without it
-        any shape is loaded.
+        any shape is accepted.
     kind : {"float", "integer", "bool", "byte"}, default="float"
-        The kind of numbers; it is checked where a shape is given.
+        Kind of numbers; it is checked only if ``shape`` is set.
     optional : bool, default=False
         Whether ``fit`` may leave the array empty.
     nan : bool, default=False
@@ -76,24 +88,62 @@ def state(shape: str | None = None, *, kind: StateKind = "float", optional: bool
     Returns
     -------
     dataclasses.Field
-        The default of a field of the step.
+        Default of a field of the step.
 
-    See Also
-    --------
+    Notes
+    -----
     A step that must check more than this, such as a tree without cycles, has a method ``check_state()`` that raises
     InvalidInput.
+
+    Examples
+    --------
+    >>> @dataclass(frozen=True, eq=False)
+    ... class Centre:
+    ...     mean: Array = state("D")
+    >>> Centre().mean is None
+    True
     """
     return field(default=None, repr=False, metadata={"state": StateField(shape, kind, optional, nan)})
 
 
 def parts() -> Any:
-    """Declare the fitted chains inside a step that combines chains; its method ``inner`` names them before the fit."""
+    """Declare the fitted chains inside a step that combines chains; its method ``inner`` names them before the fit.
+
+    Returns
+    -------
+    dataclasses.Field
+        Default of a field of the step: an empty tuple until ``fit`` puts the fitted chains there.
+    """
     return field(default=(), repr=False, metadata={"parts": True})
 
 
 @dataclass(frozen=True)
 class StepInfo:
-    """What is known about one step: enough to list, document, build and test it."""
+    """Record what is known about one step: enough to list, document, build and test it.
+
+    Parameters
+    ----------
+    name : str
+        Name in chains.
+    kind : {"score", "transform"}
+        What the step is.
+    maker : callable
+        The function, or the dataclass.
+    paper : str
+        Reference.
+    aliases : tuple of str
+        Other names.
+    judges : {"logits", "passes"}
+        Whose prediction a score judges.
+    cost : str
+        Cost of scoring one row.
+    grid : mapping of str to tuple
+        Values of settings that :func:`twofold.tune` tries.
+    project : tuple of str or None
+        Kinds of the transform ``project`` allowed before a score; None: as its needs allow.
+    probabilities : bool
+        Whether a score reads the logits only through their softmax.
+    """
 
     name: str
     kind: Kind
@@ -121,17 +171,17 @@ class StepInfo:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The fields of outputs that scoring, or applying, needs; a parameter with a default is taken if there."""
+        """Fields of outputs that scoring or applying requires; a parameter with a default is used if it is there."""
         return tuple(n for n in _arrays(_call(self.maker), optional=False) if n not in ALWAYS)
 
     @property
     def fit_needs(self) -> tuple[str, ...]:
-        """The arrays that fitting needs; those of other sets carry the prefix ``val_`` or ``ood_val_``."""
+        """Arrays that fitting needs; those of other sets carry the prefix ``val_`` or ``ood_val_``."""
         return _arrays(self.maker.fit, optional=False) if self.fitted else ()  # type: ignore[attr-defined]
 
     @property
     def projections(self) -> tuple[str, ...]:
-        """The kinds of ``project`` that may stand before this score: not by class where one feature is needed."""
+        """Kinds of ``project`` allowed before this score: not by class where one feature vector per row is needed."""
         if self.project is not None:
             return self.project
         return PROJECTIONS if self.needs == ("logits",) else ("global", "class_pred", "class_avg")
@@ -142,7 +192,7 @@ class StepInfo:
         return (inspect.getdoc(self.maker) or "").splitlines()[0]
 
 
-ALWAYS = ("predictions", "outputs")  # what every outputs can give
+ALWAYS = ("predictions", "outputs")  # what all outputs have
 _STEPS: dict[str, StepInfo] = {}
 _ALIASES: dict[str, str] = {}
 _BUILT_IN = (
@@ -192,8 +242,8 @@ def _load_entry_points() -> None:
 def load_plugin(module: str) -> None:
     """Import a module that registers scores, transforms or metrics, as ``--plugin`` of the command line does.
 
-    Modules of the current folder are found too, after all installed ones. ``bench run`` hands the names of loaded
-    plugins to the processes that share its work.
+    Modules of the current folder are found too, after all installed ones. ``bench run`` passes the names of loaded
+    plugins on to the processes that share its work.
 
     Parameters
     ----------
@@ -205,7 +255,7 @@ def load_plugin(module: str) -> None:
     UnknownName
         If there is no such module.
     InvalidInput
-        If the module raises an error while it is imported, such as that a name is taken.
+        If the module raises an error while it is imported, for example because a name is already registered.
 
     Examples
     --------
@@ -233,7 +283,13 @@ def load_plugin(module: str) -> None:
 
 
 def plugins() -> tuple[str, ...]:
-    """Return the names of the modules that :func:`load_plugin` imported."""
+    """Return the names of the modules that :func:`load_plugin` imported.
+
+    Returns
+    -------
+    tuple of str
+        Dotted names, in the order of their import.
+    """
     return tuple(_plugins)
 
 
@@ -248,12 +304,41 @@ def register_score(
     project: Iterable[str] | None = None,
     probabilities: bool = False,
 ) -> Callable[[T], T]:
-    """Enter a score into the table; the function or class is given back unchanged, a name taken twice is an error.
+    """Register a score under a name; the decorated function or class is returned unchanged.
 
-    ``judges``: whose prediction it judges, that of the ``logits`` or of the averaged ``passes``. ``cost``: of scoring
-    one row. ``grid``: values of settings that ``tune`` tries. ``project``: the kinds of the transform ``project`` that
-    may stand before it (by default as its needs allow). ``probabilities``: it reads the logits through their softmax
-    alone, so that its form for several passes reads the mean probabilities.
+    Parameters
+    ----------
+    name : str
+        Name in chains.
+    paper : str
+        Reference, such as ``"Liu et al., NeurIPS 2020, arXiv:2010.03759"``.
+    aliases : iterable of str, default=()
+        Other names.
+    judges : {"logits", "passes"}, default="logits"
+        Whose prediction it judges: that of the logits, or of the averaged passes.
+    cost : str, default=""
+        Cost of scoring one row, for the documentation.
+    grid : mapping of str to iterable, optional
+        Values of settings that :func:`twofold.tune` tries.
+    project : iterable of str, optional
+        Kinds of the transform ``project`` that may stand before it; by default as its needs allow.
+    probabilities : bool, default=False
+        Whether it reads the logits only through their softmax, so that its form for several passes reads the mean
+        probabilities.
+
+    Returns
+    -------
+    callable
+        A decorator.
+
+    Raises
+    ------
+    NameTaken
+        When the decorator is applied, if the name or an alias is already registered.
+
+    Notes
+    -----
+    What the score needs is read from its signature; see :mod:`twofold.steps`.
     """
     kinds = None if project is None else tuple(project)
     tried = {setting: tuple(values) for setting, values in (grid or {}).items()}
@@ -271,7 +356,35 @@ def register_transform(
     cost: str = "",
     grid: Mapping[str, Iterable[Any]] | None = None,
 ) -> Callable[[T], T]:
-    """Enter a transform into the table; what it returns are the changed fields of the outputs, by name."""
+    """Register a transform under a name; the decorated function or class is returned unchanged.
+
+    A transform returns the changed fields of the outputs, by name.
+
+    Parameters
+    ----------
+    name : str
+        Name in chains.
+    paper : str
+        Reference.
+    aliases : iterable of str, default=()
+        Other names.
+    judges : {"logits", "passes"}, default="logits"
+        Whose prediction a chain with this transform judges.
+    cost : str, default=""
+        Cost of transforming one row, for the documentation.
+    grid : mapping of str to iterable, optional
+        Values of settings that :func:`twofold.tune` tries.
+
+    Returns
+    -------
+    callable
+        A decorator.
+
+    Raises
+    ------
+    NameTaken
+        When the decorator is applied, if the name or an alias is already registered.
+    """
     tried = {setting: tuple(values) for setting, values in (grid or {}).items()}
     return lambda maker: _enter(
         StepInfo(name, "transform", maker, paper, tuple(aliases), judges, cost, tried, None, False)
@@ -288,7 +401,28 @@ def _enter(record: StepInfo) -> Any:
 
 
 def info(name: str) -> StepInfo:
-    """The record of a step, also by one of its aliases; an unknown name is an error with the nearest names."""
+    """Look up the record of a step.
+
+    Parameters
+    ----------
+    name : str
+        Name or alias of a score or transform.
+
+    Returns
+    -------
+    StepInfo
+        What is known about the step.
+
+    Raises
+    ------
+    UnknownName
+        If no step has this name; the message suggests the nearest ones.
+
+    Examples
+    --------
+    >>> info("energy").kind, info("energy").needs
+    ('score', ('logits',))
+    """
     _load()
     record = _STEPS.get(_ALIASES.get(name, name))
     if record is None:
@@ -309,12 +443,12 @@ def names(kind: Kind | None = None, needs: Iterable[str] | None = None) -> list[
     Returns
     -------
     list of str
-        The names, in the order of registration.
+        Names, in the order of registration.
 
     Raises
     ------
     UnknownName
-        If ``needs`` has a name that is no field of outputs.
+        If ``needs`` has a name that is not a field of outputs.
 
     Examples
     --------
@@ -332,14 +466,14 @@ def names(kind: Kind | None = None, needs: Iterable[str] | None = None) -> list[
 
 
 def _call(maker: Callable[..., Any]) -> Callable[..., Any]:
-    """What turns arrays into the result: the function itself, or the method ``score`` or ``apply``."""
+    """Return what turns arrays into the result: the function itself, or the method ``score`` or ``apply``."""
     if isinstance(maker, FunctionType):
         return maker
     return maker.score if hasattr(maker, "score") else maker.apply  # type: ignore[attr-defined]
 
 
 def _arrays(function: Callable[..., Any], *, optional: bool) -> tuple[str, ...]:
-    """Names of the arrays a function takes: the positional parameters, with a default only if ``optional``."""
+    """Return the names of the arrays a function takes: positional parameters, with a default only if ``optional``."""
     parameters = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
     return tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY and (optional or p.default is p.empty))
 
@@ -348,12 +482,33 @@ def _arrays(function: Callable[..., Any], *, optional: bool) -> tuple[str, ...]:
 
 
 def scorer(spec: str | Chain, **settings: Any) -> Chain:
-    """The chain that a text such as ``"react(percentile=90)|energy"`` describes.
+    """Build the chain that a text such as ``"react(percentile=90)|energy"`` describes.
 
-    Steps are separated by ``|`` and run from left to right: transforms, then one score. Settings are Python literals
-    given by name; a ``|`` inside quotes or brackets does not separate. Further ``settings`` are those of the score, and
-    may be objects, such as an index for ``knn``; a chain with such an object cannot be saved.
+    Steps are separated by ``|`` and run from left to right: transforms, then one score. Settings are Python literals,
+    passed by name; a ``|`` inside quotes or brackets does not separate.
 
+    Parameters
+    ----------
+    spec : str or Chain
+        The text; a chain is returned as it is, or rebuilt, not fitted, with further ``settings``.
+    **settings
+        Further settings of the score. They may be objects, such as an index for ``knn``; a chain with such an object
+        cannot be saved.
+
+    Returns
+    -------
+    Chain
+        The chain, not fitted yet.
+
+    Raises
+    ------
+    InvalidInput
+        If the text cannot be parsed, a setting is unknown, or the steps do not go together.
+    UnknownName
+        If no step has a name of the text.
+
+    Examples
+    --------
     >>> scorer("energy").spec, scorer("temperature( value = 2.0 ) | msp").spec
     ('energy', 'temperature(value=2.0)|msp')
     """
@@ -377,7 +532,7 @@ def scorer(spec: str | Chain, **settings: Any) -> Chain:
 
 
 def _split(spec: str) -> list[str]:
-    """Cut at every ``|`` that is not inside quotes or brackets."""
+    """Split at every ``|`` that is not inside quotes or brackets."""
     parts, depth, quote, start = [], 0, "", 0
     for i, c in enumerate(spec):
         if quote:
@@ -395,7 +550,7 @@ def _split(spec: str) -> list[str]:
 
 
 def _parse(text: str, spec: str) -> Step:
-    """One step: a name, optionally with settings in brackets."""
+    """Parse one step: a name, optionally with settings in brackets."""
     hint = f'{text.strip()!r} in {spec!r} must be a name or name(setting=value), such as "react(percentile=90)"'
     try:
         tree = ast.parse(text.strip(), mode="eval").body
@@ -419,13 +574,25 @@ def _parse(text: str, spec: str) -> Step:
 
 
 def _quoted(node: ast.expr) -> ast.expr:
-    """A bare name as the text it spells."""
+    """Turn a bare name into the text it spells."""
     return ast.Constant(node.id) if isinstance(node, ast.Name) else node
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """A step with its settings and, once fitted, its learnt arrays."""
+    """Hold a step with its settings and, once fitted, its learnt arrays.
+
+    Parameters
+    ----------
+    info : StepInfo
+        Record of the step.
+    settings : mapping of str to object
+        Settings that differ from the defaults, by name.
+    learnt : object, optional
+        The fitted dataclass; None before the fit, and for functions.
+    saw : frozenset of str, default=frozenset()
+        Sets that fitting used: ``train``, ``val``, ``ood_val``.
+    """
 
     info: StepInfo
     settings: Mapping[str, Any]
@@ -434,7 +601,25 @@ class Step:
 
     @classmethod
     def make(cls, record: StepInfo, settings: Mapping[str, Any]) -> Step:
-        """Check the settings by name; the step itself checks their values when it runs."""
+        """Create a step, checking the names of the settings; the step itself checks their values when it runs.
+
+        Parameters
+        ----------
+        record : StepInfo
+            Record of the step.
+        settings : mapping of str to object
+            Settings by name.
+
+        Returns
+        -------
+        Step
+            The step, not fitted.
+
+        Raises
+        ------
+        InvalidInput
+            If the step has no setting of that name; the message suggests the nearest ones.
+        """
         for name in settings:
             if name not in record.settings:
                 problem = UnknownName.of("setting", name, record.settings or ["(none)"])
@@ -448,22 +633,33 @@ class Step:
         return f"{self.info.name}({inside})" if inside else self.info.name
 
     def setting(self, name: str) -> Any:
-        """The value of a setting, or its default."""
+        """Return the value of a setting, or its default.
+
+        Parameters
+        ----------
+        name : str
+            Name of the setting.
+
+        Returns
+        -------
+        object
+            The value; None for a setting that the step does not have.
+        """
         return self.settings.get(name, self.info.settings.get(name))
 
     @property
     def bound(self) -> Any:
-        """The step as an object: fitted if it was, else made from the settings."""
+        """The step as an object: the fitted one, or one built from the settings."""
         return self.learnt if self.learnt is not None else self.info.maker(**self.settings)
 
     @property
     def inner(self) -> tuple[Chain, ...]:
-        """The chains that this step combines; none for most."""
+        """Chains that this step combines; empty for most steps."""
         return tuple(self.bound.inner()) if hasattr(self.info.maker, "inner") else ()
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The fields of outputs that the step needs, those of the chains inside it included."""
+        """Fields of outputs that the step needs, including those of the chains inside it."""
         if hasattr(self.info.maker, "needs"):
             return tuple(self.bound.needs())
         inside = (name for chain in self.inner for name in chain.needs)
@@ -471,14 +667,14 @@ class Step:
 
     @property
     def wants(self) -> tuple[str, ...]:
-        """The fields that fitting and running the step read, all of them where it takes whole outputs."""
+        """Fields that fitting and running the step read; all of them where it takes whole outputs."""
         asked = _arrays(self.info.maker.fit, optional=True) if self.info.fitted else ()  # type: ignore[attr-defined]
         fields = [_origin(name)[1] for name in asked]
         return FIELDS if "outputs" in fields else (*self.needs, *fields)
 
     @property
     def judges(self) -> Judged:
-        """Whose prediction the step judges."""
+        """Whose prediction the step judges: ``logits`` or ``passes``."""
         return "passes" if any(chain.judges == "passes" for chain in self.inner) else self.info.judges
 
     @property
@@ -487,7 +683,23 @@ class Step:
         return self.learnt is not None or not self.info.fitted
 
     def fit(self, sets: Mapping[str, Outputs | None]) -> Step:
-        """The fitted step; arrays are taken from the sets by parameter name."""
+        """Fit the step; arrays are taken from the sets by parameter name.
+
+        Parameters
+        ----------
+        sets : mapping of str to Outputs or None
+            Outputs by ``train``, ``val`` and ``ood_val``. Without ``val``, parameters ``val_...`` are taken from train.
+
+        Returns
+        -------
+        Step
+            The fitted step; a step that does not learn is returned as it is.
+
+        Raises
+        ------
+        InvalidInput
+            If a required set or field is missing, or values are so large that their squares overflow.
+        """
         if not self.info.fitted:
             return self
         fit = self.info.maker.fit  # type: ignore[attr-defined]
@@ -511,14 +723,50 @@ class Step:
         return dataclasses.replace(done, saw=frozenset(saw))
 
     def arrays(self, outputs: Outputs) -> dict[str, Any]:
-        """What the step takes from outputs, by parameter name."""
+        """Collect what the step takes from outputs, by parameter name.
+
+        Parameters
+        ----------
+        outputs : Outputs
+            Outputs of the model.
+
+        Returns
+        -------
+        dict of str to object
+            Arguments of the function, or of ``score`` or ``apply``.
+
+        Raises
+        ------
+        InvalidInput
+            If a field that the step needs is missing.
+        """
         arrays = {name: _field(self.info, name, outputs) for name in self.info.needs}
         for name in _arrays(_call(self.info.maker), optional=True):
             arrays.setdefault(name, outputs if name == "outputs" else getattr(outputs, name))
         return arrays
 
     def run(self, outputs: Outputs, wanted: Iterable[str] = FIELDS) -> Any:
-        """The result of the step on outputs; a transform may skip fields that are not ``wanted`` later."""
+        """Run the step on outputs.
+
+        Parameters
+        ----------
+        outputs : Outputs
+            Outputs of the model.
+        wanted : iterable of str, default=FIELDS
+            Fields that later steps read; a transform may skip the others.
+
+        Returns
+        -------
+        ndarray of shape (N,) or mapping
+            Confidences of a score; changed fields of a transform, by name.
+
+        Raises
+        ------
+        NotFitted
+            If the step learns and has not been fitted.
+        InvalidInput
+            If a field that the step needs is missing, or values are so large that their squares overflow.
+        """
         if not self.ready:
             raise NotFitted(f"{self.info.name} is not fitted; call .fit(train) on the chain first")
         arrays, call = self.arrays(outputs), _call(self.info.maker)
@@ -528,7 +776,13 @@ class Step:
         return _guarded(self.info.name, arrays, lambda: call(self.bound, **arrays, **extra))
 
     def tensors(self) -> dict[str, Array]:
-        """The learnt arrays by name, those of the chains inside included."""
+        """Return the learnt arrays by name, including those of the chains inside.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Copies in C order; empty before the fit. Arrays of the i-th inner chain have the prefix ``i.``.
+        """
         found: dict[str, Array] = {}
         if self.learnt is None:
             return found
@@ -541,7 +795,23 @@ class Step:
         return found
 
     def restored(self, tensors: Mapping[str, Array]) -> Step:
-        """The step with the learnt arrays that :meth:`tensors` gave; an error unless they are all there and fit."""
+        """Build the step with the learnt arrays that :meth:`tensors` returned.
+
+        Parameters
+        ----------
+        tensors : mapping of str to ndarray
+            Arrays by name.
+
+        Returns
+        -------
+        Step
+            The fitted step.
+
+        Raises
+        ------
+        InvalidInput
+            If an array is missing, unknown, or does not have the declared kind and shape.
+        """
         left = set(tensors)
         if not self.info.fitted:
             _refuse_unknown(self.info.name, left)
@@ -579,7 +849,7 @@ KINDS = {"float": "f", "integer": "iu", "bool": "b", "byte": "u"}  # of StateFie
 
 
 def _check_state(array: Array, declared: StateField, sizes: dict[str, int], where: str) -> None:
-    """Raise unless a loaded array has the declared kind and shape; ``sizes`` gathers what the words stand for."""
+    """Raise unless a loaded array has the declared kind and shape; ``sizes`` collects what the words stand for."""
     if declared.shape is not None:
         if array.dtype.kind not in KINDS[declared.kind]:
             raise InvalidInput(f"{where} must hold numbers of the kind {declared.kind}, got {array.dtype}")
@@ -593,7 +863,7 @@ def _check_state(array: Array, declared: StateField, sizes: dict[str, int], wher
 
 
 def _matches(shape: tuple[int, ...], wanted: list[str], sizes: dict[str, int]) -> bool:
-    """Whether a shape is as wanted; if so, words that were not known before get their sizes."""
+    """Check whether a shape is as wanted; if so, words that were not known before get their sizes."""
     if len(shape) != len(wanted):
         return False
     found = dict(sizes)
@@ -616,7 +886,7 @@ HUGE = 1e16  # beyond this, squares and products of features may leave float32, 
 
 
 def _guarded(name: str, arrays: Mapping[str, Any], compute: Callable[[], R]) -> R:
-    """Compute, and turn an overflow into one error where the numbers that came in are huge."""
+    """Compute, and turn an overflow into one error where the input values are huge."""
     try:
         with np.errstate(over="raise", invalid="raise"):
             return compute()
@@ -646,19 +916,19 @@ def _refuse_huge(name: str, values: Iterable[Any]) -> None:
 
 
 def _in_order(learnt: Any) -> Any:
-    """The learnt arrays in the layout in which they are saved, so that loading them changes no bit of a score."""
+    """Put the learnt arrays into the layout in which they are saved, so that loading them changes no bit of a score."""
     arrays = {f.name: getattr(learnt, f.name) for f in dataclasses.fields(learnt) if f.metadata.get("state")}
     return dataclasses.replace(learnt, **{n: np.asarray(a, order="C") for n, a in arrays.items() if a is not None})
 
 
 def _under(tensors: Mapping[str, Array], place: int) -> dict[str, Array]:
-    """Those whose name begins with a number, without it."""
+    """Select the arrays whose name begins with this number, and remove it from their names."""
     start = f"{place}."
     return {name.removeprefix(start): array for name, array in tensors.items() if name.startswith(start)}
 
 
 def _origin(name: str) -> tuple[str, str]:
-    """The set and the field that a parameter of ``fit`` names."""
+    """Return the set and the field that a parameter of ``fit`` names."""
     for prefix in ("ood_val", "val"):
         if name.startswith(prefix + "_"):
             return prefix, name.removeprefix(prefix + "_")
@@ -666,7 +936,7 @@ def _origin(name: str) -> tuple[str, str]:
 
 
 def _field(record: StepInfo, name: str, outputs: Outputs) -> Any:
-    """One field of outputs, or an error that says what the step needs and what there is."""
+    """Return one field of outputs, or raise an error that says what the step needs and what there is."""
     value = getattr(outputs, name, None)
     if value is None or (name in ("layers", "learned") and not value):
         have = [f for f in FIELDS if f not in ("predictions", "class_names", "ids", "groups")]
@@ -677,7 +947,7 @@ def _field(record: StepInfo, name: str, outputs: Outputs) -> Any:
 
 
 def _taken(record: StepInfo, which: str, name: str, outputs: Outputs | None, *, required: bool) -> Any:
-    """An array of one set for ``fit``; what is required and not there is an error."""
+    """Return an array of one set for ``fit``; a missing required array is an error."""
     value = outputs if outputs is None or name == "outputs" else getattr(outputs, name)
     if value is None and required:
         if outputs is None:
@@ -688,7 +958,26 @@ def _taken(record: StepInfo, which: str, name: str, outputs: Outputs | None, *, 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Chain:
-    """Transforms and a score, run from left to right; made by :func:`scorer`."""
+    """Run transforms and a score from left to right; create a chain with :func:`scorer`.
+
+    Parameters
+    ----------
+    steps : tuple of Step
+        Transforms, then one score.
+    tuned : str, default="nothing to fit"
+        What fitting used: ``"nothing to fit"``, or ``"fitted on train"``, ``"fitted on val"`` or ``"fitted on
+        ood_val"`` for the most revealing set.
+    searched : {"", "val", "ood_val"}, default=""
+        Set on which :func:`twofold.tune` chose the settings; empty if it did not.
+
+    Examples
+    --------
+    >>> chain = scorer("klm").fit(Outputs([[2.0, 1.0], [0.0, 1.0]], labels=[0, 1]))
+    >>> chain
+    Chain('klm', fitted on train)
+    >>> chain.score(Outputs([[2.0, 1.0]])).shape
+    (1,)
+    """
 
     steps: tuple[Step, ...]
     tuned: Tuning = "nothing to fit"  # the most revealing set that fitting used
@@ -707,7 +996,7 @@ class Chain:
 
     @cached_property
     def needs(self) -> tuple[str, ...]:
-        """The fields of outputs that scoring needs."""
+        """Fields of outputs that scoring needs."""
         return tuple(dict.fromkeys(name for step in self.steps for name in step.needs))
 
     @property
@@ -722,21 +1011,49 @@ class Chain:
 
     @property
     def saw(self) -> frozenset[str]:
-        """The sets that fitting used."""
+        """Sets that fitting used."""
         return frozenset(which for step in self.steps for which in step.saw)
 
     @property
     def label(self) -> Literal["untuned", "ID-tuned", "OOD-tuned"]:
-        """How much its numbers owe to choosing: settings or weights chosen on unknown inputs, on known ones, or not."""
+        """Whether settings or weights were chosen on OOD inputs (``OOD-tuned``), on ID ones (``ID-tuned``), or not."""
         if self.searched == "ood_val" or self.tuned == "fitted on ood_val":
             return "OOD-tuned"
         return "ID-tuned" if self.searched == "val" else "untuned"
 
     def fit(self, train: Outputs, *, val: Outputs | None = None, ood_val: Outputs | None = None) -> Chain:
-        """A new chain whose steps have learnt from the sets; each transform is applied to every set before the next.
+        """Fit every step and return a new chain; each transform is applied to every set before the next step.
 
-        Steps that prefer ``val`` use ``train`` without it. Rows of train and val labelled -1 are left out. ``tuned`` of
-        the result says what was used. Arrays that a transform changed are held in memory until the fit is done.
+        Parameters
+        ----------
+        train : Outputs
+            Training set. Rows labelled -1 are left out.
+        val : Outputs, optional
+            Validation set, without OOD rows; steps that prefer it use ``train`` if it is missing. Rows labelled -1 are
+            left out.
+        ood_val : Outputs, optional
+            OOD validation set, for steps that learn from OOD inputs.
+
+        Returns
+        -------
+        Chain
+            The fitted chain; its ``tuned`` says what was used. A chain with nothing to learn returns an equal one.
+
+        Raises
+        ------
+        InvalidInput
+            If a set has no ID row, or lacks a field that a step learns from, or a step needs ``ood_val`` and it is
+            missing.
+
+        Notes
+        -----
+        Arrays that a transform changed are held in memory until the fit is done.
+
+        Examples
+        --------
+        >>> train = Outputs([[2.0, 1.0], [0.0, 1.0]], labels=[0, 1])
+        >>> scorer("klm").fit(train).tuned
+        'fitted on train'
         """
         sets: dict[str, Outputs | None] = {
             "train": known(train),
@@ -758,22 +1075,90 @@ class Chain:
         return Chain(tuple(fitted), label, self.searched)
 
     def score(self, outputs: Outputs) -> Array:
-        """Confidences (N,) in float64, higher is safer to accept; a block of rows at a time."""
+        """Compute the confidence of every row, a block of rows at a time.
+
+        Parameters
+        ----------
+        outputs : Outputs
+            Outputs of the model that the chain was fitted on.
+
+        Returns
+        -------
+        ndarray of shape (N,)
+            Confidences, float64; higher is safer to accept.
+
+        Raises
+        ------
+        NotFitted
+            If a step learns and has not been fitted.
+        InvalidInput
+            If the outputs lack a field that a step needs, or a confidence is NaN.
+
+        Warns
+        -----
+        LostScale
+            If the score reads the scale of the logits, and these come from probabilities.
+
+        Examples
+        --------
+        >>> scorer("energy").score(Outputs([[2.0, 1.0, 0.1]])).round(4)
+        array([2.417])
+        """
         return score_all([self], outputs)[0]
 
     def run(self, outputs: Outputs) -> Array:
-        """Confidences of all rows at once."""
+        """Compute the confidences of all rows at once, without the checks of :meth:`score`.
+
+        Parameters
+        ----------
+        outputs : Outputs
+            Outputs of the model that the chain was fitted on.
+
+        Returns
+        -------
+        ndarray of shape (N,)
+            Confidences, float64; NaN is passed on.
+
+        Raises
+        ------
+        NotFitted
+            If a step learns and has not been fitted.
+        InvalidInput
+            If the outputs lack a field that a step needs.
+        """
         for i, step in enumerate(self.steps[:-1]):
             wanted = {name for later in self.steps[i + 1 :] for name in later.needs}
             outputs = outputs.derived(step.run(outputs, wanted))
         return np.asarray(self.steps[-1].run(outputs), dtype=np.float64)
 
     def tensors(self) -> dict[str, Array]:
-        """The learnt arrays by place and name."""
+        """Return the learnt arrays of all steps.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Arrays by position of the step and name, such as ``0.means``.
+        """
         return {f"{i}.{name}": a for i, step in enumerate(self.steps) for name, a in step.tensors().items()}
 
     def restored(self, tensors: Mapping[str, Array]) -> Chain:
-        """The chain with the learnt arrays that :meth:`tensors` gave; an error unless they are all there and fit."""
+        """Build the chain with the learnt arrays that :meth:`tensors` returned.
+
+        Parameters
+        ----------
+        tensors : mapping of str to ndarray
+            Arrays by position of the step and name.
+
+        Returns
+        -------
+        Chain
+            The fitted chain.
+
+        Raises
+        ------
+        InvalidInput
+            If an array is missing, unknown, or does not have the declared kind and shape.
+        """
         places = {str(i) for i in range(len(self.steps))}
         _refuse_unknown(self.spec, {name for name in tensors if name.partition(".")[0] not in places})
         steps = tuple(step.restored(_under(tensors, i)) for i, step in enumerate(self.steps))
@@ -784,8 +1169,8 @@ class Chain:
 
         Parameters
         ----------
-        path : path-like
-            The file; one that is there is replaced, whole or not at all.
+        path : str or Path
+            The file to write; an existing file is replaced atomically.
 
         Raises
         ------
@@ -793,6 +1178,14 @@ class Chain:
             If a step that learns has not been fitted.
         InvalidInput
             If a setting is an object, which a file cannot hold.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     scorer("energy(temperature=2)").save(f"{folder}/energy.safetensors")
+        ...     load_chain(f"{folder}/energy.safetensors")
+        Chain('energy(temperature=2)', nothing to fit)
         """
         from safetensors.numpy import save
 
@@ -818,7 +1211,28 @@ class Chain:
 
 
 def known(outputs: Outputs) -> Outputs:
-    """The rows with a class of the model: those not labelled -1."""
+    """Select the rows with a class of the model: those not labelled -1.
+
+    Parameters
+    ----------
+    outputs : Outputs
+        Outputs, with labels or without.
+
+    Returns
+    -------
+    Outputs
+        ID rows; all rows without labels.
+
+    Raises
+    ------
+    InvalidInput
+        If this is not :class:`~twofold.outputs.Outputs`, or every label is -1.
+
+    Examples
+    --------
+    >>> known(Outputs([[2.0, 1.0], [0.0, 1.0]], labels=[0, -1]))
+    Outputs(1 rows, 2 classes; labels)
+    """
     if not isinstance(outputs, Outputs):
         raise InvalidInput(f"fit takes Outputs(logits, ...), got {type(outputs).__name__}")
     if outputs.labels is None or outputs.is_id.all():
@@ -831,8 +1245,33 @@ def known(outputs: Outputs) -> Outputs:
 def fit_all(
     specs: Iterable[str | Chain], train: Outputs, *, val: Outputs | None = None, ood_val: Outputs | None = None
 ) -> list[Chain]:
-    """Fit many chains on the same sets; what several need of a set is computed once.
+    """Fit several chains on the same sets; what several of them need of a set is computed once.
 
+    Parameters
+    ----------
+    specs : iterable of str or Chain
+        The chains, as :func:`scorer` takes them.
+    train : Outputs
+        Training set.
+    val : Outputs, optional
+        Validation set, without OOD rows.
+    ood_val : Outputs, optional
+        OOD validation set.
+
+    Returns
+    -------
+    list of Chain
+        Fitted chains, in the order of ``specs``.
+
+    Raises
+    ------
+    InvalidInput
+        If a chain cannot be fitted on these sets.
+    UnknownName
+        If no step has a name of a text.
+
+    Examples
+    --------
     >>> train = Outputs([[2.0, 1.0], [0.0, 1.0]], labels=[0, 1])
     >>> [chain.tuned for chain in fit_all(["msp", "klm"], train)]
     ['nothing to fit', 'fitted on train']
@@ -842,7 +1281,7 @@ def fit_all(
 
 
 def reads_scale(chain: Chain, outputs: Outputs) -> bool:
-    """Tell whether a score changes where a constant is added to all logits of a row.
+    """Check whether a score changes when a constant is added to all logits of a row.
 
     Parameters
     ----------
@@ -872,7 +1311,20 @@ def reads_scale(chain: Chain, outputs: Outputs) -> bool:
 
 
 def warn_of_lost_scale(chains: Iterable[Chain], outputs: Outputs) -> None:
-    """Warn of scores that read the scale of the logits, where the logits come from probabilities."""
+    """Warn of scores that read the scale of the logits, where the logits come from probabilities.
+
+    Parameters
+    ----------
+    chains : iterable of Chain
+        The scores; those that are not fitted are skipped.
+    outputs : Outputs
+        Outputs to be scored.
+
+    Warns
+    -----
+    LostScale
+        If a score is affected; the message lists all of them.
+    """
     if not outputs.is_scale_lost:
         return
     affected = [chain.spec for chain in chains if chain.ready and reads_scale(chain, outputs)]
@@ -885,10 +1337,38 @@ def warn_of_lost_scale(chains: Iterable[Chain], outputs: Outputs) -> None:
 
 
 def score_all(chains: Iterable[Chain], outputs: Outputs) -> list[Array]:
-    """Confidences of many chains, a block of rows at a time, so that memory stays small and each row is read once.
+    """Compute the confidences of several chains, a block of rows at a time.
 
-    Chains that can share work do: one neighbour search serves every ``knn(k=)``.
+    Memory stays small and each row is read once. Chains that can share work do: one neighbour search serves every
+    ``knn(k=)``.
 
+    Parameters
+    ----------
+    chains : iterable of Chain
+        Chains that need no fit, or are fitted.
+    outputs : Outputs
+        Outputs of the model.
+
+    Returns
+    -------
+    list of ndarray of shape (N,)
+        Confidences of each chain, float64; higher is safer to accept.
+
+    Raises
+    ------
+    NotFitted
+        If a step learns and has not been fitted.
+    InvalidInput
+        If the outputs lack a field that a step needs, a confidence is NaN, or values are so large that a score
+        overflows.
+
+    Warns
+    -----
+    LostScale
+        If a score reads the scale of the logits, and these come from probabilities.
+
+    Examples
+    --------
     >>> [conf.round(3) for conf in score_all([scorer("mls"), scorer("energy")], Outputs([[2.0, 1.0]]))]
     [array([2.]), array([2.313])]
     """
@@ -922,13 +1402,13 @@ def score_all(chains: Iterable[Chain], outputs: Outputs) -> list[Array]:
 
 
 def _together_scores(step: Step, bound: list[Any], arrays: Mapping[str, Any]) -> list[Array]:
-    """Scores of several settings of one step by one call."""
+    """Compute the scores of several settings of one step by one call."""
     together: Callable[..., list[Array]] = step.info.maker.together  # type: ignore[attr-defined]
     return _guarded(step.info.name, arrays, lambda: together(bound, **arrays))
 
 
 def _together(chains: list[Chain]) -> list[list[int]]:
-    """Places of chains that one call can score: single ready steps of one kind that offer ``together``."""
+    """Group the positions of chains that one call can score: single ready steps of one kind that offer ``together``."""
     groups: dict[Any, list[int]] = {}
     for i, chain in enumerate(chains):
         maker = chain.steps[0].info.maker
@@ -942,8 +1422,8 @@ def load_chain(path: str | Path) -> Chain:
 
     Parameters
     ----------
-    path : path-like
-        The file.
+    path : str or Path
+        The file to read.
 
     Returns
     -------
@@ -953,8 +1433,16 @@ def load_chain(path: str | Path) -> Chain:
     Raises
     ------
     InvalidInput
-        If the file is missing, damaged (its digest does not fit), of another format, or does not hold just the arrays
-        that its steps learn, in their shapes.
+        If the file is missing, damaged (its digest does not fit), of another format, or does not hold exactly the
+        arrays that its steps learn, in their shapes.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     scorer("msp").save(f"{folder}/msp.safetensors")
+    ...     load_chain(f"{folder}/msp.safetensors").spec
+    'msp'
     """
     arrays, header = _read_chain(path)
     if header["tuned"] not in get_args(Tuning) or header["searched"] not in ("", "val", "ood_val"):
@@ -969,7 +1457,7 @@ def load_chain(path: str | Path) -> Chain:
 
 
 def _read_chain(path: str | Path) -> tuple[dict[str, Array], dict[str, str]]:
-    """The arrays and the header of a saved chain, unchanged since they were written."""
+    """Read the arrays and the header of a saved chain, and check that they are unchanged since they were written."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
@@ -1003,7 +1491,7 @@ def _read_chain(path: str | Path) -> tuple[dict[str, Array], dict[str, str]]:
 
 
 def _header(raw: bytes) -> dict[str, str]:
-    """The texts in the header of a safetensors file."""
+    """Return the texts in the header of a safetensors file."""
     size = int.from_bytes(raw[:8], "little")
     content = json.loads(raw[8 : 8 + size])
     return dict(content.get("__metadata__") or {})
