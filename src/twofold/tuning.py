@@ -1,7 +1,7 @@
-"""Choosing: the settings of a score, and the pair of scores that separates both kinds of failure best.
+"""Choose the settings of a score, and the pair of scores that separates both kinds of failure best.
 
-Everything is computed from outputs that are there already; the network never runs again. What was chosen on what
-travels with the result: ``label`` of a chain is ``untuned``, ``ID-tuned`` or ``OOD-tuned``.
+Everything is computed from stored outputs; the network never runs again. The result records what was chosen on which
+data: ``label`` of a chain is ``untuned``, ``ID-tuned`` or ``OOD-tuned``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,17 @@ Grid = Mapping[str, Iterable[Any]]
 
 @dataclass(frozen=True)
 class Trial:
-    """One choice of settings and what it reached; NaN with the reason where it could not be tried."""
+    """Record one choice of settings and the value it reached.
+
+    Parameters
+    ----------
+    spec : str
+        The chain as text.
+    value : float
+        Value of the metric; NaN where the settings could not be tried, or the metric is undefined.
+    problem : str, default=""
+        Why the value is NaN.
+    """
 
     spec: str
     value: float
@@ -43,7 +53,19 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuned:
-    """The best chain, fitted, and every trial, best first."""
+    """Hold the best chain, fitted, and every trial, best first.
+
+    Parameters
+    ----------
+    chain : Chain
+        The best chain, fitted.
+    value : float
+        Its value on the validation outputs.
+    metric : str
+        Name of the metric.
+    trials : tuple of Trial
+        All trials, best first; those that could not be tried come last.
+    """
 
     chain: Chain
     value: float
@@ -52,7 +74,7 @@ class Tuned:
 
     @property
     def label(self) -> Literal["untuned", "ID-tuned", "OOD-tuned"]:
-        """On what the settings were chosen."""
+        """On what the settings were chosen: ``ID-tuned`` or ``OOD-tuned``."""
         return self.chain.label
 
 
@@ -68,12 +90,47 @@ def tune(
 ) -> Tuned:
     """Try the settings that the steps of a chain declare, and keep the best by a metric on validation outputs.
 
-    Settings that the chain states stay as stated. ``grid`` replaces the declared values: ``{"react.percentile": (85,
-    95)}``. Without ``ood_val`` right answers are told from wrong ones (ID-tuned); with it, everything in ``ood_val`` is
-    a failure too, and metrics of detection tell known from unknown inputs (OOD-tuned: such numbers are optimistic for
-    unknown inputs of that kind). Settings that do not fit the data are passed over and listed. Among equals the first
-    in the grid wins, the defaults before all others. ``done`` is told each finished trial.
+    Parameters
+    ----------
+    chain : str or Chain
+        The chain. Settings that it states are not changed.
+    train : Outputs
+        Training set for steps that learn. Rows labelled -1 are left out.
+    val : Outputs
+        Labelled validation set. Rows labelled -1 are left out.
+    ood_val : Outputs, optional
+        OOD validation set. Without it the metric separates correct from wrong predictions (ID-tuned). With it, all its
+        rows are failures too, and detection metrics separate ID from OOD inputs (OOD-tuned: such numbers are optimistic
+        for OOD inputs of that kind).
+    metric : str, default="augrc"
+        Name of a registered metric of one confidence, such as aurc, augrc or auroc.
+    grid : mapping of str to iterable, optional
+        Values to try instead of the declared ones: ``{"react.percentile": (85, 95)}``.
+    done : callable, optional
+        Called with the text of each finished trial, for progress.
 
+    Returns
+    -------
+    Tuned
+        The best chain, fitted, its value and all trials.
+
+    Raises
+    ------
+    UnknownName
+        If there is no such metric or step.
+    InvalidInput
+        If nothing is left to tune, ``grid`` names no step or setting of the chain, no settings fit the outputs, or the
+        metric needs arrays that are not there.
+    UndefinedMetric
+        If the metric has no value for any setting.
+
+    Notes
+    -----
+    Settings that do not fit the data are skipped and listed with the reason. Among equal values the first in the grid
+    wins, and the defaults come before all others.
+
+    Examples
+    --------
     >>> train = Outputs([[2.0, 1.0], [0.0, 1.0], [1.0, 0.5], [0.0, 3.0]], labels=[0, 1, 1, 1])
     >>> found = tune("maxlogit_pnorm", train, train)
     >>> found.chain.spec, found.label, len(found.trials)
@@ -107,7 +164,7 @@ def tune(
 
 
 def _candidates(base: Chain, grid: Grid | None) -> list[Chain]:
-    """One chain for each combination of the settings that the chain leaves open."""
+    """Build one chain for each combination of the settings that the chain leaves open."""
     open_settings: dict[tuple[int, str], tuple[Any, ...]] = {}
     for i, step in enumerate(base.steps):
         for name, values in step.info.grid.items():
@@ -121,7 +178,7 @@ def _candidates(base: Chain, grid: Grid | None) -> list[Chain]:
             if not places:
                 known = ", ".join(f"{step.info.name}.SETTING" for step in base.steps)
                 raise InvalidInput(f"grid: {key!r} names no step of {base.spec}; write {known}")
-            Step.make(base.steps[places[0]].info, {name: None})  # an unknown setting is explained
+            Step.make(base.steps[places[0]].info, {name: None})  # raises at an unknown setting
             open_settings[places[0], name] = tuple(wanted)
     if not open_settings:
         raise InvalidInput(
@@ -140,11 +197,11 @@ def _candidates(base: Chain, grid: Grid | None) -> list[Chain]:
 def _fitted(
     chains: Sequence[Chain], train: Outputs, val: Outputs | None, ood_val: Outputs | None
 ) -> tuple[list[Chain], list[Trial]]:
-    """The chains that could be fitted, and why the others could not."""
+    """Return the chains that could be fitted, and why the others could not."""
     fitted, problems = [], []
     for chain in chains:
         try:
-            scorer(chain.spec)  # whether the steps may stand together
+            scorer(chain.spec)  # raises if the steps do not go together
             fitted += fit_all([chain], train, val=val, ood_val=ood_val)
         except InvalidInput as error:
             problems.append(Trial(chain.spec, math.nan, str(error)))
@@ -169,19 +226,51 @@ def _trial(record: MetricInfo, spec: str, right: Mask, conf: Array, inside: Mask
 
 @dataclass(frozen=True)
 class Pair:
-    """One pair of scores: its value, its difference from the best pair, and whether the two can be told apart."""
+    """Record one pair of scores: its value, and its difference from the best pair.
+
+    Parameters
+    ----------
+    id_score : str
+        Score of correct against wrong predictions.
+    ood_score : str
+        Score of ID against OOD inputs.
+    value : Interval
+        Value of the metric, with a bootstrap interval.
+    behind : Interval or None
+        Value of the best pair minus that of this one; None for the best itself.
+    p : float
+        P-value of that difference, adjusted for the number of pairs shown; 1 for the best itself.
+    top : bool
+        Whether the pair is in the clique of the best: not significantly different from it.
+    """
 
     id_score: str
     ood_score: str
     value: Interval
-    behind: Interval | None  # value of the best less this one's; None for the best itself
+    behind: Interval | None  # value of the best minus this one; None for the best itself
     p: float  # of that difference, adjusted for the number of pairs shown
-    top: bool  # in the clique of the best: not told apart from it
+    top: bool  # in the clique of the best: not significantly different from it
 
 
 @dataclass(frozen=True, repr=False)
 class Recommendation:
-    """Pairs of scores by a joint metric on validation outputs, best first."""
+    """Hold pairs of scores ranked by a joint metric on validation outputs, best first.
+
+    Parameters
+    ----------
+    metric : str
+        Name of the metric.
+    pairs : tuple of Pair
+        The best pairs, best first.
+    tried : int
+        Number of pairs that were tried.
+    chains : mapping of str to Chain
+        Fitted chains of the pairs, by their text.
+    skipped : mapping of str to str
+        Scores that could not be tried, or rank as another one, and why.
+    cautions : tuple of str
+        What the numbers do not promise, as sentences to show.
+    """
 
     metric: str
     pairs: tuple[Pair, ...]
@@ -192,12 +281,12 @@ class Recommendation:
 
     @property
     def best(self) -> Pair:
-        """The first."""
+        """The best pair."""
         return self.pairs[0]
 
     @property
     def clique(self) -> tuple[Pair, ...]:
-        """The best pair and those that the data do not tell apart from it."""
+        """The best pair and those that are statistically tied with it."""
         return tuple(pair for pair in self.pairs if pair.top)
 
     def __repr__(self) -> str:
@@ -230,15 +319,54 @@ def recommend(
     seed: int = 0,
     done: Done = lambda _: None,
 ) -> Recommendation:
-    """The best pairs (id score, ood score) of a run by a joint metric on its validation outputs.
+    """Rank the pairs (ID score, OOD score) of a run by a joint metric on its validation outputs.
 
-    Fits every score that the run's outputs allow (or those given) on the set with role ``train``, and judges all pairs
-    on ``val`` together with ``ood_val``, or with the set named by ``ood``. The best ``show`` pairs get bootstrap
-    intervals, resampled within known and unknown inputs; the top clique is the best pair and all shown pairs whose
-    paired bootstrap difference from it is not significant at ``alpha`` after Holm's correction. Both metrics treat the
-    two scores alike, so a pair is tried one way round; its id score is the one with the lower AURC on ``val``. Scores
-    that rank the validation samples exactly as an earlier one are passed over. ``cautions`` says in plain words what
-    the numbers do not promise.
+    Every score that the run's outputs allow (or those passed) is fitted on the set with role ``train``, and all pairs
+    are evaluated on ``val`` together with ``ood_val``, or with the set named by ``ood``.
+
+    Parameters
+    ----------
+    run : Run
+        A run with the roles train and val, and ood_val unless ``ood`` is set.
+    metric : {"ds_f1", "ds_aurc"}, default="ds_f1"
+        Joint metric of two scores.
+    id_scores : iterable of str, optional
+        Candidates for the ID score; by default all scores that the outputs allow.
+    ood_scores : iterable of str, optional
+        Candidates for the OOD score; by default all scores that the outputs allow.
+    ood : str, optional
+        Name of a data set to use instead of the role ood_val.
+    show : int, default=10
+        Number of the best pairs that are returned, with bootstrap intervals.
+    n : int, default=1000
+        Number of bootstrap resamples, drawn separately within ID and OOD inputs.
+    level : float, default=0.95
+        Confidence level of the intervals.
+    alpha : float, default=0.05
+        Significance level of the differences from the best pair, after Holm's correction.
+    seed : int, default=0
+        Seed of the bootstrap.
+    done : callable, optional
+        Called with a text after each finished part, for progress.
+
+    Returns
+    -------
+    Recommendation
+        The best pairs. Its ``clique`` is the best pair and all shown pairs whose paired bootstrap difference from it is
+        not significant. Its ``cautions`` say what the numbers do not promise.
+
+    Raises
+    ------
+    InvalidInput
+        If the metric does not take two scores, the run lacks one of the roles, or no pair can be tried.
+    UnknownName
+        If there is no such metric, score or data set.
+
+    Notes
+    -----
+    Both metrics treat the two scores alike, so a pair is tried one way round; its ID score is the one with the lower
+    AURC on ``val``. Scores that rank the validation samples exactly as an earlier one are skipped. The chains of the
+    result are labelled OOD-tuned.
     """
     record = metrics.info(metric)
     if not {"conf_id", "conf_ood"} <= set(record.arrays):
@@ -311,10 +439,10 @@ def choose_pairs(
     seed: int = 0,
     done: Done = lambda _: None,
 ) -> Recommendation:
-    """The one rule by which the demo and the report choose pairs of scores: best DS-F1 on validation data.
+    """Choose pairs of scores by the rule of the demo and the report: best DS-F1 on validation data.
 
     Every pair of the candidates is tried, one way round, on the run's sets with the roles ``val`` and ``ood_val``, at
-    their own share of unknown inputs; test sets have no say.
+    their own share of OOD inputs; test sets are not used.
 
     Parameters
     ----------
@@ -322,12 +450,14 @@ def choose_pairs(
         A run with the roles train, val and ood_val.
     scores : sequence of str, optional
         The candidates; by default those of ``USUAL`` that the outputs of every judged set allow.
-    show : int
-        How many of the best pairs are returned.
-    n, seed : int
-        Resamples of the intervals, and their seed; neither changes which pair is best.
-    done : callable
-        Is told each finished step.
+    show : int, default=3
+        Number of the best pairs that are returned.
+    n : int, default=1000
+        Number of bootstrap resamples of the intervals; it does not change which pair is best.
+    seed : int, default=0
+        Seed of the bootstrap; it does not change which pair is best.
+    done : callable, optional
+        Called with a text after each finished part, for progress.
 
     Returns
     -------
@@ -344,18 +474,40 @@ def choose_pairs(
 
 
 def usual_scores(run: Run) -> list[str]:
-    """The scores of ``USUAL`` that the outputs of every judged set of a run allow."""
+    """List the scores of ``USUAL`` that the outputs of every judged set of a run allow.
+
+    Parameters
+    ----------
+    run : Run
+        The run; its sets with the roles train and shift are not considered.
+
+    Returns
+    -------
+    list of str
+        Names of scores, in the order of ``USUAL``.
+    """
     allowed = computable(judged_sets(run))
     return [name for name in USUAL if name in allowed]
 
 
 def judged_sets(run: Run) -> list[Outputs]:
-    """The sets that scores are chosen and judged on: all but those with the roles train and shift."""
+    """Return the sets that scores are chosen and judged on: all but those with the roles train and shift.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+
+    Returns
+    -------
+    list of Outputs
+        Outputs of each such set, in the order in which they were added.
+    """
     return [run[name] for name, role in run.roles.items() if role not in ("train", "shift")]
 
 
 def _sets(run: Run, ood: str | None) -> tuple[Outputs, Outputs, Outputs]:
-    """Training, validation and unknown validation outputs."""
+    """Return training, validation and OOD validation outputs."""
     found = []
     for role in ("train", "val", "ood_val"):
         named = [ood] if role == "ood_val" and ood is not None else run.names(role)
@@ -370,12 +522,31 @@ def _sets(run: Run, ood: str | None) -> tuple[Outputs, Outputs, Outputs]:
 
 
 def _scores(given: Iterable[str] | None, sets: Sequence[Outputs]) -> list[str]:
-    """The given scores, or all that need only what every set holds."""
+    """Return the requested scores, or all that need only what every set holds."""
     return computable(sets) if given is None else [scorer(spec).spec for spec in given]
 
 
 def computable(sets: Sequence[Outputs]) -> list[str]:
-    """The scores that need only what every one of these outputs holds, the scale of the logits included."""
+    """List the scores that need only what all of these outputs hold, including the scale of the logits.
+
+    Parameters
+    ----------
+    sets : sequence of Outputs
+        At least one.
+
+    Returns
+    -------
+    list of str
+        Names of scores, without the combinations sum, product and mc. Where the logits of a set come from
+        probabilities, scores that read their scale are left out, as far as this can be tested before a fit.
+
+    Examples
+    --------
+    >>> "energy" in computable([Outputs([[2.0, 1.0]])])
+    True
+    >>> "energy" in computable([Outputs.from_probabilities([[0.9, 0.1]])])
+    False
+    """
     names = [name for name in steps.names("score", needs=held(sets)) if name not in ("sum", "product", "mc")]
     normalised = [one for one in sets if one.is_scale_lost]
     if not normalised:
@@ -384,7 +555,23 @@ def computable(sets: Sequence[Outputs]) -> list[str]:
 
 
 def held(sets: Sequence[Outputs]) -> set[str]:
-    """The fields that every one of these outputs holds."""
+    """Return the fields that all of these outputs hold.
+
+    Parameters
+    ----------
+    sets : sequence of Outputs
+        At least one.
+
+    Returns
+    -------
+    set of str
+        Names of fields; empty mappings do not count.
+
+    Examples
+    --------
+    >>> sorted(held([Outputs([[2.0, 1.0]], labels=[0]), Outputs([[2.0, 1.0]])]))
+    ['logits', 'predictions']
+    """
     return set.intersection(*({name for name in FIELDS if _held(one, name)} for one in sets))
 
 
@@ -394,7 +581,7 @@ def _held(outputs: Outputs, name: str) -> bool:
 
 
 def _distinct(chains: Mapping[str, Chain], val: Outputs, unknown: Outputs, skipped: dict[str, str]) -> dict[str, Array]:
-    """Scores on both sets, without those that fail or rank as an earlier one."""
+    """Compute the scores on both sets, without those that fail or rank as an earlier one."""
     scores: dict[str, Array] = {}
     rankings: dict[bytes, str] = {}
     for spec, chain in chains.items():
@@ -415,7 +602,7 @@ def _distinct(chains: Mapping[str, Chain], val: Outputs, unknown: Outputs, skipp
 def _pairs(
     firsts: Sequence[str], seconds: Sequence[str], scores: Mapping[str, Array], chains: Mapping[str, Chain]
 ) -> Iterator[tuple[str, str, bool]]:
-    """Every pair once, and whether it may be turned round."""
+    """Iterate over every pair once, with whether it may be turned round."""
     seen = set()
     for first in (s for s in firsts if s in scores):
         for second in (s for s in seconds if s in scores):
@@ -427,7 +614,7 @@ def _pairs(
 
 
 def _cautions(run: Run, ood: str | None, unknown: Outputs) -> Iterable[str]:
-    """What the numbers do not promise, in plain words."""
+    """Say what the numbers do not promise, in plain words."""
     tests = [name for name, role in run.roles.items() if role in ("near", "mid", "far")]
     if ood is not None and ood in tests:
         yield (
