@@ -40,6 +40,11 @@ class Temperature:
         The temperature T, above 0. By default it minimises the NLL of the validation set (of the training set without
         validation outputs), a convex problem in 1/T.
 
+    Attributes
+    ----------
+    fitted : ndarray of shape ()
+        The temperature T; set by ``fit``.
+
     Notes
     -----
     Rows labelled -1 are left out of the fit.
@@ -76,7 +81,8 @@ class Temperature:
         Raises
         ------
         InvalidInput
-            If ``value`` is not above 0.
+            If ``value`` is not above 0; without ``value``, if no row has a label or no finite temperature minimises the
+            NLL.
         """
         if self.value is not None:
             return replace(self, fitted=np.array(_checks.number(self.value, "value", 0.0, np.inf, open_low=True)))
@@ -129,6 +135,11 @@ class ReAct:
     ----------
     percentile : float, default=90.0
         The percentile of all entries at which to clip, in [0, 100]; lower values clip more.
+
+    Attributes
+    ----------
+    limit : ndarray of shape ()
+        The limit c; learnt by ``fit``.
 
     Notes
     -----
@@ -208,6 +219,11 @@ class Dice:
     percentile : float, default=90.0
         Percentile q of the contributions, in [0, 100]; weights that contribute no more are set to 0. The authors use 90
         on CIFAR, 70 on ImageNet.
+
+    Attributes
+    ----------
+    weight : ndarray of shape (n_classes, n_features)
+        The masked weights :math:`W'`; learnt by ``fit``.
 
     References
     ----------
@@ -476,6 +492,11 @@ class Vra:
     gain : float, default=0.0
         The constant :math:`\gamma`, at least 0, added in between; the authors' VRA+ uses 0.2 to 0.7.
 
+    Attributes
+    ----------
+    limits : ndarray of shape (2,)
+        The limits :math:`\alpha` and :math:`\beta`; learnt by ``fit``.
+
     Notes
     -----
     OpenOOD raises low entries to :math:`\alpha` instead, and another library takes percentiles by unit; these are other
@@ -563,6 +584,23 @@ class Project:
         ``"class_pred"`` uses those of the predicted class, and ``"class_avg"`` the mean over classes.
     variance : float, default=0.9
         Share of the variance to explain, in (0, 1].
+
+    Attributes
+    ----------
+    weight : ndarray of shape (n_classes, n_features)
+        Weights of the head that filters and classifies unfiltered features; learnt by ``fit``.
+    bias : ndarray of shape (n_classes,)
+        Bias of that head; learnt by ``fit``.
+    filter : ndarray of shape (n_features, n_features) or None
+        The filter, for ``global`` and ``class_avg``; learnt by ``fit``.
+    offset : ndarray of shape (n_features,) or None
+        What is added to the filtered feature, for ``global`` and ``class_avg``; learnt by ``fit``.
+    means : ndarray of shape (n_classes, n_features) or None
+        Class means, NaN for a class without training rows, for ``class`` and ``class_pred``; learnt by ``fit``.
+    bases : ndarray of shape (n_directions, n_features) or None
+        Principal directions of the classes, one after the other, for ``class`` and ``class_pred``; learnt by ``fit``.
+    offsets : ndarray of shape (n_classes + 1,) or None
+        First row of each class in ``bases``, and the end; learnt by ``fit``.
 
     Notes
     -----

@@ -75,6 +75,19 @@ class Sirc:
         ``"published"`` is the code behind the joint paper, whose "Res." is :math:`+\lVert h - \mu \rVert_1` with a and
         b of the norm; that code fits them on validation outputs, so pass those as train to reproduce its table.
 
+    Attributes
+    ----------
+    low : ndarray of shape (n_second_scores,)
+        The constants a; learnt by ``fit``.
+    slope : ndarray of shape (n_second_scores,)
+        The constants b; learnt by ``fit``.
+    origin : ndarray of shape (n_features,) or None
+        The point u of the residual; learnt by ``fit``.
+    basis : ndarray of shape (n_features, n_residual) or None
+        The residual directions R; learnt by ``fit``.
+    mean : ndarray of shape (n_features,) or None
+        Mean training feature with ``compat="published"``; learnt by ``fit``.
+
     Notes
     -----
     The equation is the logarithm of the published product, which ranks alike and keeps its digits. A second score that
@@ -243,6 +256,15 @@ class PluginBlackBox:
     compat : {"paper", "published"}, default="paper"
         ``"published"`` does not divide the ratio by its training mean, which with norms of some hundreds leaves nothing
         but :math:`p_{\hat y}`.
+
+    Attributes
+    ----------
+    scale : ndarray of shape ()
+        Training mean of the ratio; learnt by ``fit``.
+    origin : ndarray of shape (n_features,) or None
+        The point u of the residual; learnt by ``fit``.
+    basis : ndarray of shape (n_features, n_residual) or None
+        The residual directions R; learnt by ``fit``.
 
     Notes
     -----
@@ -455,6 +477,15 @@ class Sum(_Several):
     weights : tuple of float, optional
         The weight :math:`w_j` of each chain; by default all 1.
 
+    Attributes
+    ----------
+    chains : tuple of Chain
+        The fitted chains; set by ``fit``.
+    centre : ndarray of shape (n_chains,)
+        Training mean of each chain; learnt by ``fit``.
+    spread : ndarray of shape (n_chains,)
+        Training standard deviation of each chain, 1 for a constant score; learnt by ``fit``.
+
     References
     ----------
     Kittler et al., IEEE TPAMI 1998.
@@ -508,6 +539,15 @@ class Product(_Several):
     of : tuple of str
         Two or more chains, such as ``("msp", "react(percentile=90)|energy")``.
 
+    Attributes
+    ----------
+    chains : tuple of Chain
+        The fitted chains; set by ``fit``.
+    centre : ndarray of shape (n_chains,)
+        Training mean of each chain; learnt by ``fit``.
+    spread : ndarray of shape (n_chains,)
+        Training standard deviation of each chain, 1 for a constant score; learnt by ``fit``.
+
     References
     ----------
     Kittler et al., IEEE TPAMI 1998.
@@ -554,6 +594,11 @@ class MonteCarlo:
     ----------
     of : str, default="msp"
         The chain to apply to the means; it must not read the passes itself.
+
+    Attributes
+    ----------
+    chain : tuple of Chain
+        The fitted chain; set by ``fit``.
 
     Notes
     -----

@@ -46,6 +46,17 @@ class GaussianMixtures:
     seed : int, default=0
         Seed of the k-means start.
 
+    Attributes
+    ----------
+    centre : ndarray of shape (n_features,)
+        Mean of all training rows, which is subtracted first; learnt by ``fit``.
+    log_weights : ndarray of shape (n_gaussians,)
+        Logarithm of :math:`w_{cj} N_c / N` for the Gaussians of all classes; learnt by ``fit``.
+    means : ndarray of shape (n_gaussians, n_features)
+        Means of the Gaussians; learnt by ``fit``.
+    factors : ndarray of shape (n_gaussians, n_features) or (n_gaussians, n_features, n_features)
+        One over the standard deviations, or F with :math:`F F^T` the inverse covariance; learnt by ``fit``.
+
     Notes
     -----
     Another library keeps the nearest Mahalanobis term alone, without weights and determinants, which is a different
@@ -192,6 +203,21 @@ class IsolationForest:
         Training rows that every tree sees; all if there are fewer.
     seed : int, default=0
         Seed of the draw of rows and cuts.
+
+    Attributes
+    ----------
+    roots : ndarray of shape (n_trees,)
+        First node of each tree in the list of all nodes; learnt by ``fit``.
+    children : ndarray of shape (2, n_nodes)
+        Next node if the feature is at most the threshold, and if it is above; learnt by ``fit``.
+    feature : ndarray of shape (n_nodes,)
+        Column that each node compares; learnt by ``fit``.
+    threshold : ndarray of shape (n_nodes,)
+        Threshold of each node; learnt by ``fit``.
+    length : ndarray of shape (n_nodes,)
+        Expected depth of a row that ends in each node; learnt by ``fit``.
+    usual : ndarray of shape ()
+        The mean depth c(n); learnt by ``fit``.
 
     Notes
     -----

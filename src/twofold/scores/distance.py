@@ -48,6 +48,13 @@ class Mahalanobis:
     nearest : bool, default=True
         Measure to the nearest class mean; False measures to the mean of the predicted class.
 
+    Attributes
+    ----------
+    whiten : ndarray of shape (n_features, n_directions)
+        Matrix that whitens the features; learnt by ``fit``.
+    centres : ndarray of shape (n_classes, n_directions)
+        Whitened class means, NaN for a class without training rows; learnt by ``fit``.
+
     Notes
     -----
     Directions without variance are ignored; classes without training rows are skipped.
@@ -148,6 +155,17 @@ class RelativeMahalanobis:
     with :math:`\Sigma_w` the covariance within classes and :math:`\Sigma_t` that of all training features. There are no
     settings.
 
+    Attributes
+    ----------
+    whiten : ndarray of shape (n_features, n_directions)
+        Matrix that whitens the covariance within classes; learnt by ``fit``.
+    centres : ndarray of shape (n_present_classes, n_directions)
+        Whitened means of the classes with training rows; learnt by ``fit``.
+    whiten_all : ndarray of shape (n_features, n_directions_all)
+        Matrix that whitens the covariance of all rows; learnt by ``fit``.
+    centre : ndarray of shape (1, n_directions_all)
+        Whitened mean of all rows; learnt by ``fit``.
+
     Notes
     -----
     The distances are squared, as in a ratio of densities. Invertible linear maps of the features leave the score
@@ -229,6 +247,11 @@ class She:
     ----------
     kind : {"inner", "cosine", "euclidean"}, default="inner"
         Similarity: the inner product, the cosine, or the negative Euclidean distance.
+
+    Attributes
+    ----------
+    patterns : ndarray of shape (n_classes, n_features)
+        Stored pattern of each class; learnt by ``fit``.
 
     Notes
     -----
@@ -355,6 +378,11 @@ class CosineMean:
 
     There are no settings.
 
+    Attributes
+    ----------
+    directions : ndarray of shape (n_present_classes, n_features)
+        Unit means of the classes with training rows; learnt by ``fit``.
+
     Notes
     -----
     The features are averaged as they are, and the means are normalised afterwards. After ``project(kind="class")`` the
@@ -433,6 +461,13 @@ class DecisionBoundary:
     ----------
     center : bool, default=True
         Divide by the distance from the training mean; False divides by :math:`\lVert h \rVert`.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (n_features,)
+        Mean training feature, or zeros with ``center=False``; learnt by ``fit``.
+    inverse : ndarray of shape (n_classes, n_classes)
+        :math:`1 / \lVert w_i - w_j \rVert`, 0 for equal rows of the head; learnt by ``fit``.
 
     Notes
     -----
@@ -568,6 +603,13 @@ class NeuralCollapse:
     ----------
     alpha : float, default=0.0001
         Weight of the norm, at least 0; tune it on validation data.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (n_features,)
+        Mean training feature; learnt by ``fit``.
+    weight : ndarray of shape (n_classes, n_features)
+        Weights of the head; stored by ``fit``.
 
     Notes
     -----

@@ -142,6 +142,19 @@ class Gram:
     seed : int, default=0
         Seed of the draw of the rows kept out.
 
+    Attributes
+    ----------
+    keys : ndarray of shape (n_bytes,), uint8
+        Names of the layers used, as UTF-8 text; set by ``fit``.
+    widths : ndarray of shape (n_keys,)
+        Number of columns of each key; set by ``fit``.
+    low : ndarray of shape (n_classes, n_columns)
+        Least values m, in the precision of the layers; learnt by ``fit``.
+    high : ndarray of shape (n_classes, n_columns)
+        Largest values M, in the precision of the layers; learnt by ``fit``.
+    typical : ndarray of shape (n_layers,)
+        Mean deviations :math:`n_l` of the rows kept out; learnt by ``fit``.
+
     Notes
     -----
     :math:`n_l` is 1 for a layer where no row kept out leaves its range, or if there are no such rows. Inside all ranges
@@ -355,6 +368,23 @@ class MahalanobisLayers:
         same total weight) of validation rows against ``ood_val``; without validation outputs, of training rows, whose
         distances are too short. Weights may be negative. ``"equal"``: one over the standard deviation of :math:`s_l` on
         the training set (1 if that is 0), which needs no ``ood_val``.
+
+    Attributes
+    ----------
+    keys : ndarray of shape (n_bytes,), uint8
+        Names of the layers used, as UTF-8 text; set by ``fit``.
+    widths : ndarray of shape (n_keys,)
+        Number of columns of each key; set by ``fit``.
+    ranks : ndarray of shape (n_layers,)
+        Number of whitened directions of each layer; learnt by ``fit``.
+    shift : ndarray of shape (n_columns,)
+        Mean of each column, layer after layer; learnt by ``fit``.
+    whiten : ndarray of shape (n_entries,)
+        Whitening matrices of the layers, flattened, one after the other; learnt by ``fit``.
+    centres : ndarray of shape (n_centre_entries,)
+        Whitened class means of the layers, flattened, one after the other; learnt by ``fit``.
+    slopes : ndarray of shape (n_layers,)
+        The weights :math:`a_l`; learnt by ``fit``.
 
     Notes
     -----

@@ -496,6 +496,11 @@ class KLMatching:
 
     The divergence takes one matrix product: :math:`\sum_j p_j \log p_j - p \cdot \log d^T`. There are no settings.
 
+    Attributes
+    ----------
+    log_typical : ndarray of shape (n_predicted_classes, n_classes)
+        Logarithm of the mean probabilities of each class that was predicted; learnt by ``fit``.
+
     Notes
     -----
     Fitted on validation outputs, or on the training outputs without them. Classes that are never predicted are skipped;
@@ -626,6 +631,14 @@ class OpenMax:
         Number of top logits to revise, at least 1; at most all classes are.
     tail : int, default=20
         Number of largest distances to fit each Weibull distribution to, at least 2.
+
+    Attributes
+    ----------
+    means : ndarray of shape (n_classes, n_classes)
+        Mean logits of each class; learnt by ``fit``.
+    weibulls : ndarray of shape (n_classes, 3)
+        Shape, scale and smallest tail distance of each class; the shape is 0 for a class that is skipped. Learnt by
+        ``fit``.
 
     Notes
     -----

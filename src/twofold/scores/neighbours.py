@@ -277,6 +277,11 @@ class Neighbours:
     seed : int, default=0
         Seed of the draw where ``fraction`` is below 1.
 
+    Attributes
+    ----------
+    bank : ndarray of shape (n_rows, n_features)
+        Unit training rows; stored by ``fit``.
+
     Notes
     -----
     FD-Shifts neither normalises the features nor uses more than the first 1000 rows, which is another score. A feature
@@ -475,6 +480,17 @@ class NNGuide:
     seed : int, default=0
         Seed of the draw of the bank.
 
+    Attributes
+    ----------
+    chain : tuple of Chain
+        The fitted base score; set by ``fit``.
+    bank : ndarray of shape (n_rows, n_features)
+        Unit training rows; stored by ``fit``.
+    weight : ndarray of shape (n_rows,)
+        Base score of each row of the bank plus ``shift``; learnt by ``fit``.
+    shift : ndarray of shape ()
+        Constant that makes the base score positive; learnt by ``fit``.
+
     Notes
     -----
     If the base is not positive on all training rows, a constant (``shift``) is added that makes it so, since a product
@@ -607,6 +623,13 @@ class Relation:
     seed : int, default=0
         Seed of the draw of the bank.
 
+    Attributes
+    ----------
+    bank : ndarray of shape (n_rows, n_features)
+        Unit training rows; stored by ``fit``.
+    answers : ndarray of shape (n_rows, n_classes)
+        Probabilities of the rows of the bank; stored by ``fit``.
+
     Notes
     -----
     Features in float32 are multiplied in float32, which keeps six digits.
@@ -714,6 +737,17 @@ class LocalOutlierFactor:
         Largest number of training rows to keep, a stratified sample; fitting compares all pairs of them.
     seed : int, default=0
         Seed of the draw of the sample.
+
+    Attributes
+    ----------
+    centre : ndarray of shape (n_features,)
+        Mean of the rows kept; learnt by ``fit``.
+    bank : ndarray of shape (n_rows, n_features)
+        Rows kept, minus the centre; stored by ``fit``.
+    reach : ndarray of shape (n_rows,)
+        Distance of each row to its k-th neighbour; learnt by ``fit``.
+    density : ndarray of shape (n_rows,)
+        Density :math:`\rho_i` at each row; learnt by ``fit``.
 
     Notes
     -----

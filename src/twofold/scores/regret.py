@@ -71,6 +71,13 @@ class Pnml:
     unit : bool, default=True
         Take p as the softmax of the head on the unit feature, as in the authors' code; False takes that of the logits.
 
+    Attributes
+    ----------
+    whiten : ndarray of shape (n_features + 1, n_seen)
+        Matrix whose product with its transpose is :math:`A^+`; learnt by ``fit``.
+    null : ndarray of shape (n_features + 1, n_unseen)
+        Directions without training data; learnt by ``fit``.
+
     Notes
     -----
     t is cut at 1, where nothing is known of the input. Eigenvalues of A below 1e-10 of the largest count as zero. A

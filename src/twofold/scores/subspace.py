@@ -154,6 +154,15 @@ class Vim:
         Number of leading directions to leave out. None is the authors' rule: 1000 from a width of 2048 on, 512 from 768
         on, half the width below.
 
+    Attributes
+    ----------
+    origin : ndarray of shape (n_features,)
+        The point u; learnt by ``fit``.
+    basis : ndarray of shape (n_features, n_residual)
+        Residual directions R in columns; learnt by ``fit``.
+    alpha : ndarray of shape ()
+        Scale of the virtual logit; learnt by ``fit``.
+
     Notes
     -----
     Papers disagree on ``dim``, and some centre the features on their mean instead of u.
@@ -252,6 +261,13 @@ class Residual:
     ----------
     dim : int, optional
         Number of leading directions to leave out; None is the rule of ``vim``.
+
+    Attributes
+    ----------
+    origin : ndarray of shape (n_features,)
+        The point u; learnt by ``fit``.
+    basis : ndarray of shape (n_features, n_residual)
+        Residual directions R in columns; learnt by ``fit``.
 
     Notes
     -----
@@ -361,6 +377,17 @@ class PcaError:
     fused : bool, default=False
         Score by :math:`(1 - r) \log \sum_k e^{z_k}`, which is meant for energies above zero; the authors clip the
         features as ``react`` does before it.
+
+    Attributes
+    ----------
+    means : ndarray of shape (n_classes, n_features) or (1, n_features)
+        Mean of each subspace, NaN for a class without training rows; learnt by ``fit``.
+    bases : ndarray of shape (n_directions, n_features)
+        Principal directions of all subspaces, one after the other; learnt by ``fit``.
+    offsets : ndarray of shape (n_subspaces + 1,)
+        First row of each subspace in ``bases``, and the end; learnt by ``fit``.
+    raw : ndarray of shape (), bool
+        Whether ``layers["penultimate/raw"]`` was fitted; set by ``fit``.
 
     Notes
     -----
@@ -530,6 +557,21 @@ class KernelPcaError:
         papers print it.
     seed : int, default=0
         Seed of the random Fourier features.
+
+    Attributes
+    ----------
+    points : ndarray of shape (n_points, n_features) or None
+        Frequencies, landmarks, or with ``exact`` the unit training rows by class; learnt by ``fit``.
+    mixing : ndarray of shape (n_points,) or (n_points, n_points), or None
+        Phases, :math:`K_{LL}^{-1/2}`, or with ``exact`` the mean kernel of each row with its class; learnt by ``fit``.
+    means : ndarray of shape (n_subspaces, n_mapped) or None
+        Mean of :math:`\phi` in each subspace, NaN for a class without training rows; learnt by ``fit`` unless
+        ``exact``.
+    bases : ndarray of shape (n_directions, n_mapped)
+        Principal directions of all subspaces, one after the other, or with ``exact`` the weights of the training rows
+        in the directions of their class; learnt by ``fit``.
+    offsets : ndarray of shape (n_subspaces + 1,)
+        First row of each subspace in ``bases``, and the end; learnt by ``fit``.
 
     Notes
     -----
@@ -751,6 +793,18 @@ class Neco:
         Multiply by the maximum logit; False returns the share alone, as the authors do for ResNets.
     denominator : {"standardised", "raw"}, default="standardised"
         Divide by :math:`\lVert \tilde h \rVert`, or by :math:`\lVert h \rVert` as the authors do for DeiT and Swin.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (n_features,)
+        Mean training feature, or zeros with ``standardise=False``; learnt by ``fit``.
+    scale : ndarray of shape (n_features,)
+        One over the standard deviation, 0 for units that do not vary, or ones with ``standardise=False``; learnt by
+        ``fit``.
+    basis : ndarray of shape (dim, n_features)
+        Principal directions; learnt by ``fit``.
+    raw : ndarray of shape (), bool
+        Whether ``layers["penultimate/raw"]`` was fitted; set by ``fit``.
 
     Notes
     -----
