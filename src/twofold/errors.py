@@ -1,7 +1,7 @@
-"""Every exception and warning twofold raises, in one tree.
+"""Define every exception and warning that twofold raises, in one tree.
 
-Each error derives from :class:`TwofoldError` and from the built-in type a caller would expect,
-so ``except ValueError`` keeps working. Messages name the argument, what it must be, what came, what to do.
+Each error derives from :class:`TwofoldError` and from the built-in type a caller would expect, so ``except
+ValueError`` keeps working. Messages name the argument, what it must be, what was passed, and what to do.
 """
 
 from __future__ import annotations
@@ -9,30 +9,37 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
-LISTED = 40  # names that a message lists where none is near
+LISTED = 40  # names that a message lists at most if none is near
 
 
 class TwofoldError(Exception):
-    """Base of all twofold errors."""
+    """Serve as the base of all twofold errors.
+
+    Examples
+    --------
+    >>> issubclass(InvalidInput, TwofoldError)
+    True
+    """
 
 
 class InvalidInput(TwofoldError, ValueError):
-    """An argument does not fit: wrong shape, type, range or content."""
+    """Report an argument that is not valid: wrong shape, type, range or content."""
 
 
 class UndefinedMetric(TwofoldError, ValueError):
-    """A metric has no value on these data, for example an AUROC with one class only."""
+    """Report that a metric has no value on these data, for example an AUROC with one class only."""
 
 
 class UnfitData(InvalidInput, UndefinedMetric):
-    """Data on which this metric has no value: a needed kind of sample is missing, or an infinity has no range.
+    """Report data on which this metric has no value: a needed kind of sample is missing, or an infinity has no range.
 
-    Wrong input where a caller passed it, undefined where a resample or one metric of many meets it.
+    This is wrong input where a caller passed it, and an undefined metric where a resample or one metric of many meets
+    it.
     """
 
 
 class UnknownName(TwofoldError, KeyError):
-    """A name that is not registered; the message suggests the nearest ones."""
+    """Report a name that is not registered; the message suggests the nearest ones."""
 
     def __str__(self) -> str:
         return str(self.args[0])  # KeyError would show its repr
@@ -41,6 +48,22 @@ class UnknownName(TwofoldError, KeyError):
     def of(cls, kind: str, name: str, known: Iterable[str]) -> UnknownName:
         """Build the error for an unknown ``name`` of some ``kind``, with the nearest known names.
 
+        Parameters
+        ----------
+        kind : str
+            What the name should name, such as ``"metric"``.
+        name : str
+            The unknown name.
+        known : iterable of str
+            All known names; if none is near, the message lists at most 40 of them.
+
+        Returns
+        -------
+        UnknownName
+            The error, to be raised by the caller.
+
+        Examples
+        --------
         >>> str(UnknownName.of("metric", "aucr", ["aurc", "auroc"]))
         "no metric 'aucr'; did you mean 'aurc' or 'auroc'?"
         """
@@ -54,14 +77,29 @@ class UnknownName(TwofoldError, KeyError):
 
 
 class NameTaken(TwofoldError, ValueError):
-    """A name is registered twice."""
+    """Report a name that is registered twice."""
 
 
 class Infeasible(TwofoldError, ValueError):
-    """A gate that keeps what was asked of it does not exist, or cannot be shown on these data.
+    """Report that no gate meets the request, or that these data cannot show that one does.
 
-    ``best`` says what is feasible: the least ``risk`` with its ``coverage``, or with a guarantee about the least
-    ``risk`` at the asked delta and the least ``delta`` at the asked risk (1: none will do).
+    Parameters
+    ----------
+    message : str
+        What was requested, and what to request instead.
+    best : mapping of str to float
+        What is feasible: the least ``risk`` with its ``coverage``; or, with a guarantee, about the least ``risk`` at
+        the requested delta and the least ``delta`` at the requested risk (1: there is none).
+
+    Attributes
+    ----------
+    best : dict of str to float
+        What is feasible.
+
+    Examples
+    --------
+    >>> Infeasible("no pair has a risk of at most 0.01", {"risk": 0.02, "coverage": 0.4}).best["risk"]
+    0.02
     """
 
     def __init__(self, message: str, best: Mapping[str, float]) -> None:
@@ -70,48 +108,48 @@ class Infeasible(TwofoldError, ValueError):
 
 
 class TooFewBlocks(InvalidInput):
-    """A comparison has so few blocks that no outcome could be significant."""
+    """Report a comparison with so few blocks that no outcome could be significant."""
 
 
 class NotFitted(TwofoldError, RuntimeError):
-    """A step that learns from data was used before ``fit``."""
+    """Report a step that learns from data and was used before ``fit``."""
 
 
 class RunError(TwofoldError, OSError):
-    """A run on disk is missing, damaged, of another format, or already holds that data set."""
+    """Report a run on disk that is missing, damaged, of another format, or already holds that data set."""
 
 
 class Damaged(RunError):
-    """A file of a run is not as it was written."""
+    """Report a file of a run that is not as it was written."""
 
 
 class MissingExtra(TwofoldError, ImportError):
-    """An optional dependency is not installed; the message has the install line."""
+    """Report an optional dependency that is not installed; the message has the install line."""
 
 
 class TwofoldWarning(UserWarning):
-    """Base of all twofold warnings."""
+    """Serve as the base of all twofold warnings."""
 
 
 class RejectedNaN(TwofoldWarning):
-    """Confidences that are NaN were ranked lowest, as ``nan="reject"`` asks."""
+    """Warn that NaN confidences were ranked lowest, as ``nan="reject"`` asks."""
 
 
 class DoubtfulTable(TwofoldWarning):
-    """A table of results whose shape makes a rank test unreliable."""
+    """Warn of a table of results whose shape makes a rank test unreliable."""
 
 
 class DependentRows(TwofoldWarning):
-    """Rows that a guarantee takes for independent are copies of each other."""
+    """Warn that rows which a guarantee assumes to be independent are copies of each other."""
 
 
 class LowPrecision(TwofoldWarning):
-    """A model computes in half precision, which leaves few digits to rank by."""
+    """Warn that a model computes in half precision, which leaves few digits to rank by."""
 
 
 class BrokenPlugin(TwofoldWarning):
-    """An installed package offers scores that cannot be loaded."""
+    """Warn of an installed package whose scores cannot be loaded."""
 
 
 class LostScale(TwofoldWarning):
-    """A score reads the scale of logits, and these are logarithms of probabilities, which have lost it."""
+    """Warn that a score reads the scale of the logits, where they are logarithms of probabilities and have lost it."""
