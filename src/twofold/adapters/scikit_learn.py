@@ -286,6 +286,13 @@ class SelectiveClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  
             estimator that is fitted already.
         Infeasible
             If no thresholds meet the objective, as in ``Gate.fit``.
+
+        Examples
+        --------
+        >>> X, y = np.array([[0.0], [0.1], [0.2], [0.8], [0.9], [1.0]]), ["no", "no", "no", "yes", "yes", "yes"]
+        >>> model = SelectiveClassifier(validation=0.4, random_state=0).fit(X, y)
+        >>> model.predict([[0.0], [1.0]])
+        array(['no', 'yes'], dtype='<U3')
         """
         validate_data(self, X, skip_check_array=True)
         share = _checks.number(self.validation, "validation", 0, 1, open_low=True)
@@ -348,7 +355,7 @@ class SelectiveClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  
             Probabilities in the order of ``classes_``.
         """
         check_is_fitted(self)
-        p = np.asarray(self.estimator_.predict_proba(X))  # first: it knows best what is wrong with X
+        p = np.asarray(self.estimator_.predict_proba(X))  # first, since its errors about X are the most specific
         validate_data(self, X, reset=False, skip_check_array=True)
         return p
 
@@ -464,7 +471,7 @@ def _split(y: npt.NDArray[Any], share: float, random: Any) -> tuple[npt.NDArray[
         taken[counts.argmax()] = min(1, counts.max() - 1)
     if not taken.any():
         raise InvalidInput(f"y has no class with two rows or more, so none can be held out; got n_samples={len(y)}")
-    place = np.empty(len(y), dtype=int)  # of each row among those of its class
+    place = np.empty(len(y), dtype=int)  # position of each row among those of its class
     for c in range(len(counts)):
         place[codes == c] = np.arange(counts[c])
     held = place < taken[codes]

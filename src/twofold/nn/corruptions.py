@@ -46,7 +46,7 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 Single: TypeAlias = npt.NDArray[np.float32]
 Words: TypeAlias = npt.NDArray[np.uint16]
 Whole: TypeAlias = npt.NDArray[np.int64]
-Bits: TypeAlias = Callable[[int], Words]  # how many 16-bit numbers for each row -> (N, that many)
+Bits: TypeAlias = Callable[[int], Words]  # takes a count, returns that many 16-bit numbers for each row
 Constants: TypeAlias = Literal["size", "cifar", "imagenet"]
 
 NAMES = (
@@ -67,9 +67,9 @@ NAMES = (
     "zoom_blur",
 )
 LEVELS = (1, 2, 3, 4, 5)
-LARGE = 224  # shorter side from which the ImageNet constants hold
-LEAST = 8  # below, a blur or a fractal has no room
-BLOCK = 2**20  # pixel values worked on at once
+LARGE = 224  # shorter side from which the constants of ImageNet-C are used
+LEAST = 8  # shortest side allowed; blurs and fractals need the room
+BLOCK = 2**20  # pixel values processed at once
 
 CIFAR: dict[str, tuple[Any, ...]] = {
     "brightness": (0.05, 0.1, 0.15, 0.2, 0.3),  # added to the value of HSV
@@ -205,6 +205,13 @@ class Corrupted:
         Severity, 1 to 5.
     seed : int, default=0
         Seed of the random numbers.
+
+    Examples
+    --------
+    >>> from twofold.nn.data import open
+    >>> view = corrupted(open("noise:uniform?n=4&size=32"), "gaussian_noise", 1)
+    >>> bool((view.read(slice(2, 4))[0] == view.read([2])[0]).all())
+    True
     """
 
     images: Any
@@ -511,7 +518,9 @@ def _elastic_transform(x: Bytes, setting: tuple[float, float, float], bits: Bits
     across, down = np.arange(width, dtype=np.float32), np.arange(height, dtype=np.float32)[:, None]
     turn = back.astype(np.float32)[..., None, None]
     xs, ys = (turn[:, 0, k] * across + turn[:, 1, k] * down + turn[:, 2, k] for k in (0, 1))
-    values = np.zeros((n, height, width, 4), dtype=np.float32)  # a fourth channel: 16 bytes a pixel gather faster
+    values = np.zeros(
+        (n, height, width, 4), dtype=np.float32
+    )  # gathering 16 bytes a pixel is faster, so there is a fourth channel
     values[..., :3] = x
     values = _sample(values, ys, xs, _bounce)
     if strength > 0:
@@ -797,7 +806,7 @@ def _poisson_table(photons: int) -> Bytes:
     shown = (counts / photons * 255).astype(np.uint8)
     below = pdtr(counts[:-1], (np.arange(256) / 255 * photons)[:, None])
     ends = np.rint(below * 2**16).astype(np.int64)
-    widths = np.diff(ends, axis=1, prepend=0, append=2**16)  # more photons than white has are white
+    widths = np.diff(ends, axis=1, prepend=0, append=2**16)  # counts beyond those of white are shown as white
     return np.repeat(np.tile(shown, 256), widths.ravel())
 
 

@@ -39,8 +39,8 @@ from twofold.steps import Chain, Step
 OPSET = 17
 TINY = 1e-12
 NEARLY = 1.0 - 1e-16
-CLIP = 50.0  # of the exponent in ash and scale
-BANK = 1 << 22  # entries of a bank of training rows that may go into the file
+CLIP = 50.0  # limit of the exponent in ash and scale, as in the score modules
+BANK = 1 << 22  # most entries of a bank of training rows that the file may hold
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -177,9 +177,9 @@ def to_onnx(
     classifier.model.eval()
     try:
         with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the tracer warns of every check of a shape, and of its own age
+            warnings.simplefilter("ignore")  # the tracer warns of every shape check, and that it is deprecated
             gated = _Gated(gate, classifier, prepare)
-            gated(example)  # finds the head, and shows what does not fit before the tracer meets it
+            gated(example)  # finds the head, and raises our own errors before the tracer runs
             _check_fit(gate, classifier)
             with _without_graphs():
                 raw = _traced(gated, example)
@@ -277,7 +277,7 @@ def _traced(gated: _Gated, example: Tensor) -> bytes:
         output_names=names,
         dynamic_axes={name: {0: "N"} for name in ["images", *names]},
         opset_version=OPSET,
-        dynamo=False,  # it follows hooks, by which any classifier gives its features
+        dynamo=False,  # tracing follows the hooks that capture features; dynamo does not
     )
     return buffer.getvalue()
 
@@ -298,7 +298,7 @@ def _facts(gate: Gate, prepare: Prepare | None) -> dict[str, str]:
     return {f"twofold.{name}": json.dumps(value) for name, value in said.items()}
 
 
-# What can be written
+# Checks of what ONNX can hold
 
 
 def _chains(gate: Gate) -> list[Chain]:
@@ -349,7 +349,7 @@ def _check_fit(gate: Gate, classifier: Classifier) -> None:
         raise InvalidInput("the model has another last layer than the gate was fitted with; it is another model")
 
 
-# Numbers that keep their digits
+# Numerically stable building blocks
 
 
 def _tensor(array: Any) -> Tensor:
@@ -384,7 +384,7 @@ def _without(z: Tensor, columns: Tensor, value: float = -math.inf) -> Tensor:
 
 
 def _width(table: Tensor) -> int:
-    return int(table.shape[1])  # a plain number, also while the tracer looks
+    return int(table.shape[1])  # a plain number, also during tracing
 
 
 def _length(rows: Tensor) -> Tensor:
@@ -624,7 +624,7 @@ def _knn(s: Any, v: View) -> Tensor:
     return 2.0 * cosines.topk(s.rank, dim=1).values[:, s.rank - 1] - 2.0
 
 
-# Scores that a network learnt, and scores of scores
+# Scores that a network learnt, and combinations of scores
 
 
 def _said(name: str, v: View) -> Tensor:
@@ -726,7 +726,7 @@ def _ash(s: Any, v: View) -> View:
     least = top[:, k - 1 : k]
     equal = (h == least).double()
     room = k - (h > least).double().sum(dim=1, keepdim=True)
-    kept = (h > least) | ((equal > 0) & (equal.cumsum(dim=1) <= room))  # of equal entries the first
+    kept = (h > least) | ((equal > 0) & (equal.cumsum(dim=1) <= room))  # among equal entries the first are kept
     total = h.sum(dim=1)
     if s.kind == "b":
         return v.through(torch.where(kept, total[:, None] / k, 0.0))

@@ -393,6 +393,15 @@ def cifar(
     ------
     InvalidInput
         If files are missing, damaged or truncated, differ in length, or hold labels out of range.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / "test_batch.bin").write_bytes(bytes([7]) + bytes(3072))  # one black image of class 7
+    ...     images, labels = cifar(Path(folder), "cifar10", "test", "fine")
+    >>> images.shape, labels
+    ((1, 3, 32, 32), array([7]))
     """
     layout, files = _cifar_files(existing(path, "CIFAR folder or archive"), kind, split)
     parts = []

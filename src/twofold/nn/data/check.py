@@ -100,6 +100,11 @@ class Report:
         -------
         dict
             The fields by name; ``smoothness`` and ``reference_smoothness`` are dictionaries too.
+
+        Examples
+        --------
+        >>> check(Images.of(np.zeros((3, 8, 8), np.uint8))).as_dict()["smoothness"]
+        {'mean': 0.0, 'std': 0.0, 'looked_at': 3}
         """
         result = asdict(self)
         for key in ("smoothness", "reference_smoothness"):

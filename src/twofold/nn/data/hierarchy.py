@@ -89,7 +89,7 @@ def breeds_map(folder: Path, task: str) -> dict[Domain, Groups]:
     depth = _depths(children)
     allowed = None if rule.below is None else _below(children, rule.below)
     nodes = sorted(n for n, d in depth.items() if d == rule.level and (allowed is None or n in allowed))
-    rng = np.random.RandomState(SEED)  # the published draw is of this generator
+    rng = np.random.RandomState(SEED)  # the generator of the published draw
     result: dict[Domain, Groups] = {"source": {}, "target": {}}
     half = rule.subclasses // 2
     for node in nodes:
@@ -204,7 +204,7 @@ def _depths(children: Mapping[str, set[str]]) -> dict[str, int]:
             waiting[child] = waiting.get(child, 0) + 1
     depth, todo = {ROOT: 0}, [ROOT]
     finished = 0
-    while todo:  # a node is done when all its parents are
+    while todo:  # a node is visited once all its parents have been
         node = todo.pop()
         finished += 1
         for child in children.get(node, ()):

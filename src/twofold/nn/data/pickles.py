@@ -1,4 +1,4 @@
-"""Pickles as plain data: an interpreter of our own that builds containers, numbers, texts and NumPy arrays of numbers.
+"""Read pickles as plain data, with our own interpreter: containers, numbers, texts and NumPy arrays of numbers.
 
 CIFAR is published as pickles, and Python's unpickler runs whatever a pickle asks for. Here nothing is imported or
 called: a pickle may only name what NumPy itself writes for an array, the state of arrays and dtypes is checked before
@@ -19,9 +19,9 @@ from twofold.errors import InvalidInput
 
 AnyArray = npt.NDArray[Any]
 
-DEPTH = 16  # containers inside each other; a CIFAR batch has 3
+DEPTH = 16  # deepest nesting of containers; a CIFAR batch has 3
 SPARE = 1 << 20  # bytes that may be built beyond four times the size of the pickle
-NUMBERS = "biuf"  # kinds of dtypes
+NUMBERS = "biuf"  # kinds of admitted dtypes
 BYTE_ORDERS = ("<", ">", "=", "|")
 PLAIN_DTYPE = (None, None, None, -1, -1, 0)  # no subarray, names, fields, own size, alignment or flags
 MARK = object()
@@ -33,7 +33,7 @@ class _Refused(Exception):
 
 @dataclass(eq=False)
 class _DType:
-    """A dtype that a pickle describes."""
+    """Hold the dtype that a pickle describes."""
 
     code: str
     order: str = "="
@@ -44,7 +44,7 @@ class _DType:
 
 @dataclass(frozen=True)
 class _Global:
-    """An admitted global, which stands for itself and is never imported."""
+    """Stand for an admitted global, which is never imported."""
 
     name: str
 
@@ -97,14 +97,14 @@ def plain_pickle(data: bytes, name: str) -> Any:
 
 @dataclass(eq=False)
 class _Machine:
-    """The stack machine that a pickle is a program for."""
+    """Run the stack machine that a pickle is a program for."""
 
     size: int  # bytes of the pickle
     stack: list[Any] = field(default_factory=list)
     memo: dict[int, Any] = field(default_factory=dict)
     depths: dict[int, int] = field(default_factory=dict)  # of containers, by id
     kept: list[Any] = field(default_factory=list)  # containers stay alive, so that no id is used twice
-    spent: int = 0  # bytes and items that makers of objects were given
+    spent: int = 0  # bytes and items passed to the makers of objects so far
 
     def run(self, data: bytes) -> Any:
         for op, argument, _ in pickletools.genops(data):
@@ -228,7 +228,7 @@ class _Machine:
 
 
 def _hashable(items: Sequence[Any]) -> Sequence[Any]:
-    """Raise unless the items can be hashed at once: nested tuples can take for ever."""
+    """Raise unless the items can be hashed quickly: nested tuples can take forever."""
     for item in items:
         if type(item) not in (str, bytes, int, float, bool, type(None)):
             raise _Refused(f"has a key of type {type(item).__name__}, which is refused; keys are texts and numbers")
@@ -275,7 +275,7 @@ def _collect(kind: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _byte_order(state: Any) -> str:
-    """The byte order in the state of a dtype of plain numbers."""
+    """Return the byte order in the state of a dtype of plain numbers."""
     if type(state) is not tuple or len(state) not in (8, 9) or state[0] not in (3, 4):
         raise _Refused("sets an unknown state of a dtype, which is refused")
     order = state[1].decode("latin-1") if type(state[1]) is bytes else state[1]
@@ -290,7 +290,7 @@ def _byte_order(state: Any) -> str:
 
 
 def _array_state(state: Any) -> tuple[int, tuple[int, ...], np.dtype[Any], bool, bytes]:
-    """The checked state of an array: version, shape, dtype, order and bytes."""
+    """Check and return the state of an array: version, shape, dtype, order and bytes."""
     if type(state) is not tuple or len(state) != 5 or state[0] != 1:
         raise _Refused("sets an unknown state of an array, which is refused")
     _, shape, dtype, fortran, content = state

@@ -180,7 +180,7 @@ def open(spec: str, **options: Any) -> Images:  # noqa: A001  # the name of the 
     shared |= {"seed"} if "sample" in given or "corrupt" in given else set()  # noise has seed= of its own
     common = {k: v for k, v in given.items() if k not in chosen.keys or k in shared}
     result = _narrowed(images, common)
-    _ = result.shape  # one image is decoded, so that what cannot be read is said now
+    _ = result.shape  # decodes one image, so that unreadable data raise now
     return result
 
 
@@ -469,7 +469,7 @@ def _cifar100(
     images = Images.of(pixels, truth, class_names=names, name=f"cifar100-{split}")
     if part is None:
         return images
-    from twofold.nn.data.views import super_cifar100  # views build on readers
+    from twofold.nn.data.views import super_cifar100  # imported here because views import readers
 
     source, shifted = super_cifar100(images)
     return replace(source if part == "source" else shifted, name=f"cifar100-{split}-{part}")
@@ -577,7 +577,7 @@ def _sheet(
     )
     if part is None:
         return images
-    from twofold.nn.data.views import super_cifar100  # views build on readers
+    from twofold.nn.data.views import super_cifar100  # imported here because views import readers
 
     source, shifted = super_cifar100(images)
     return replace(source if part == "source" else shifted, name=f"{file.stem}-{part}")
@@ -934,7 +934,7 @@ def beside(name: str, file: Path) -> Path:
 def _hf(path: str, *, split: str = "test", image: str | None = None, label: str | None = None) -> Images:
     """A data set of the Hugging Face datasets library, from a local folder or its cache; the network is not used."""
     table = _hf_table(path, split)
-    from datasets import ClassLabel, Image  # here, where the library has been found
+    from datasets import ClassLabel, Image  # imported here, after a missing library has raised MissingExtra
 
     features = table.features
     pictures = [k for k, f in features.items() if isinstance(f, Image)]

@@ -837,6 +837,14 @@ def decoded(path: Path) -> Pixels:
         If the file is missing or damaged, or has more than 8 bits a channel.
     MissingExtra
         If Pillow is not installed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     pillow().new("RGB", (4, 2)).save(f"{folder}/black.png")
+    ...     decoded(Path(folder) / "black.png").shape
+    (2, 4, 3)
     """
     pil = pillow()
     try:

@@ -302,6 +302,13 @@ def cifar40_60(images: Images, *, split: int = 0) -> Parts:
     -----
     The published split is not recoverable, so numbers are not comparable with its tables cell by cell; use several
     splits and report the spread.
+
+    Examples
+    --------
+    >>> images = Images.of(np.zeros((100, 8, 8), np.uint8), range(100), class_names=class_list("cifar100"))
+    >>> known, unknown = cifar40_60(images, split=3)
+    >>> len(known.class_names), len(unknown)
+    (40, 60)
     """
     _need_cifar100(images)
     return hold_out(images, class_list(f"cifar60/{split}"))
@@ -378,6 +385,13 @@ def super_cifar100(images: Images) -> Parts:
     ------
     InvalidInput
         If ``images`` do not have the 100 fine classes.
+
+    Examples
+    --------
+    >>> images = Images.of(np.zeros((100, 8, 8), np.uint8), range(100), class_names=class_list("cifar100"))
+    >>> source, shifted = super_cifar100(images)
+    >>> len(source), len(shifted), len(source.class_names)
+    (76, 19, 19)
     """
     _need_cifar100(images)
     groups = {name: members for name, members in superclasses().items() if name != "vehicles 2"}
