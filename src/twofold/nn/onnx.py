@@ -39,7 +39,7 @@ from twofold.steps import Chain, Step
 OPSET = 17
 TINY = 1e-12
 NEARLY = 1.0 - 1e-16
-CLIP = 50.0  # limit of the exponent in ash and scale, as in the score modules
+CLIP = 50.0  # bound of the exponent in ash and scale, as in twofold.transforms
 BANK = 1 << 22  # most entries of a bank of training rows that the file may hold
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -277,7 +277,7 @@ def _traced(gated: _Gated, example: Tensor) -> bytes:
         output_names=names,
         dynamic_axes={name: {0: "N"} for name in ["images", *names]},
         opset_version=OPSET,
-        dynamo=False,  # tracing follows the hooks that capture features; dynamo does not
+        dynamo=False,  # the tracer follows the hooks that capture features
     )
     return buffer.getvalue()
 
