@@ -342,7 +342,7 @@ class Outputs:
         features: ArrayLike | None = None,
         **fields: Any,
     ) -> Outputs:
-        r"""Build outputs from class probabilities, where the logits are not at hand.
+        r"""Build outputs from class probabilities, where logits are not available.
 
         The logits become :math:`\log p`, with zeros replaced by the smallest normal number of the precision. Their
         softmax is `p`, so that scores of probabilities (msp, entropy, gen, ...) are what they would be. The scale of
@@ -362,12 +362,12 @@ class Outputs:
         Returns
         -------
         Outputs
-            Predictions are the argmax of ``probs`` unless they are given.
+            Predictions are the argmax of ``probs`` unless they are passed.
 
         Raises
         ------
         InvalidInput
-            If ``probs`` are not probabilities, or ``head`` is given.
+            If ``probs`` are not probabilities, or ``head`` is passed.
 
         Examples
         --------

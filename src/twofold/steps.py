@@ -644,6 +644,11 @@ class Step:
         -------
         object
             The value; None for a setting that the step does not have.
+
+        Examples
+        --------
+        >>> scorer("energy(temperature=2)").steps[0].setting("temperature")
+        2
         """
         return self.settings.get(name, self.info.settings.get(name))
 
@@ -782,6 +787,11 @@ class Step:
         -------
         dict of str to ndarray
             Copies in C order; empty before the fit. Arrays of the i-th inner chain have the prefix ``i.``.
+
+        Examples
+        --------
+        >>> scorer("energy").steps[0].tensors()
+        {}
         """
         found: dict[str, Array] = {}
         if self.learnt is None:
@@ -1138,6 +1148,12 @@ class Chain:
         -------
         dict of str to ndarray
             Arrays by position of the step and name, such as ``0.means``.
+
+        Examples
+        --------
+        >>> train = Outputs([[2.0, 1.0], [0.0, 1.0]], labels=[0, 1])
+        >>> {name: array.shape for name, array in scorer("klm").fit(train).tensors().items()}
+        {'0.log_typical': (2, 2)}
         """
         return {f"{i}.{name}": a for i, step in enumerate(self.steps) for name, a in step.tensors().items()}
 

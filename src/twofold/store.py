@@ -64,7 +64,7 @@ ROLES = ("train", "val", "test", "shift", "near", "mid", "far", "ood_val")
 FORMAT, VERSION = "twofold-run", 1
 MANIFEST, LOCK, HEAD = "run.json", "run.lock", "head.safetensors"
 PATIENCE = 5.0  # seconds for which a reader retries while other processes change what it reads
-MANIFEST_BYTES = HEADER_BYTES = 100_000_000  # more is no manifest and no header; the limit of safetensors itself
+MANIFEST_BYTES = HEADER_BYTES = 100_000_000  # limit of safetensors itself; a larger file is not a manifest or header
 DEPTH = 32  # maximum nesting of lists and dictionaries in provenance
 FRESH = 100_000_000  # nanoseconds: two versions of a file so young may share inode, size and time stamp
 ALIGNMENT = 64  # of the first byte after a safetensors header: a cache line, and more than any dtype needs
@@ -417,6 +417,16 @@ class Run:
         ------
         InvalidInput
             If ``role`` is not a role.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     run = Run.create(folder, model="resnet18")
+        ...     run.add("cifar10", Outputs([[2.0, 0.0]], labels=[0]), role="test")
+        ...     run.add("svhn", Outputs([[0.1, 0.0]], labels=[-1]), role="far")
+        ...     run.names(), run.names("far")
+        (['cifar10', 'svhn'], ['svhn'])
         """
         if role is not None:
             choice(role, "role", ROLES)
@@ -450,6 +460,14 @@ class Run:
         -------
         dict of str to str
             Hexadecimal digests by name.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     run = Run.create(folder, model="resnet18", head=Head([[1.0, 0.0], [0.0, 1.0]]))
+        ...     {name: len(digest) for name, digest in run.digests().items()}
+        {'head': 64}
         """
         manifest = self._manifest()
         found = {name: entry.stored.sha256 for name, entry in manifest.data.items()}
@@ -462,6 +480,19 @@ class Run:
         ------
         Damaged
             If a file is missing or damaged, or labels lie outside the classes; the message lists every such file.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     run = Run.create(folder, model="resnet18")
+        ...     run.add("test", Outputs([[2.0, 0.0]]), role="test")
+        ...     _ = (run.path / "test.safetensors").write_bytes(b"")
+        ...     try:
+        ...         run.verify()
+        ...     except Damaged as error:
+        ...         print("test.safetensors has 0 bytes" in str(error))
+        True
         """
         self._seen = None
         self._right.clear()
@@ -725,6 +756,16 @@ class Writer:
         ------
         RunError
             If the data set was closed or deleted, or its journal is damaged.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     run = Run.create(folder, model="resnet18")
+        ...     writer = run.writer("test", role="test", rows=4, fields={"logits": ("float32", (2,))})
+        ...     writer.write(2, logits=np.eye(2))
+        ...     writer.finished(), writer.missing()
+        ([(2, 4)], [(0, 2)])
         """
         merged: list[tuple[int, int]] = []
         self._check_open()

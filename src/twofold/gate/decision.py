@@ -90,6 +90,12 @@ class Promise:
         Conditions under which the numbers hold, as sentences to show.
     groups : int, optional
         Number of groups of dependent samples; None where samples were taken as independent.
+
+    Examples
+    --------
+    >>> gate = Gate.fit(Outputs([[4.0, 0.0], [0.0, 3.0], [0.1, 0.2]], labels=[0, 1, -1]))
+    >>> gate.promise.guaranteed, gate.promise.seen_f1, gate.promise.known, gate.promise.outside
+    (False, 1.0, (2, 0, 0), (0, 0, 1))
     """
 
     objective: Objective
@@ -199,6 +205,13 @@ class ReportCard:
     OOD samples in the data, risk and DS-F1 are those at that share, and the interval of the risk joins three such
     intervals (Bonferroni). Where the outputs have ``groups`` of several samples, the intervals are for independent
     groups of the sizes seen (:func:`twofold.gate.grouped.ratio_interval`).
+
+    Examples
+    --------
+    >>> gate = Gate.fit(Outputs([[4.0, 0.0], [0.0, 3.0], [0.1, 0.2]], labels=[0, 1, -1]))
+    >>> card = gate.report_card(Outputs([[5.0, 0.0], [6.0, 0.0], [0.0, 0.1]], labels=[0, 1, -1]))
+    >>> card.coverage, card.risk, card.false_accept_mistakes, card.kept
+    (1.0, 0.5, 1, 'no promise')
     """
 
     samples: int
@@ -450,6 +463,13 @@ class Gate:
         InvalidInput
             If the outputs are recognisably of another model: other classes, class names, widths or head; or if they
             lack an array that a score reads.
+
+        Examples
+        --------
+        >>> gate = Gate.fit(Outputs([[4.0, 0.0], [0.0, 3.0], [0.1, 0.2]], labels=[0, 1, -1]))
+        >>> decision = gate.decide(Outputs([[0.0, 5.0], [0.1, 0.0]]))
+        >>> decision.labels, decision.verdict
+        (array([1, 0]), array(['accept', 'unknown'], dtype='<U7'))
         """
         seen = self._admitted(outputs)
         conf_id, conf_ood = confidences(self.id, self.ood, seen)
@@ -483,6 +503,12 @@ class Gate:
             If there is no ID sample.
         InvalidInput
             If the outputs have no labels, or are of another model.
+
+        Examples
+        --------
+        >>> gate = Gate.fit(Outputs([[4.0, 0.0], [0.0, 3.0], [0.1, 0.2]], labels=[0, 1, -1]))
+        >>> gate.report_card(Outputs([[5.0, 0.0], [6.0, 0.0]], labels=[0, 1])).risk
+        0.5
         """
         decision = self.decide(outputs)
         seen = judged(self.id, outputs)
@@ -697,6 +723,12 @@ class Gate:
         -------
         Pair
             ``tau_id`` and ``tau_ood``.
+
+        Examples
+        --------
+        >>> gate = Gate.fit(Outputs(np.eye(2), labels=[0, 1]), ood=None, objective="given", thresholds=0.5)
+        >>> gate.taus()
+        Pair(tau_id=0.5, tau_ood=-inf)
         """
         return Pair(self.tau_id, self.tau_ood)
 

@@ -226,6 +226,16 @@ def guaranteed(learn: Scored, test: Scored, *, risk: float, delta: float) -> Pai
     Infeasible
         If no pair passed, or one part has no ID sample. Its ``best`` holds about the least ``risk`` at this delta, and
         about the least ``delta`` at this risk, each found by bisection; 1 if there is none.
+
+    Examples
+    --------
+    >>> from twofold.errors import Infeasible
+    >>> few = Scored(np.ones(5, bool), np.ones(5, bool), conf_id=np.arange(5.0), conf_ood=np.zeros(5))
+    >>> try:
+    ...     guaranteed(few, few, risk=0.01, delta=0.1)
+    ... except Infeasible as error:
+    ...     print(round(error.best["risk"], 2))
+    0.37
     """
     if learn.is_id.any() and test.is_id.any():
         curve = learn.curve()
