@@ -274,7 +274,8 @@ def f1(
     ------
     InvalidInput
         If the arrays differ in length, hold NaN or impossible values, ``correct`` is True on an OOD sample, or a
-        setting is out of range. ``ood_share`` needs ``is_id``, and ``method="published"`` has no ``ood_share``.
+        setting is out of range. ``ood_share`` needs ``is_id``. ``method="published"`` has no ``ood_share`` and needs
+        scores that are finite in single precision.
     UnfitData
         If there is no ID sample, or no OOD sample to apply ``ood_share`` to.
 
