@@ -136,7 +136,7 @@ def _fresh(path: Path) -> Path:
 
 
 def _split(seed: int) -> dict[str, tuple[Array, Any]]:
-    """Images in [0, 1] as rows, with labels, by role."""
+    """Split images in [0, 1], as rows with labels, by role."""
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
@@ -157,7 +157,7 @@ def _split(seed: int) -> dict[str, tuple[Array, Any]]:
 
 
 def _patches(rng: np.random.Generator) -> Array:
-    """Square pieces of the two photographs, in grey, averaged down to 8x8."""
+    """Cut square pieces from the two photographs, in grey, averaged down to 8x8."""
     from sklearn.datasets import load_sample_images
 
     photos = [photo.mean(axis=2) / 255.0 for photo in load_sample_images().images]
@@ -172,7 +172,7 @@ def _patches(rng: np.random.Generator) -> Array:
 
 
 def _write(path: Path, split: dict[str, tuple[Array, Any]], seed: int, done: Step) -> Run:
-    """Train on the training digits, and record what the classifier says about every set."""
+    """Train on the training digits, and store the outputs of the classifier on every set."""
     from sklearn.neural_network import MLPClassifier
 
     images, labels = split["train"]

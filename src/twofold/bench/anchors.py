@@ -419,7 +419,7 @@ def incomplete_corruptions(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _partial_corruptions(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, ...], list[str]]:
-    """The levels of corruption of each value that has some of them and not all."""
+    """Find the levels of corruption of each value that has some of them and not all."""
     levels: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for row in rows:
         shift, _, level = str(row.get("shift", "")).partition("/")
@@ -429,7 +429,7 @@ def _partial_corruptions(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, .
 
 
 def _whose(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """What tells the values of one shift apart, the run first."""
+    """Identify whose value a row is, apart from its shift; the run comes first."""
     columns = ("run", "benchmark", "model", "recipe", "seed", "score", "pair", "protocol", "metric")
     return tuple("" if row.get(column) is None else str(row.get(column)) for column in columns)
 
@@ -500,7 +500,7 @@ def _all() -> tuple[Anchor, ...]:
 
 
 def _read(text: str, name: str) -> list[Anchor]:
-    """The anchors of one CSV text; a row that no paper can have printed is an error that names its line."""
+    """Parse the anchors of one CSV text; a row that no paper can have printed is an error that names its line."""
     columns = [field.name for field in fields(Anchor)]
     lines = csv.reader(text.splitlines())
     if next(lines, None) != columns:
@@ -565,7 +565,7 @@ def _shape(cells: list[Anchor], layout: Layout) -> tuple[int, int]:
 
 
 def _label(a: Anchor, field: str) -> str:
-    """A field of an anchor, or what a printed table shows instead of it."""
+    """Look up a field of an anchor, or what a printed table shows instead of it."""
     if field == "method":
         return a.pair or a.score
     if field == "classifier":
@@ -600,7 +600,7 @@ def _same_scores(a: Anchor, score: str, pair: str) -> bool:
 
 @lru_cache(maxsize=100_000)
 def _covers(published: str, ours: str) -> bool:
-    """Whether ``ours`` has the steps of ``published`` and the settings that it names."""
+    """Check whether ``ours`` has the steps of ``published`` and the settings that it names."""
     theirs, mine = _chain(published), _chain(ours)
     if theirs is None or mine is None:
         return published == ours

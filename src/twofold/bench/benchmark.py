@@ -46,7 +46,7 @@ class DataSet:
     name : str
         Its name; a name that ends in /1 to /5 is a level of corruption.
     role : str
-        Its role: train, val, ood_val, test, shift, near, mid, far or new.
+        Its role: train, val, test, shift, near, mid, far or ood_val.
     data : str
         Where it is, in the grammar of :mod:`twofold.nn.data`, with ``{data}`` for the folder of data.
     rows : int, default=0
@@ -304,7 +304,7 @@ def names() -> tuple[str, ...]:
 
 @cache
 def _catalogue() -> dict[str, tuple[str, int]]:
-    """File and split of each name."""
+    """Find the file and split of each name."""
     found = {}
     for file in sorted(files("twofold.bench").joinpath("catalogue").iterdir(), key=lambda f: f.name):
         if file.name.endswith(".toml"):
@@ -425,7 +425,7 @@ def described(content: Mapping[str, Any], where: str, split: int = 0) -> Benchma
 
 
 def _words(content: Mapping[str, Any], where: str, split: int) -> dict[str, str]:
-    """What stands for the words in braces in one split."""
+    """Look up the words that replace those in braces in one split."""
     splits = _toml.tables(content, "splits", where) if "splits" in content else []
     if split and not 0 <= split < len(splits):
         top = f"0..{len(splits) - 1}" if splits else "none, since it has no [[splits]]"
@@ -486,7 +486,7 @@ def _set(table: Mapping[str, Any], where: str, words: Mapping[str, str]) -> Data
 
 
 def _filled(data: str, words: Mapping[str, str], where: str) -> str:
-    """A spec with the words of the split in place; only ``{data}`` stays."""
+    """Insert the words of the split into a spec; only ``{data}`` stays."""
     if not re.match(r"[a-z][a-z0-9_]*:.", data):
         raise InvalidInput(f"{where}: data must be kind:PATH?key=value, got {data!r}")
     for word in re.findall(r"\{(.*?)\}", data):

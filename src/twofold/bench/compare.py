@@ -248,7 +248,7 @@ class Comparison:
         return "\n".join(lines)
 
     def _lines(self, factor: int) -> list[list[str]]:
-        """The table, heading first: one line a method."""
+        """Build the table, heading first, with one line per method."""
         digits = 2 if factor > 1 else 4
         lines = [
             ["rank", "", "method", "mean", "p to best", f"difference from the best, {1 - self.alpha:.0%} interval"]
@@ -270,7 +270,7 @@ class Comparison:
 
 
 def _friedman_line(test: Friedman) -> str:
-    """Friedman's test as text; a p-value that cannot be smaller is marked as such."""
+    """Format Friedman's test; a p-value that cannot be smaller is marked as such."""
     parts = [
         f"chi2({test.df[0]}) = {test.statistic:.4g}, p = {test.p:.2g}",
         f"F{test.df} = {test.f:.4g}, p = {test.f_p:.2g}",
@@ -354,7 +354,7 @@ def compare(
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """Rows of one metric by cell and method, and what did not enter."""
+    """Hold rows of one metric by cell and method, and what was left out."""
 
     metric: str
     protocol: str | None
@@ -422,7 +422,7 @@ def _complete(table: _Table) -> tuple[list[Cell], list[str], list[Dropped]]:
 
 
 def _lacking(kind: str, name: str, table: _Table, holes: Sequence[tuple[Cell, str]], of: int) -> Dropped:
-    """Why a line was dropped: what it lacks, and the first reason that the results give."""
+    """Say why a line was dropped: what it lacks, and the first reason in the results."""
     other = "blocks" if kind == "method" else "methods"
     first_cell, first_name = holes[0]
     first = table.label(first_cell) if kind == "method" else first_name
@@ -436,7 +436,7 @@ def _gone(row: Row | None) -> bool:
 
 
 def _sortable(cell: Cell) -> tuple[Any, ...]:
-    """A key that sorts None before numbers before text."""
+    """Build a key that sorts None before numbers before text."""
     return tuple((value is not None, isinstance(value, str), value if value is not None else 0) for value in cell)
 
 
@@ -537,13 +537,13 @@ def _columns(given: Sequence[str] | None, name: str) -> tuple[str, ...]:
 
 
 def _place(table: _Table, cell: Cell, columns: Sequence[str]) -> Cell:
-    """The values of some columns; a cell has one role, whatever the method."""
+    """Read the values of some columns; a cell has one role, whatever the method."""
     row = next(iter(table.cells[cell].values()))
     return tuple(row[column] for column in columns)
 
 
 def _blocks(table: _Table, cells: Sequence[Cell], columns: tuple[str, ...]) -> dict[Cell, list[int]]:
-    """Cells of each block."""
+    """Group cells by block."""
     members: dict[Cell, list[int]] = {}
     for i, cell in enumerate(cells):
         members.setdefault(_place(table, cell, columns), []).append(i)
@@ -551,13 +551,13 @@ def _blocks(table: _Table, cells: Sequence[Cell], columns: tuple[str, ...]) -> d
 
 
 def _labels(table: _Table, members: Mapping[Cell, Sequence[int]], columns: tuple[str, ...]) -> tuple[str, ...]:
-    """Blocks by the columns in which they differ."""
+    """Label blocks by the columns in which they differ."""
     vary = [i for i, c in enumerate(columns) if c == "shift" or len({place[i] for place in members}) > 1]
     return tuple(" / ".join(str(place[i]) for i in vary if place[i] is not None) or "all" for place in members)
 
 
 def _weights(members: Mapping[Cell, Sequence[int]], count: int) -> Array:
-    """What each cell weighs in the mean over blocks of the means inside them."""
+    """Compute the weight of each cell in the mean over blocks of the means inside them."""
     weights = np.zeros(count)
     for inside in members.values():
         weights[list(inside)] = 1 / (len(inside) * len(members))
@@ -567,7 +567,7 @@ def _weights(members: Mapping[Cell, Sequence[int]], count: int) -> Array:
 def _differences(
     table: _Table, cells: Sequence[Cell], names: Sequence[str], weights: Array, alpha: float
 ) -> dict[str, Difference]:
-    """Paired differences from the first method, over the cells in which both have replicates of one length."""
+    """Compute paired differences from the first method, over the cells in which both have replicates of one length."""
     found = {}
     best = [table.replicates.get(key_of(table.cells[cell][names[0]])) for cell in cells]
     for name in names[1:]:
@@ -593,7 +593,7 @@ def _differences(
 
 
 def _lacking_differences(names: Sequence[str], differences: Mapping[str, Difference]) -> list[str]:
-    """A sentence where only some methods have paired differences."""
+    """Write a sentence where only some methods have paired differences."""
     lost = [name for name in names[1:] if name not in differences]
     if not differences or not lost:
         return []
@@ -624,7 +624,7 @@ def _warnings(values: Array, names: Sequence[str], models: int) -> list[str]:
 
 
 def _twins(values: Array, names: Sequence[str]) -> list[str]:
-    """Groups of methods with equal values in every block."""
+    """Find groups of methods with equal values in every block."""
     groups: dict[bytes, list[str]] = {}
     for name, column in zip(names, (values + 0.0).T, strict=True):
         groups.setdefault(column.tobytes(), []).append(name)
@@ -640,7 +640,7 @@ def _count(n: int, what: str) -> str:
 
 
 def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Columns of one width; text to the left, numbers to the right."""
+    """Pad columns to one width; text to the left, numbers to the right."""
     widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
     left = {1, 2, 5}
     return [
@@ -834,7 +834,7 @@ def clique_map(
 
 
 def _by_distance(place: Cell, columns: Sequence[str]) -> tuple[Any, ...]:
-    """Groups in order of their columns, roles from the known test set to far."""
+    """Build a key that sorts groups by their columns, roles from the known test set to far."""
     roles = ("iid", "shift", "corruption", "near", "mid", "far", "new")
     return tuple(
         (roles.index(value) if value in roles else len(roles), str(value))

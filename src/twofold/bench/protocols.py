@@ -366,26 +366,26 @@ DETECTION = (
 
 
 def _iid(sets: Sets, metrics: tuple[str, ...]) -> list[View]:
-    """The known test set alone."""
+    """View the known test set alone."""
     return [View("test", "iid", sets["test"], (), "known", metrics)] if sets["test"] else []
 
 
 def _each(
     sets: Sets, roles: tuple[str, ...], rule: Rule, metrics: tuple[str, ...], pair: tuple[str, ...] = ()
 ) -> list[View]:
-    """The whole known test set with each unknown set separately."""
+    """View the whole known test set with each unknown set separately."""
     named = [(role, name) for role in roles for name in sets[role] if sets["test"]]
     return [View(name, role, sets["test"], (name,), rule, metrics, pair) for role, name in named]
 
 
 def _pools(sets: Sets, metrics: tuple[str, ...], pair: tuple[str, ...] = ()) -> list[View]:
-    """The known test set with all unknown sets of a role together."""
+    """View the known test set with all unknown sets of a role together."""
     filled = [role for role in UNKNOWN if sets[role] and sets["test"]]
     return [View(role, role, sets["test"], sets[role], "joint", metrics, pair) for role in filled]
 
 
 def _shifts(sets: Sets, metrics: tuple[str, ...]) -> list[View]:
-    """Shifted sets of known classes alone; those called ``NAME/1`` to ``NAME/5`` are pooled by level of corruption."""
+    """View shifted sets of known classes alone; sets ``NAME/1`` to ``NAME/5`` are pooled by level of corruption."""
     levels: dict[str, list[str]] = {}
     views = []
     for name in sets["shift"]:

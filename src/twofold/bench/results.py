@@ -55,7 +55,7 @@ MAIN = {
 OVERVIEW = 15  # methods that the overview lists
 
 CSV, PARQUET, REPLICATES, DIGESTS = "results.csv", "results.parquet", "replicates.safetensors", "results.json"
-FOLDER_FORMAT, FOLDER_VERSION = "twofold-results", 1  # of a folder
+FOLDER_FORMAT, FOLDER_VERSION = "twofold-results", 1  # kind and version of results.json
 FORMAT = "twofold replicates 1"
 
 
@@ -591,7 +591,7 @@ class Results:
             try:
                 content[place / PARQUET] = self._parquet()
             except MissingExtra:
-                (place / PARQUET).unlink(missing_ok=True)  # of other rows
+                (place / PARQUET).unlink(missing_ok=True)  # it holds other rows
         if self.replicates:
             content[place / REPLICATES] = self._packed(content[place / CSV])
         digests = {path.name: hashlib.sha256(data).hexdigest() for path, data in content.items()}
@@ -738,7 +738,7 @@ def _cell(column: str, value: Any, place: int) -> Any:
 
 
 def _printable(value: str, column: str, place: int) -> str:
-    """Text that every file format here can hold: no lone surrogate, no NUL, lines that end in a newline alone."""
+    """Make text that every file format here can hold: no lone surrogate, no NUL, lines that end in a newline alone."""
     try:
         value.encode()
     except UnicodeEncodeError as error:
@@ -839,7 +839,7 @@ def _registered_better(metric: str) -> str:
 
 
 def _mean(group: Sequence[Row]) -> dict[str, Any]:
-    """One row in place of those of several seeds."""
+    """Replace the rows of several seeds by one."""
     seeds = [row["seed"] for row in group]
     if len(set(seeds)) < len(seeds):
         twice = [row for row in group if seeds.count(row["seed"]) > 1]
@@ -918,7 +918,7 @@ def _is_group(row: Row) -> bool:
 
 
 def _members(row: Row, roles: set[str | None]) -> bool:
-    """Are data sets there that a row with these roles beside it stands for?"""
+    """Check whether data sets that a group row stands for are present, by the roles beside it."""
     return bool(roles) if row["role"] is None else row["role"] in roles
 
 
@@ -960,7 +960,7 @@ def _ranking(protocol: str | None, metric: str, rows: Sequence[Row]) -> str:
 
 
 def _choice(members: Sequence[Row], firsts: Sequence[Row], metric: str | None) -> Choice | None:
-    """The run chosen for one score: None where there is no choice, without a run where no value could choose."""
+    """Choose the run for one score: None where there is no choice, and no run where no value could decide."""
     runs = list(dict.fromkeys(row["run"] for row in members))
     if len(runs) == 1:
         return None
@@ -1073,7 +1073,7 @@ class Pivot:
         return found
 
     def _apart(self, one: tuple[int, int], other: tuple[int, int]) -> bool | None:
-        """Does the interval of the paired difference exclude zero? None where there are no paired replicates."""
+        """Check whether the interval of the paired difference excludes zero; None without paired replicates."""
         (run, a), (second, b) = (self.replicates.get(place, ("", np.empty(0))) for place in (one, other))
         if not len(a) or len(a) != len(b) or run != second:
             return None
@@ -1323,7 +1323,7 @@ def _latex(text: str) -> str:
 
 
 def _escaped(text: str, table: Mapping[str, str]) -> str:
-    """Text that its reader shows letter by letter, on one line."""
+    """Escape text so that it shows character by character, on one line."""
     return "".join(table.get(c, c) if c.isprintable() else " " for c in text)
 
 
@@ -1338,7 +1338,7 @@ def _package(name: str, need: str) -> Any:
 
 
 def _write(content: Mapping[Path, bytes]) -> list[Path]:
-    """Write files; the first is put in place when the last is on disk."""
+    """Write files; all are replaced once the last is on disk."""
     for path in content:
         if not path.parent.is_dir():
             raise InvalidInput(f"{path} cannot be written: there is no folder {path.parent}")

@@ -296,7 +296,7 @@ def _reads_logits(chain: Chain) -> bool:
 
 
 def _fitted(spec: str, train: Outputs, val: Outputs, ood_val: Outputs | None, tuning: Tuning) -> Chain:
-    """A score fitted by the rule of a protocol: settings left open are chosen on the roles that the rule allows."""
+    """Fit a score by the rule of a protocol: settings left open are chosen on the roles that the rule allows."""
     chain = _planned_chain(spec, tuning)
     seen = ood_val if "ood_val" in tuning.sets else None
     if not any(step.info.grid for step in chain.steps):
@@ -305,7 +305,7 @@ def _fitted(spec: str, train: Outputs, val: Outputs, ood_val: Outputs | None, tu
 
 
 def _values(views: Sequence[View], scored: Mapping[str, Scored], pair: bool, n: int, seed: int) -> Found:
-    """Values of views by shift, with the numbers of rows and of known rows."""
+    """Compute values of views by shift, with the numbers of rows and of known rows."""
     found = {}
     for view in views:
         wanted = view.pair_metrics if pair else view.metrics
@@ -330,7 +330,7 @@ def execute(tasks: Sequence[Task], *, jobs: int, engine: Engine, address: str | 
     tasks : sequence of (callable, tuple)
         Functions with their arguments.
     jobs : int
-        Number of processes.
+        Number of processes; Ray and a running Dask cluster bring their own workers.
     engine : {"local", "dask", "ray"}
         What runs the tasks.
     address : str or None
@@ -551,7 +551,7 @@ class Bench:
         return found
 
     def _each(self, label: str, tasks: Sequence[Task]) -> Iterator[tuple[int, Any]]:
-        """Results of tasks with their places, as they come."""
+        """Yield results of tasks with their indices, as they finish."""
         self.done(label, 0, len(tasks))
         running = execute(tasks, jobs=self.jobs, engine=self.engine, address=self.address)
         for count, (place, result) in enumerate(running, start=1):
@@ -719,7 +719,7 @@ def _better(metric: str) -> str:
 
 
 def _limits(values: Mapping[tuple[str, str], Array]) -> dict[tuple[str, str], tuple[float, float]]:
-    """The interval of each value that has replicates."""
+    """Compute the interval of each value that has replicates."""
     drawn = {place: array[1:] for place, array in values.items() if len(array) > 1 and not np.isnan(array[1:]).all()}
     if not drawn:
         return {}
@@ -730,7 +730,7 @@ def _limits(values: Mapping[tuple[str, str], Array]) -> dict[tuple[str, str], tu
 
 
 def _validation(subject: Subject, tuning: Tuning) -> list[View]:
-    """The data on which settings were chosen, judged by the metric that chose them."""
+    """View the data on which settings were chosen, judged by the metric that chose them."""
     val, outside = tuple(subject.names("val")), tuple(subject.names("ood_val"))
     if "ood_val" in tuning.sets:
         return [View(VALIDATION, "val", val, outside, "joint", (tuning.metric,))] if outside else []
@@ -776,11 +776,11 @@ def run(
         Number of bootstrap resamples: of every value of a single score, and of the values of the ``best`` pairs. 0
         means no intervals.
     best : int, default=10
-        Number of pairs that get intervals, by mean DS-F1 over the unknown sets.
+        Number of pairs per protocol that get intervals, by mean DS-F1 over the unknown sets.
     seed : int, default=0
         Seed of the resampling.
     jobs : int, default=1
-        Number of processes that share the work.
+        Number of processes that share the work; Ray and a running Dask cluster bring their own workers.
     engine : {"local", "dask", "ray"}, default="local"
         What runs the tasks; workers of a cluster must be able to read the runs.
     address : str, optional
@@ -876,7 +876,7 @@ def confidences(
 def _judged(
     bench: Bench, subject: Subject, singles: Sequence[str], doubles: Sequence[Pair], best: int
 ) -> tuple[list[Row], Replicates]:
-    """Rows and replicates of everything that is asked of a subject."""
+    """Compute rows and replicates of everything that is asked of a run."""
     specs = list(dict.fromkeys([*singles, *(spec for pair in doubles for spec in pair)]))
     known: dict[Tuning, dict[str, Confidences]] = {}
     for one in bench.protocols:
@@ -912,7 +912,7 @@ def _judged(
 
 
 def _leading(cells: Sequence[Cell], found: Mapping[Cell, Found], best: int) -> list[Cell]:
-    """The cells of the best pairs of each protocol, by the mean of DS-F1 over its views."""
+    """Select the best pairs of each protocol, by the mean of DS-F1 over its views."""
     means = {cell: float(np.mean([own["ds_f1"][0] for own, _, _ in found[cell].values()])) for cell in cells}
     by_protocol: dict[str, list[Cell]] = {}
     for cell in sorted(cells, key=lambda cell: -means[cell]):
@@ -921,7 +921,7 @@ def _leading(cells: Sequence[Cell], found: Mapping[Cell, Found], best: int) -> l
 
 
 def _absent(bench: Bench, subject: Subject) -> list[Row]:
-    """A row for each data set of the benchmark that the run lacks."""
+    """Write a row for each data set of the benchmark that the run lacks."""
     missing = [one for one in bench.benchmark.sets if one.name not in subject.roles]
     told = {"value": math.nan, "reason": "the run does not hold this data set"}
     return [{**subject.about(bench.benchmark), "shift": one.name, "role": one.role, **told} for one in missing]

@@ -496,7 +496,7 @@ class _Gaussian(NamedTuple):
 
 
 class _Kernel(NamedTuple):
-    """Polynomial kernel means over all pairs, a block at a time."""
+    """Average a polynomial kernel over all pairs, a block at a time."""
 
     degree: int
     coef0: float
@@ -558,7 +558,7 @@ def _blocks(rows: Rows) -> Iterator[Array]:
 
 
 def _directions(rows: Rows, name: str) -> Array:
-    """Rows of length 1; a row of zeros has no direction."""
+    """Scale rows to length 1; a row of zeros has no direction and is an error."""
     empty = ~rows.any(axis=1)
     if empty.any():
         raise InvalidInput(f"{name} has a row of zeros (row {int(empty.argmax())}), which has no direction; drop it")
@@ -585,7 +585,7 @@ def _frechet(a: _Gaussian, b: _Gaussian) -> float:
 
 
 def _centroids(rows: Rows, labels: ArrayLike) -> Array:
-    """One direction per class that has rows."""
+    """Compute one direction per class that has rows."""
     truth = _checks.labels(labels, "id_labels", ood=False)
     _checks.same_rows(id_labels=truth, id_embeddings=rows)
     _, index = np.unique(truth, return_inverse=True)
@@ -609,7 +609,7 @@ def _nearest_cosine(rows: Rows, prototypes: Array) -> Array:
 
 
 def _standardised(values: Array) -> Array:
-    """Mean 0 and variance 1 per column; columns that do not vary are left out."""
+    """Scale columns to mean 0 and variance 1; columns that do not vary are left out."""
     away = values - values.mean(axis=0)
     spread = np.sqrt((away**2).mean(axis=0))
     varies = spread > 1e-12 * np.abs(values).max(axis=0)
@@ -617,7 +617,7 @@ def _standardised(values: Array) -> Array:
 
 
 def _labelings(count: int, groups: int) -> npt.NDArray[np.int8]:
-    """Every partition of ``count`` things into exactly ``groups`` groups, once: labels appear in order 0, 1, 2."""
+    """List every partition of ``count`` things into exactly ``groups`` groups once: labels appear in order 0, 1, 2."""
     rows = np.zeros((1, 1), dtype=np.int8)
     for _ in range(count - 1):
         options = np.minimum(rows.max(axis=1) + 2, groups).astype(np.int64)
@@ -628,7 +628,7 @@ def _labelings(count: int, groups: int) -> npt.NDArray[np.int8]:
 
 
 def _between(labelings: npt.NDArray[np.int8], z: Array, groups: int) -> Array:
-    """Sum over groups of size times squared centre: what the groups explain of the total sum of squares."""
+    """Sum over groups size times squared centre: what the groups explain of the total sum of squares."""
     explained = np.zeros(len(labelings))
     for g in range(groups):
         member = (labelings == g).astype(np.float64)

@@ -101,12 +101,12 @@ def averaged(average: Average, found: Mapping[str, Values]) -> Values:
 
 @lru_cache(maxsize=64)
 def _draws(name: str, rows: int, n: int, seed: int) -> Weights:
-    """How often each row of a data set comes in each of ``n`` resamples, by the name of the set."""
+    """Draw how often each row of a data set occurs in each of ``n`` resamples, seeded by the name of the set."""
     return stats.draws(rows, n, seed=(seed, zlib.crc32(name.encode())))
 
 
 class _Resampled:
-    """The metrics of a table as functions of row weights; everything is sorted once.
+    """Compute the metrics of a table as functions of row weights; everything is sorted once.
 
     DS-F1 and DS-AURC are those of a grid of thresholds, centred on their exact values (``point``).
     """

@@ -573,7 +573,7 @@ def spelling(word: str) -> str:
 
 
 def _numbers(word: str) -> tuple[str, ...]:
-    """The word, what it may be the plural of, and plurals; the rules overshoot, and what is no word matches nothing."""
+    """List the word, its possible singulars and its plurals; the rules overshoot, and a non-word matches nothing."""
     if len(word) == 1 or word.isdigit():
         return (word,)
     singular = [re.sub(end, put, word) for end, put in SINGULAR if re.search(end, word)]
@@ -596,7 +596,7 @@ def _draw(candidates: Sequence[str], count: int, seed: int) -> tuple[str, ...]:
 
 
 def _once(values: Iterable[str], name: str) -> tuple[str, ...]:
-    """The values as a tuple of distinct strings."""
+    """Check that the values are distinct strings, and return them as a tuple."""
     if isinstance(values, str):
         raise InvalidInput(f"{name} must be a list of strings, got the single string {values!r}")
     given = tuple(values)
@@ -610,7 +610,7 @@ def _once(values: Iterable[str], name: str) -> tuple[str, ...]:
 
 
 def _content(path: Path) -> tuple[str, Iterator[tuple[int, str]]]:
-    """The licence, whose lines begin with a space, and the numbered lines that hold data."""
+    """Read the licence, whose lines begin with a space, and the numbered lines that hold data."""
     try:
         text = path.read_bytes().decode("utf-8").replace("\r\n", "\n")
     except OSError as error:
@@ -631,7 +631,7 @@ def _content(path: Path) -> tuple[str, Iterator[tuple[int, str]]]:
 
 
 def _synset(line: str, where: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """Wnid, words and parents of one line of data.noun.
+    """Parse the wnid, words and parents of one line of data.noun.
 
     The format: offset lex_filenum ss_type w_cnt (word lex_id)* p_cnt (symbol offset pos source)* | gloss. The number of
     words is hexadecimal, that of pointers decimal.
@@ -652,7 +652,7 @@ def _synset(line: str, where: str) -> tuple[str, tuple[str, ...], tuple[str, ...
 
 
 def _index(path: Path, synsets: Mapping[str, Synset]) -> dict[str, tuple[str, ...]]:
-    """Wnids of each lower-case word: lemma pos synset_cnt p_cnt symbol* sense_cnt tagsense_cnt offset*."""
+    """Parse the wnids of each lower-case word: lemma pos synset_cnt p_cnt symbol* sense_cnt tagsense_cnt offset*."""
     index: dict[str, tuple[str, ...]] = {}
     for number, line in _content(path)[1]:
         fields = line.split()
@@ -679,7 +679,7 @@ def _index(path: Path, synsets: Mapping[str, Synset]) -> dict[str, tuple[str, ..
 
 
 def _refuse_cycles(synsets: Mapping[str, Synset], path: Path) -> None:
-    """Take away synsets whose parents are all gone until none is left; what stays is on or below a cycle."""
+    """Remove synsets whose parents are all removed until none is left; what remains is on or below a cycle."""
     above = {wnid: len(s.parents) for wnid, s in synsets.items()}
     free = [wnid for wnid, count in above.items() if not count]
     for wnid in free:

@@ -17,7 +17,7 @@ from twofold._checks import Array, Mask
 
 WIDTH, HEIGHT = 480, 320
 LETTER = 7.0  # mean width of a letter at the size of labels
-SCALE_WIDTH = 160.0  # of the colours below a heat map
+SCALE_WIDTH = 160.0  # width of the colour scale below a heat map
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
@@ -166,7 +166,7 @@ class Plot:
     width: int = WIDTH
     height: int = HEIGHT
     left: int = 58
-    lines: int = 2  # of the legend
+    lines: int = 2  # lines of the legend
     body: list[str] = field(default_factory=list)
     legend: list[tuple[str, str]] = field(default_factory=list)
 
@@ -318,7 +318,7 @@ class Plot:
 
     @property
     def _most(self) -> int:
-        """Letters of a name in the legend; more where each has a line of its own."""
+        """Number of letters of a name in the legend; more where each has a line of its own."""
         return 56 if self.lines >= len(self.legend) else 34
 
 
@@ -446,7 +446,7 @@ def heat_map(values: Array, rows: Sequence[str], columns: Sequence[str], about: 
 
 
 def _colour_scale(left: float, top: float, biggest: float) -> str:
-    """The colours of a heat map from 0 to its largest value, with the numbers at both ends."""
+    """Draw the colours of a heat map from 0 to its largest value, with the numbers at both ends."""
     steps = 20
     step = SCALE_WIDTH / steps
     parts = [label(left - 5, top + 10, "0", "t e")]

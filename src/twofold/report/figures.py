@@ -49,7 +49,7 @@ def critical_difference(comparison: Comparison, path: str | Path) -> Path:
     Parameters
     ----------
     comparison : Comparison
-        What :meth:`twofold.bench.Results.compare` returns.
+        What :func:`twofold.bench.compare.compare` returns.
     path : str or Path
         File to write; its suffix (``.png``, ``.svg`` or ``.pdf``) decides the format.
 
@@ -120,7 +120,7 @@ def clique_map(table: CliqueMap, path: str | Path) -> Path:
     Parameters
     ----------
     table : CliqueMap
-        Top cliques of several groups of blocks.
+        What :func:`twofold.bench.compare.clique_map` returns.
     path : str or Path
         File to write; its suffix (``.png``, ``.svg`` or ``.pdf``) decides the format.
 
@@ -171,7 +171,7 @@ def heat(pivot: Pivot, path: str | Path, *, digits: int = 2) -> Path:
     Parameters
     ----------
     pivot : Pivot
-        What :meth:`twofold.bench.Results.pivot` returns.
+        What :meth:`twofold.bench.results.Results.pivot` returns.
     path : str or Path
         File to write; its suffix (``.png``, ``.svg`` or ``.pdf``) decides the format.
     digits : int, default=2
@@ -200,7 +200,7 @@ def heat(pivot: Pivot, path: str | Path, *, digits: int = 2) -> Path:
         colours = import_module("matplotlib.colors").LinearSegmentedColormap.from_list(
             "twofold", ["#F7FBFF", "#08519C"]
         )
-        axes.set_facecolor("#EEEEEE")  # of cells without a value
+        axes.set_facecolor("#EEEEEE")  # colour of cells without a value
         shown = np.ma.masked_invalid(good)
         drawn = axes.imshow(shown, cmap=colours, vmin=0, vmax=1.6, aspect="auto", interpolation="nearest")
         bar = figure.colorbar(drawn, ax=axes, ticks=[0, 1], fraction=0.04, pad=0.02)

@@ -199,7 +199,7 @@ class Judge:
 
 
 def _large(p: Pool, pair: Pair, names: Sequence[str]) -> dict[str, Array]:
-    """Values alone, the area under two thresholds from a grid of them."""
+    """Compute values without replicates, the area under two thresholds from a grid of them."""
     second = p.conf[pair.ood] if p.inside is not None else None
     quick = [name for name in names if name != "ds_aurc"]
     found = dict(metrics.evaluate(p.correct, p.conf[pair.id], is_id=p.inside, conf_ood=second, only=quick))

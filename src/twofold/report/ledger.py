@@ -21,7 +21,7 @@ from twofold.report.material import Done
 PLACE = ("benchmark", "model", "recipe", "seed", "run", "shift")  # what a value of a method is of
 BASE = "msp"  # what improvements are measured against
 METHODS = 40  # rows of a table
-BOXES = 12  # of a box plot
+BOXES = 12  # largest number of boxes in a plot
 
 
 def document(results: Results, source: str, done: Done = lambda _: None, command: str | None = None) -> Document:
@@ -73,7 +73,7 @@ def document(results: Results, source: str, done: Done = lambda _: None, command
 
 
 class _Found:
-    """One protocol: its main metric, its values, and the comparison of methods where there is enough to compare."""
+    """Hold one protocol: its main metric, its values, and the comparison of methods where possible."""
 
     def __init__(self, protocol: str | None, metric: str, rows: Sequence[Row]) -> None:
         self.protocol, self.metric, self.rows = protocol, metric, rows
@@ -165,7 +165,7 @@ def _verdict(compared: Mapping[str | None, _Found]) -> Section:
 
 
 def _gain(value: float, base: float, better: str) -> float:
-    """Improvement over the base in percent of the base: of its value, or of its distance where lower is better."""
+    """Compute the improvement over the base in percent of its value, or of its distance where lower is better."""
     return 100.0 * (value - base if better == "higher" else base - value) / abs(base) if base else math.nan
 
 
@@ -259,7 +259,7 @@ def _improvement(one: _Found, key: str) -> list[Part]:
 
 
 def _boxes(one: _Found, key: str) -> list[Part]:
-    """The leading method and the plain one by architecture."""
+    """Draw the leading method and the plain one by architecture."""
     groups: dict[str, list[float]] = {}
     shown = [name for name in dict.fromkeys((one.methods[0], one.base)) if name in one.means]
     for row in one.rows:
@@ -275,7 +275,7 @@ def _boxes(one: _Found, key: str) -> list[Part]:
 
 
 def _gaps(results: Results) -> Section:
-    """What has no value, and why."""
+    """List what has no value, and why."""
     reasons: dict[str, int] = {}
     for row in results.rows:
         if missing(row["value"]) and row["reason"]:
@@ -310,7 +310,7 @@ def _provenance(results: Results, source: str, compared: Mapping[str | None, _Fo
 def _commands(
     results: Results, source: str, compared: Mapping[str | None, _Found], command: str | None
 ) -> list[tuple[str, str]]:
-    """The commands that give the numbers of the page again; none that has nothing to give."""
+    """List the commands that reproduce the numbers of the page; those without output are left out."""
     from twofold.bench.anchors import agreement, counterparts
 
     commands = [(command or report_command(source), "this page")]

@@ -64,7 +64,7 @@ class Scored:
     role: str  # test, shift, near, mid, far, unknown
     correct: Mask
     conf: Mapping[str, Array]
-    prob: Array | None = None  # of the predicted class
+    prob: Array | None = None  # probability of the predicted class
     predictions: Labels | None = None
     labels: Labels | None = None
     ids: Any = None
@@ -160,7 +160,7 @@ class Material:
     cautions: tuple[str, ...]
     facts: Mapping[str, str]  # provenance
     class_names: tuple[str, ...] | None = None
-    superclasses: Mapping[str, str] = field(default_factory=dict)  # of classes, where the run's provenance has them
+    superclasses: Mapping[str, str] = field(default_factory=dict)  # by class, where the run's provenance has them
     skipped: Mapping[str, str] = field(default_factory=dict)
     validated: bool = False  # thresholds come from validation data
     gate: str = ""  # why there is no gate command, where there is none
@@ -235,7 +235,7 @@ class Pool:
 
     correct: Mask
     is_id: Mask
-    role: Any  # of each row
+    role: Any  # role of each row
     conf: Mapping[str, Array]
 
     @classmethod
@@ -423,19 +423,19 @@ def _of_run(
 
 
 def _unknown_share(run: Run, tests: Sequence[str], outside: Sequence[str]) -> float:
-    """Share of unknown inputs in the data shown: the sets of unknown inputs, and rows of the test sets labelled -1."""
+    """Compute the share of unknown inputs in the data shown: sets of unknown inputs, and test rows labelled -1."""
     known = sum(int(run[name].is_id.sum()) for name in tests)
     every = sum(len(run[name]) for name in (*tests, *outside))
     return (every - known) / every
 
 
 def _plain_pair(chains: Collection[str]) -> Pair:
-    """The pair that everybody tries first; msp alone where its second score cannot be used."""
+    """Choose the pair that everybody tries first; msp alone where its second score cannot be used."""
     return Pair(*PLAIN) if PLAIN[1] in chains else Pair("msp", "msp")
 
 
 def _asked(id: str | None, ood: str | None, plain: Pair) -> Pair:  # noqa: A002
-    """The pair of scores that was asked for; without a second score ("none") the first does both."""
+    """Build the pair of scores that was asked for; without a second score ("none") the first does both."""
     first = plain.id if id is None else scorer(id).spec
     if ood == "none" or (ood is None and plain.ood == plain.id):
         return Pair(first, first)
@@ -450,7 +450,7 @@ def _fitted(
     sets: Sequence[Outputs],
     done: Done,
 ) -> tuple[dict[str, Chain], dict[str, str]]:
-    """Scores fitted as :meth:`~twofold.Gate.fit` does, and why others are not there; one that was asked for must be."""
+    """Fit scores as :meth:`~twofold.Gate.fit` does, and say why others are left out; requested ones must work."""
     chains, skipped = {}, {}
     must = {scorer(spec).spec for spec in asked}
     have = computable(sets)
@@ -480,7 +480,7 @@ def _fitted(
 def _recommended(
     run: Run, scores: list[str], resamples: int, seed: int, done: Done
 ) -> tuple[list[Pair], str, list[str]]:
-    """The best pairs on validation data; the plain one where nothing can be chosen on."""
+    """Choose the best pairs on validation data; the plain one where there is nothing to choose on."""
     lacking = [role for role in ("train", "val", "ood_val") if not run.names(role)]
     if lacking:
         kind = {"train": "training", "val": "validation", "ood_val": "unknown validation"}
@@ -503,7 +503,7 @@ def _sentence(text: str) -> str:
 def _thresholds(
     validation: Outputs, pairs: Sequence[Pair], chains: Mapping[str, Chain], share: float | None
 ) -> list[Pair]:
-    """The pairs with the thresholds that a gate of best DS-F1 has on these data, for this share of unknown inputs."""
+    """Add to pairs the thresholds of a gate with the best DS-F1 on these data, for this share of unknown inputs."""
     found = []
     for pair in pairs:
         second = None if pair.id == pair.ood else chains[pair.ood]
@@ -513,7 +513,7 @@ def _thresholds(
 
 
 def _parts(name: str, role: str, outputs: Outputs) -> list[tuple[str, str, Outputs]]:
-    """A set as it is; a test set that holds rows of no known class (label -1) as two, a shifted one without them."""
+    """Split a test set that holds rows of no known class (label -1) in two; drop such rows from a shifted one."""
     if role in UNKNOWN or outputs.is_id.all():
         return [(name, role, outputs)]
     inside = outputs.is_id
@@ -551,7 +551,7 @@ def _scored(
 
 
 def _mean_softmax(name: str, outputs: Outputs, classes: ArrayLike | None) -> tuple[Array, tuple[str, ...]]:
-    """Mean probabilities of each class of unknown inputs; of the whole set where nobody says which classes.
+    """Compute mean probabilities of each class of unknown inputs; of the whole set where the classes are not known.
 
     Classes are given, or read from ids such as CLASS/FILE and SUPERCLASS/CLASS/FILE.
     """
@@ -584,7 +584,7 @@ def _of_outputs(
     scores: Sequence[str] | None,
     done: Done,
 ) -> Material:
-    """An npz file with logits and labels, -1 for unknown inputs."""
+    """Read an npz file with logits and labels, -1 for unknown inputs."""
     if outputs.labels is None:
         raise InvalidInput(f"{path} has no labels, so nobody can say what is right; add labels (-1: unknown input)")
     asked = [spec for spec in (id, ood) if spec is not None and spec != "none"]
@@ -622,7 +622,7 @@ def _of_outputs(
 
 
 def _of_confidences(path: Path, arrays: Mapping[str, Any], id: str | None, ood: str | None) -> Material:  # noqa: A002
-    """An npz file with correct and conf, and optionally is_id and conf_ood."""
+    """Read an npz file with correct and conf, and optionally is_id and conf_ood."""
     if not {"correct", "conf"} <= set(arrays) or set(arrays) - {"correct", "conf", "is_id", "conf_ood"}:
         raise InvalidInput(
             f"{path} must hold logits and labels, or correct and conf, optionally with is_id and conf_ood; "

@@ -242,7 +242,7 @@ def explorer_data(judge: Judge) -> dict[str, Any]:
 
 
 def _gate_note(material: Material) -> str:
-    """What the command does with the point that was chosen."""
+    """Say what the command does with the chosen point."""
     if material.gate:
         return ""
     if not material.is_run:
@@ -525,7 +525,7 @@ def provenance(judge: Judge, commands: Sequence[tuple[str, str]]) -> Section:
 
 
 def _threshold_text(judge: Judge) -> str:
-    """The thresholds of the judged pair; that of msp, a log-odds, also as a probability."""
+    """Format the thresholds of the judged pair; that of msp, a log-odds, also as a probability."""
     told = []
     for spec, threshold in _gate_thresholds(judge).items():
         also = f" (probability {float(sigmoid(np.array(threshold))):.6g})" if spec == "msp" else ""
@@ -534,7 +534,7 @@ def _threshold_text(judge: Judge) -> str:
 
 
 def _gate_thresholds(judge: Judge) -> dict[str, float]:
-    """Thresholds of the judged pair by score; one where one score does both."""
+    """List thresholds of the judged pair by score; one where one score does both."""
     pair = judge.pair
     tau_id, tau_ood = judge.points[pair]
     return {pair.id: max(tau_id, tau_ood)} if pair.id == pair.ood else {pair.id: tau_id, pair.ood: tau_ood}

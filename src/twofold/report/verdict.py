@@ -97,7 +97,7 @@ def _gate_words(judge: Judge, pair: Pair, start: str) -> str:
 
 
 def _shift_words(judge: Judge) -> list[Part]:
-    """The shifted set of known classes on which the gate is wrong most often."""
+    """Name the shifted set of known classes on which the gate is wrong most often."""
     found = []
     for one in judge.material.of("shift"):
         taken = judge.taken(one)
@@ -115,7 +115,7 @@ def _shift_words(judge: Judge) -> list[Part]:
 
 
 def _comparison(judge: Judge) -> list[Part]:
-    """Whether the second score is worth it, by the paired difference in DS-F1."""
+    """Say whether the second score is worth it, by the paired difference in DS-F1."""
     roles = judge.material.roles
     if not roles or judge.pair == judge.single:
         return []
@@ -141,7 +141,7 @@ def _threshold_words(judge: Judge) -> str:
 
 
 def _cautions(judge: Judge) -> list[str]:
-    """What the numbers do not promise, in plain words."""
+    """List in plain words what the numbers do not promise."""
     m, p = judge.material, judge.pool
     ids, wrong, outside = int(p.is_id.sum()), int((p.is_id & ~p.correct).sum()), int((~p.is_id).sum())
     found = []

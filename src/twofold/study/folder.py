@@ -136,7 +136,7 @@ def counts(told: Told, run: Path) -> dict[str, int]:
 
 
 def _columns(row: Told) -> set[tuple[str, ...]]:
-    """The columns of a table that may show a row of results."""
+    """List the columns of a table that may show a row of results."""
     place = row["metric"], row["shift"], row["protocol"]
     return {place, (*place, method(row))}
 
@@ -195,7 +195,7 @@ def opened(out: str | Path) -> Study:
 
 
 def _state(folder: Path) -> dict[str, Any] | None:
-    """Which study a folder is of: its name, preset and file; None where it is of none."""
+    """Read which study a folder belongs to: its name, preset and file; None where it belongs to none."""
     told = read_json(folder / STATE)
     if told is None:
         return None

@@ -52,7 +52,7 @@ def report(study: Study, out: str | Path, found: Results | None = None) -> str:
 
 
 def _told(study: Study, out: Path) -> dict[str, Told]:
-    """What is known of each finished cell."""
+    """Collect what is known of each finished cell."""
     return {cell.name: one for cell in study.cells() if (one := told_of(study, cell, out)) is not None}
 
 
@@ -68,12 +68,12 @@ def _scale(study: Study, told: Mapping[str, Told]) -> str:
 
 
 def _seeds(study: Study, told: Mapping[str, Told]) -> Sequence[int]:
-    """The seeds of finished cells; before there are any, all."""
+    """List the seeds of finished cells; before there are any, all."""
     return sorted({cell.seed for cell in study.cells() if cell.name in told}) or study.seeds
 
 
 def _sets(study: Study, told: Mapping[str, Told], out: Path) -> list[str]:
-    """How many images of each data set were seen."""
+    """Say how many images of each data set were seen."""
     lines = []
     for on in study.benchmarks:
         first = next((cell.name for cell in study.cells() if cell.benchmark == on and cell.name in told), None)
@@ -132,7 +132,7 @@ def document(study: Study, out: str | Path, found: Results | None = None) -> Doc
 
 
 def _grids(study: Study, found: Results) -> dict[str, _Grid]:
-    """The tables that have a value, by title."""
+    """Build the tables that have a value, by title."""
     every = values(study, found)
     grids = {}
     for on in study.benchmarks:
@@ -146,12 +146,12 @@ def _grids(study: Study, found: Results) -> dict[str, _Grid]:
 
 @dataclass(frozen=True)
 class _Grid:
-    """A table of the report, whatever its form: headings, lines of values, what each gains on the baseline, notes."""
+    """Hold a table of the report, whatever its format: headings, lines of values, gains on the baseline, notes."""
 
     heads: tuple[str, ...]
     lines: Mapping[str, tuple[Value | None, ...]]
     gain: str | None  # heading of what is gained
-    gains: Mapping[str, float]  # of each line, in percent
+    gains: Mapping[str, float]  # gain of each line over the baseline, in percent
     notes: tuple[str, ...]
 
     @classmethod
@@ -228,12 +228,12 @@ def _number(one: Value | None, *, strong: bool = False) -> Number:
 
 
 def _shown(label: str) -> str:
-    """A label in a cell of Markdown, where | would end it."""
+    """Escape a label for a cell of Markdown, where | would end it."""
     return label.replace("|", "\\|")
 
 
 def _at(own: Sequence[Value], column: Sequence[str]) -> Value | None:
-    """The value of a line in a column."""
+    """Find the value of a line in a column."""
     return next(
         (
             one
@@ -246,7 +246,7 @@ def _at(own: Sequence[Value], column: Sequence[str]) -> Value | None:
 
 
 def _baseline(layout: Layout, some: Sequence[Value]) -> Value | None:
-    """What the first column is compared with."""
+    """Find the value that the first column is compared with."""
     if layout.baseline is None:
         return None
     row, name = layout.baseline
@@ -254,7 +254,7 @@ def _baseline(layout: Layout, some: Sequence[Value]) -> Value | None:
 
 
 def _gain(one: Value | None, base: Value | None) -> float:
-    """How much better a value is than the base, in percent of the base; NaN where either is missing."""
+    """Compute how much better a value is than the base, in percent of the base; NaN where either is missing."""
     if one is None or base is None or base.mean == 0:
         return math.nan
     return 100 * (base.loss - one.loss) / base.mean
@@ -264,7 +264,7 @@ ROWS = ("row", "recipe", "starts from", "images", "epochs", "updates", "weights 
 
 
 def _facts(study: Study, told: Mapping[str, Told]) -> Iterator[tuple[str, ...]]:
-    """What each row is and what it cost."""
+    """List what each row is and what it cost."""
     for row in study.rows:
         cells = [cell for cell in study.cells() if cell.row.name == row.name]
         own = [told[cell.name] for cell in cells if cell.name in told]

@@ -186,7 +186,7 @@ class Study:
     source: str
     model: str
     normalise: str
-    precision: str  # of the passes of training: float32 or bf16
+    precision: str  # precision of the passes of training: float32 or bf16
     base: str  # preset of the settings
     settings: Mapping[str, Any]
     seeds: tuple[int, ...]
@@ -451,7 +451,7 @@ def loads(text: str, *, where: str = "study", preset: str | None = None) -> Stud
 
 
 def _with_preset(content: Mapping[str, Any], preset: str, where: str) -> dict[str, Any]:
-    """The content of a file with the values of one of its presets in place."""
+    """Apply one of its presets to the content of a file."""
     presets = _toml.table(content, "presets", where)
     if preset not in presets:
         raise UnknownName.of(f"preset of {where}", preset, presets)
@@ -492,7 +492,7 @@ def _tuning_seeds(content: Mapping[str, Any], where: str) -> tuple[int, ...]:
 
 
 def _benchmarks(content: Mapping[str, Any], where: str) -> tuple[Benchmark, ...]:
-    """The benchmarks that the rows are judged by: of the catalogue, or the one that the file itself describes."""
+    """Load the benchmarks that the rows are judged by: of the catalogue, or the one that the file itself describes."""
     if "benchmark" not in content:
         count = max(1, len(content.get("splits", ())))
         return tuple(sheets.described(content, where, split) for split in range(count))
@@ -524,7 +524,7 @@ def _rows(content: Mapping[str, Any], where: str) -> tuple[Row, ...]:
 
 
 def _grid(table: Mapping[str, Any], where: str) -> Iterator[Row]:
-    """The rows of one table: one for each combination of the values in its lists."""
+    """Expand one table into rows: one for each combination of the values in its lists."""
     name = _toml.text(table, "name", where)
     if not all(c.isalnum() or c in "_.-" for c in name):
         raise InvalidInput(f"{where}: name must be letters, digits, '.', '_' or '-', got {name!r}")
@@ -586,7 +586,7 @@ def _layouts(content: Mapping[str, Any], where: str) -> tuple[Layout, ...]:
 
 
 def _spelled(name: str, where: str) -> str:
-    """A score, or a pair with " + " between its scores, as results spell it."""
+    """Spell a score, or a pair with " + " between its scores, as results do."""
     try:
         return " + ".join(scorer(part).spec for part in name.split(" + "))
     except TwofoldError as error:
@@ -598,7 +598,7 @@ def _is_column(value: Any) -> bool:
 
 
 def _check(study: Study, where: str) -> None:
-    """Everything that can be wrong before data are opened: names, settings, rows that others start from, tables."""
+    """Check everything before data are opened: names, settings, rows that others start from, tables."""
     training, models, data = torch_module("training"), torch_module("models"), torch_module("data")
     if ":" not in study.model:
         _known_name(study.model, models.names(), "network", f"{where}: model")
@@ -665,7 +665,7 @@ def _setting_names() -> list[str]:
 
 
 def _measured(on: Benchmark, where: str) -> Iterator[tuple[str, str, str]]:
-    """Metric, shift and protocol of all that is measured; data sets whose names would clash are an error."""
+    """List metric, shift and protocol of all that is measured; data sets whose names would clash are an error."""
     for name in on.protocols:
         try:
             views, means = PROTOCOLS[name].views(on.roles), PROTOCOLS[name].averages(on.roles)

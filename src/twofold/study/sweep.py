@@ -226,7 +226,7 @@ def estimate(
 def _guess(
     study: Study, cell: Cell, out: Path, reading: dict[str, float], root: str | Path | None, device: str
 ) -> float:
-    """Minutes of training and extraction, by a few steps."""
+    """Estimate minutes of training and extraction from a few steps."""
     plan = study.plan(cell, out, root=root, device=device)
     told = replace(plan, checkpoint=None).describe(2)
     step = told["seconds_per_step"]
@@ -243,7 +243,7 @@ def _guess(
 
 
 def _reading(images: Any) -> float:
-    """Seconds that an image takes to read, by a few of them."""
+    """Measure the seconds that an image takes to read, on a few of them."""
     some = np.linspace(0, len(images) - 1, min(PROBE, len(images))).astype(int)
     begin = time.perf_counter()
     images.read(some)
@@ -270,7 +270,7 @@ def _check_data(cells: Sequence[Cell], root: str | Path | None) -> None:
 
 
 class _Clock:
-    """Seconds spent on a cell, over all attempts; kept in a file."""
+    """Count the seconds spent on a cell over all attempts, in a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -326,7 +326,7 @@ def _make(
 def _train(
     study: Study, cell: Cell, out: Path, root: str | Path | None, device: str, compiled: bool, done: Done
 ) -> tuple[Any, Sequence[Any], _Clock]:
-    """The networks of a cell, with their plan; what it starts from is trained first where its weights are not here."""
+    """Train the networks of a cell; what it starts from is trained first where its weights are missing."""
     if cell.start is not None and not (out / "training" / cell.start / torch_module("training").WEIGHTS).exists():
         start = next(one for one in study.cells(seeds=[cell.seed]) if one.name == cell.start)
         _train(study, start, out, root, device, compiled, done)
@@ -357,7 +357,7 @@ def _extract(
     clock: _Clock,
     done: Done,
 ) -> None:
-    """What the networks of a cell say of every data set; the training set needs no passes and one member."""
+    """Extract the outputs of a cell's networks on every data set; the training set needs no passes and one member."""
     extraction, perturb, data = torch_module("extraction"), torch_module("perturb"), torch_module("data")
     where = out / "runs" / cell.name
     known = read_json(clock.path.with_name(SETS)) or {}

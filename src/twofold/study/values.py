@@ -122,7 +122,7 @@ def _values(study: Study, found: Results, on: Benchmark, table: Layout) -> Itera
 
 
 def _lines(groups: Mapping[tuple[Any, ...], Any], members: Sequence[str], table: Layout) -> list[str]:
-    """The scores and pairs that make lines of a table for a family of rows; one line where every column has its own."""
+    """List the scores and pairs that make lines for a family of rows; one line where every column has its own."""
     if all(len(column) == 4 for column in table.columns):
         return [""]
     free = {tuple(column[:3]) for column in table.columns if len(column) == 3}
@@ -136,7 +136,7 @@ def _chosen(
     name: str,
     seeds: Sequence[int],
 ) -> str:
-    """The row of a family with the best mean on validation data, by the rule of the protocol of the first column.
+    """Choose the row of a family with the best mean on validation data, by the rule of the first column's protocol.
 
     Only the values of ``seeds`` count, so that more seeds of the chosen row do not change the choice.
     """
@@ -161,7 +161,7 @@ def _chosen(
 def _over_seeds(
     rows: Sequence[Told], found: Results
 ) -> tuple[float, float | None, float | None, float | None, tuple[int, ...]]:
-    """Mean, standard deviation over seeds, limits of the mean over resamples of the test images, seeds."""
+    """Compute mean, standard deviation over seeds, limits of the mean over resamples of the test images, and seeds."""
     numbers = [row["value"] for row in rows]
     drawn = [found.replicates[key_of(row)] for row in rows if key_of(row) in found.replicates]
     low = high = None
