@@ -39,8 +39,8 @@ from twofold.errors import InvalidInput
 AnyArray = npt.NDArray[Any]
 Made = TypeVar("Made")
 
-LAW_ROWS = 256  # rows on which the head law is checked
-FINE, COARSE = 1e-3, 1e-2  # its tolerance, and that for half precision, relative to max(1, max|logit|)
+LAW_ROWS = 256  # rows on which features @ weight.T + bias is compared with the logits
+FINE, COARSE = 1e-3, 1e-2  # tolerances of that: usual and half precision, relative to max(1, max|logit|)
 SCALE_ROWS = 16  # rows on which logits are tested for being logarithms of probabilities
 BLOCK_BYTES = 1 << 24  # internal passes over large arrays hold about this much at a time
 
@@ -393,7 +393,7 @@ class Outputs:
         """Whether the logits are logarithms of probabilities, judged by 16 evenly spaced rows."""
         rows = np.unique(np.linspace(0, len(self) - 1, min(len(self), SCALE_ROWS)).astype(np.int64))
         logits = self.logits[rows].astype(np.float64)
-        if logits.max() > FINE:  # no logarithm of a probability, and its exponential may overflow
+        if logits.max() > FINE:  # not a logarithm of a probability, and the exponential may overflow
             return False
         total = np.exp(logits).sum(axis=1)
         return bool((np.abs(total - 1) <= FINE).all())

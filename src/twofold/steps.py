@@ -855,7 +855,7 @@ class Step:
         return dataclasses.replace(self, learnt=made)
 
 
-KINDS = {"float": "f", "integer": "iu", "bool": "b", "byte": "u"}  # of StateField: NumPy's kinds of dtypes
+KINDS = {"float": "f", "integer": "iu", "bool": "b", "byte": "u"}  # NumPy's dtype kinds for each kind of StateField
 
 
 def _check_state(array: Array, declared: StateField, sizes: dict[str, int], where: str) -> None:
@@ -906,7 +906,7 @@ def _guarded(name: str, arrays: Mapping[str, Any], compute: Callable[[], R]) -> 
         _refuse_huge(name, arrays.values())
         if not isinstance(error, FloatingPointError):
             raise
-    return compute()  # the numbers are ordinary: warnings are the step's own
+    return compute()  # the inputs are ordinary: compute again, with the warnings of the step itself
 
 
 def _refuse_huge(name: str, values: Iterable[Any]) -> None:

@@ -732,7 +732,7 @@ class Writer:
         start = whole(start, "start", 0)
         block, count = self._check(start, arrays)
         header, offsets, _ = _layout(self.tensors, _note(self.pass_count))
-        # close() takes the lock alone, so no block lands in a closed file
+        # close() holds the lock exclusively, so no block lands in a closed file
         with self.run._locked(shared=True):
             self._check_open()
             with naming(self._part), open(open_plain(self._part, os.O_RDWR), "r+b") as file:
@@ -874,7 +874,7 @@ class Writer:
             self._undo_rename(manifest)
             if self._is_begun(header, size):
                 return
-        # in this order: a journal must never stand beside rows that it has not seen written
+        # in this order: a journal must never exist beside a file whose rows it did not record
         self._log.unlink(missing_ok=True)
         self._part.unlink(missing_ok=True)  # whatever it is: a link is not followed
         sync_folder(self.run.path)
@@ -1433,7 +1433,7 @@ def _plan_of(line: dict[str, Any]) -> _Plan:
 
 
 def _journal_line(content: dict[str, Any]) -> bytes:
-    # the newline in front ends whatever a power cut tore, the checksum tells torn lines from whole ones
+    # the newline in front ends a line torn by a power cut; the checksum shows which lines are complete
     body = json.dumps(content).encode()
     return b"\n%08x %s\n" % (zlib.crc32(body), body)
 
