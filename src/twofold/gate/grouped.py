@@ -136,7 +136,8 @@ class GroupTest:
             z = excess(learn, first <= i, risk)
             spread = len(self.sizes) * (float(z @ z) + failing**2) / (groups + 1)
             stake = min(math.sqrt(-2.0 * math.log(delta) / spread), limit)
-            grown = np.log(np.maximum(1.0 - stake * z, 1.0 - CAUTIOUS)).sum()  # groups that learn may be larger than those that test
+            # clipped, because a group that learns may be larger than every group that tests
+            grown = np.log(np.maximum(1.0 - stake * z, 1.0 - CAUTIOUS)).sum()
             self.stakes[i], self.expected[i] = stake * testable, grown * len(self.sizes) / groups
 
     @property
