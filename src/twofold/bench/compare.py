@@ -1,4 +1,4 @@
-"""Comparison of methods over many results: ranks, rank tests, cliques and paired differences, with their doubts.
+"""Comparison of methods over many results: ranks, rank tests, cliques and paired differences, with their caveats.
 
 A method is a score or a pair of scores, a block is one data set under one model. Only complete tables are compared;
 what is left out is named. Rank tests take blocks to be independent, which the shifts of one model are not: the
@@ -336,7 +336,7 @@ def compare(
         :func:`twofold.stats.required_blocks` says. Those are 6 for two methods, 4 for three and 3 for more at the
         usual level, and for ``wilcoxon`` more.
     InvalidInput
-        If there are no two methods and two blocks without gaps, or a name is unknown.
+        If fewer than two methods or two blocks remain without gaps, or a name is unknown.
 
     Examples
     --------
@@ -365,7 +365,7 @@ class _Table:
     constant: tuple[str, ...] = field(default=(), repr=False)  # columns of BLOCK in which all cells agree
 
     def label(self, cell: Cell) -> str:
-        """A cell by the columns in which cells differ, its shift at least."""
+        """Label a cell by the columns in which cells differ, at least by its shift."""
         vary = [(c, value) for c, value in zip(BLOCK, cell, strict=True) if c == "shift" or c not in self.constant]
         told = [str(value) for _, value in vary if value is not None]
         return " / ".join(told) or "all"

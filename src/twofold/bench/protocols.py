@@ -5,7 +5,7 @@ table that metrics see, and with averages of views. Metrics are named as :func:`
 ``only``: a registered metric, ``accuracy``, or a metric of detection with the suffix ``_ood`` (known against unknown).
 
 Correctness is that of the prediction which a score declares (the averaged one for scores of several passes), and it is
-in ``Scored.correct`` already. Where a protocol removes wrong answers it therefore removes them score by score: two
+in ``Scored.correct`` already. Where a protocol removes wrong predictions it therefore removes them score by score: two
 scores of one model may be judged on different rows, as in FD-Shifts.
 
 >>> test = Scored([True, True, False], [True] * 3, [0.9, 0.4, 0.3])

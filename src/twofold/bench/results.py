@@ -1,4 +1,4 @@
-"""Results: tidy rows, one a number, with what is needed to trust and to repeat it; pivots and tables made of them."""
+"""Results: tidy rows, one per number, with what is needed to trust and repeat it, and the tables made of them."""
 
 from __future__ import annotations
 
@@ -519,12 +519,19 @@ class Results:
         Parameters
         ----------
         path : path-like
-            The file; one that is there is replaced.
+            The file; an existing one is replaced.
 
         Returns
         -------
         Path
             The file.
+
+        Raises
+        ------
+        InvalidInput
+            If the folder of the file does not exist.
+        RunError
+            If the file cannot be written.
         """
         return _write({Path(path): self._csv()})[0]
 
@@ -1206,7 +1213,7 @@ def coverage_of(metric: str, protocol: str | None = None) -> str:
     Returns
     -------
     str
-        The clause; empty for a metric that is no area.
+        The clause; empty for a metric that is not an area.
 
     Examples
     --------

@@ -503,11 +503,11 @@ class _Kernel(NamedTuple):
     scale: float
 
     def between(self, a: Rows, b: Rows) -> float:
-        """Mean of k over all pairs of a row of ``a`` and a row of ``b``."""
+        """Average k over all pairs of a row of ``a`` and a row of ``b``."""
         return sum(float(self(x, y).sum()) for x in _blocks(a) for y in _blocks(b)) / (len(a) * len(b))
 
     def within(self, a: Rows) -> float:
-        """Mean of k over all pairs of two different rows; each block above the diagonal counts twice."""
+        """Average k over all pairs of two different rows; each block above the diagonal counts twice."""
         total = 0.0
         for i, x in enumerate(_blocks(a)):
             own = self(x, x)

@@ -197,14 +197,14 @@ def lowered(thresholds: Array, conf: Array) -> Array:
 
     Parameters
     ----------
-    thresholds : Array
+    thresholds : ndarray
         Thresholds on ``conf``.
-    conf : Array
-        The confidences that are there.
+    conf : ndarray of shape (n_samples,)
+        The confidences that occur.
 
     Returns
     -------
-    Array
+    ndarray
         One threshold for each, which accepts the same samples; infinite ones stay.
 
     Examples

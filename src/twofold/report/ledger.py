@@ -109,7 +109,7 @@ class _Found:
         return self.protocol or "all results"
 
     def number(self, value: float, low: float = math.nan, high: float = math.nan, *, strong: bool = False) -> Number:
-        """A value of the metric as it is printed."""
+        """Format a value of the metric as it is printed."""
         return Number(value, low, high, self.factor, 2 if self.factor > 1 else 4, strong)
 
 
@@ -242,11 +242,11 @@ def _improvement(one: _Found, key: str) -> list[Part]:
     if not one.base or len(one.means) < 2:
         return [f"There is no {BASE} here to measure improvement against."]
     base = one.means[one.base]
-    # a mean over fewer, perhaps easier, data sets and networks is no improvement
+    # a mean over fewer, perhaps easier, data sets and networks is not an improvement
     everywhere = [name for name in one.means if name != one.base and {name, one.base} <= one.complete]
     gains = {name: _gain(one.means[name], base, one.better) for name in everywhere}
     if not gains:
-        return [f"No method is measured wherever {BASE} is, so there is no improvement to show."]
+        return [f"No method is measured wherever {BASE} is, so there is not an improvement to show."]
     names = sorted(gains, key=lambda name: -gains[name])[:METHODS]
     about = f"Improvement of {len(names)} methods over {BASE}"
     label = f"improvement of {one.metric} over {BASE}, %"

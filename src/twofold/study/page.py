@@ -184,7 +184,7 @@ class _Grid:
         return "\n".join(lines + notes)
 
     def parts(self, key: str) -> tuple[Part, ...]:
-        """The table for a document, and a drawing of each column where there are not too many lines."""
+        """Build the table for a document, and a drawing of each column where there are not too many lines."""
         columns = [[one for one in column if one is not None] for column in zip(*self.lines.values(), strict=True)]
         best = [min(column, key=lambda one: one.loss, default=None) for column in columns]
         rows: tuple[tuple[Cell, ...], ...] = tuple(
