@@ -246,7 +246,7 @@ def _improvement(one: _Found, key: str) -> list[Part]:
     everywhere = [name for name in one.means if name != one.base and {name, one.base} <= one.complete]
     gains = {name: _gain(one.means[name], base, one.better) for name in everywhere}
     if not gains:
-        return [f"No method is measured wherever {BASE} is, so there is not an improvement to show."]
+        return [f"No method is measured wherever {BASE} is, so there is no improvement to show."]
     names = sorted(gains, key=lambda name: -gains[name])[:METHODS]
     about = f"Improvement of {len(names)} methods over {BASE}"
     label = f"improvement of {one.metric} over {BASE}, %"
