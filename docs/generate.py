@@ -39,14 +39,29 @@ SECTION = re.compile(
 )
 
 
+def sections(docstring: str) -> dict[str, str]:
+    """Split a numpydoc docstring; the text before the first section has the title ''."""
+    lead, *rest = SECTION.split(docstring)
+    return {"": lead, **dict(zip(rest[::2], rest[1::2], strict=True))}
+
+
 def explanation(docstring: str) -> str:
-    """Return what a docstring explains: the text before its first section, and its notes."""
-    lead, *sections = SECTION.split(docstring)
-    parts = [lead.split(">>>")[0].strip()]
-    for title, body in zip(sections[::2], sections[1::2], strict=True):
-        if title == "Notes":
-            parts.append(body.strip())
+    """Return what a docstring explains: the text before its first section, its notes and its parameters."""
+    found = sections(docstring)
+    parts = [found[""].split(">>>")[0].strip(), found.get("Notes", "").strip(), parameters(found.get("Parameters", ""))]
     return "\n\n".join(part for part in parts if part)
+
+
+def parameters(section: str) -> str:
+    """Return the parameters of a docstring as a list."""
+    lines: list[str] = []
+    for line in section.strip().splitlines():
+        if not line.startswith(" "):
+            name, _, kind = line.partition(" : ")
+            lines.append(f"- `{name}` ({kind}):" if kind else f"- `{name}`:")
+        elif line.strip():
+            lines[-1] += f" {line.strip()}"
+    return "\n".join(lines)
 
 
 def prose(thing: object) -> str:

@@ -246,6 +246,8 @@ def test_an_interruption_promises_resumption_only_where_there_is_some(place, wor
     def stopped(*args, **settings):
         raise KeyboardInterrupt
 
+    if words[0] in ("extract", "study"):
+        pytest.importorskip("torch", reason="torch is not installed")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(place, stopped)
     result = run(*words)

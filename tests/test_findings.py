@@ -153,6 +153,7 @@ def test_the_verdict_on_aurc_as_a_loss_is_that_of_the_converged_network(monkeypa
 
 
 def test_full_presets_are_called_the_papers_scale_only_where_they_have_its_network(monkeypatch):
+    pytest.importorskip("torch", reason="studies are read with torch installed")
     studies = scripts(monkeypatch, "studies")
     words, _, rest = studies.full_scale()
     assert "`sure_plus` and `aurc_finetune` with the network" in words

@@ -130,7 +130,11 @@ class Entry:
         >>> Entry({"a": np.zeros(1)}, {"a": "old"}).current({"a": "new"})
         {}
         """
-        return {name: self.arrays[name] for name, key in keys.items() if self.keys.get(name) == key}
+        found = {}
+        for name, key in keys.items():
+            if self.keys.get(name) == key and name in self.arrays:
+                found[name] = self.arrays[name]
+        return found
 
 
 @dataclass(frozen=True)
@@ -183,7 +187,7 @@ class Cache:
             keys, facts = dict(about["keys"]), dict(about["facts"])
         except (SafetensorError, OSError, LookupError, ValueError, TypeError, AttributeError, RecursionError):
             return Entry()
-        return Entry(arrays, keys, facts) if keys.keys() <= arrays.keys() else Entry()
+        return Entry(arrays, keys, facts)
 
     def write(self, name: str, entry: Entry) -> None:
         """Replace an entry, whole or not at all.

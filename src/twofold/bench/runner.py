@@ -530,13 +530,11 @@ class Bench:
         tasks, waiting = [], []
         for cell in cells:
             keys, entry = cell.keys, self.cache.read(cell.file)
-            kept = {shift for shift, key in keys.items() if entry.keys.get(shift) == key}
-            known = {
-                view.shift: _unpacked(entry, view.shift, cell.wanted(view)) for view in cell.views if view.shift in kept
-            }
-            found[cell] = {
-                shift: own for shift, own in known.items() if all(len(array) > n for array in own[0].values())
-            }
+            found[cell] = {}
+            for view in cell.views:
+                known = _unpacked(entry, view.shift, keys[view.shift], cell.wanted(view))
+                if known is not None and all(len(array) > n for array in known[0].values()):
+                    found[cell][view.shift] = known
             left = [view for view in cell.views if view.shift not in found[cell]]
             if left:
                 tasks.append((_values, (left, cell.scored(left), cell.pair is not None, n, self.seed)))
@@ -559,9 +557,15 @@ class Bench:
             self.done(label, count, len(tasks))
 
 
-def _unpacked(entry: Entry, shift: str, wanted: Sequence[str]) -> tuple[Values, int, int]:
-    rows, known = entry.facts["counts"][shift]
-    return {name: entry.arrays[f"{shift}|{name}"] for name in wanted}, rows, known
+def _unpacked(entry: Entry, shift: str, key: str, wanted: Sequence[str]) -> tuple[Values, int, int] | None:
+    """Return the values of a shift with its counts of rows; None where they are not all there, or of something else."""
+    if entry.keys.get(shift) != key:
+        return None
+    try:
+        rows, known = entry.facts["counts"][shift]
+        return {name: entry.arrays[f"{shift}|{name}"] for name in wanted}, rows, known
+    except (LookupError, TypeError, ValueError):
+        return None
 
 
 @dataclass(frozen=True, eq=False)
