@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
+from twofold.errors import InvalidInput
 from twofold.stats import cliques, conover_t, friedman, rank_z, required_blocks, wilcoxon
 from twofold.stats.exact import (
     LARGEST_EXACT,
@@ -185,3 +186,18 @@ def test_equal_methods_are_called_different_in_at_most_alpha_of_all_tables(metho
     found = [omnibus(ranked(table.astype(float), "lower", None)) for table in ordered]
     broken = np.mean([one.decisive_p < 0.05 for one in found])
     assert broken <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 400)
+
+
+@pytest.mark.parametrize(
+    ("methods", "settings", "message"),
+    [
+        (1, {}, "methods must be"),
+        (3, {"test": "conover"}, "conover"),
+        (3, {"alpha": 0.0}, "alpha must be"),
+        (3, {"alpha": float("nan")}, "alpha must be"),
+    ],
+)
+def test_required_blocks_of_what_cannot_be(methods, settings, message):
+    with pytest.raises(InvalidInput, match=message):
+        required_blocks(methods, **{"test": "conover_t", "alpha": 0.05, **settings})
+    assert required_blocks(3, test="conover_holm", alpha=0.05) == required_blocks(3, test="conover_t", alpha=0.05)

@@ -156,8 +156,10 @@ class DoubleCurve:
     monotone : bool
         Whether a level may use pairs that accept more ID samples than it asks for.
 
-    Notes ----- Ties can leave a level that no pair attains exactly; it repeats the next attained level. In a
-    ``monotone`` curve every level takes the best one at or above it.
+    Notes
+    -----
+    Ties can leave a level that no pair attains exactly; it repeats the next attained level. In a ``monotone`` curve
+    every level takes the best one at or above it.
 
     Examples
     --------
@@ -1089,9 +1091,11 @@ def plugin_bb_curve(
         If the arrays differ in length or are not finite, ``correct`` is True on an OOD sample, ``is_id`` does not hold
         both True and False, a probability is above 1, a ratio is not positive, or a setting is out of range.
 
-    Notes ----- Both sides of the inequality are linear in :math:`\lambda`, so each sample is accepted from one
-    multiplier on and the whole curve is one sort; no grid of multipliers is needed. The rule never uses ``correct`` or
-    ``is_id``; the risks do.
+    Notes
+    -----
+    Both sides of the inequality are linear in :math:`\lambda`, so each sample is accepted from one multiplier on and
+    the whole curve is one sort; no grid of multipliers is needed. The rule never uses ``correct`` or ``is_id``; the
+    risks do.
 
     References
     ----------

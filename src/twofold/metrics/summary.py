@@ -324,8 +324,10 @@ class _Summary(ABC):
         InvalidInput
             If there is no part, a part is of another class, fixed cuts differ, or unfixed parts differ in ``cells``.
 
-        Notes ----- Parts whose cuts are fixed must share them; parts that still keep every value adopt them. Where no
-        cuts are fixed and the values no longer fit, cuts are fixed at quantiles of all parts together.
+        Notes
+        -----
+        Parts whose cuts are fixed must share them; parts that still keep every value adopt them. Where no cuts are
+        fixed and the values no longer fit, cuts are fixed at quantiles of all parts together.
 
         Examples
         --------
@@ -779,9 +781,10 @@ class ScoreSummary(_Summary):
         UndefinedMetric
             If there is no ID sample.
 
-        Notes ----- ``value`` and ``low`` are the best over thresholds at cell boundaries, which ``point`` attains. A
-        threshold inside a cell accepts at best all of its correct samples and none of its failures: that gives
-        ``high``.
+        Notes
+        -----
+        ``value`` and ``low`` are the best over thresholds at cell boundaries, which ``point`` attains. A threshold
+        inside a cell accepts at best all of its correct samples and none of its failures: that gives ``high``.
 
         Examples
         --------
@@ -985,9 +988,11 @@ class PairSummary(_Summary):
         UndefinedMetric
             If there is no ID sample.
 
-        Notes ----- ``value`` and ``low`` are the best over pairs of cell boundaries, which ``point`` attains. A pair
-        inside the cells (i, j) accepts at most the correct samples TA of the boundaries after both cells and at least
-        the failures FA of those before both, so that
+        Notes
+        -----
+        ``value`` and ``low`` are the best over pairs of cell boundaries, which ``point`` attains. A pair inside the
+        cells (i, j) accepts at most the correct samples TA of the boundaries after both cells and at least the failures
+        FA of those before both, so that
 
         .. math:: F_1 \le \frac{2\,TA_{after}}{TA_{after} + FA_{before} + n_{ID}}
 
@@ -1043,9 +1048,11 @@ class PairSummary(_Summary):
         UndefinedMetric
             If there is no ID sample.
 
-        Notes ----- ``value`` and ``high`` take pairs of cell boundaries, which are thresholds one can use. A pair
-        inside the cells (i, j) has a risk of at least FA/(TA + FA), with the correct samples TA of the boundaries after
-        both cells and the failures FA of those before both: that gives ``low``.
+        Notes
+        -----
+        ``value`` and ``high`` take pairs of cell boundaries, which are thresholds one can use. A pair inside the cells
+        (i, j) has a risk of at least FA/(TA + FA), with the correct samples TA of the boundaries after both cells and
+        the failures FA of those before both: that gives ``low``.
 
         With ``monotone=False``, which numbers of accepted ID samples are attained at all, and by how bad a pair,
         depends on the order inside the cells, so counts give no useful bound.

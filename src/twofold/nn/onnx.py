@@ -156,8 +156,10 @@ def to_onnx(
     MissingExtra
         If ``onnx`` is not installed.
 
-    Notes ----- A confidence that is NaN is never accepted. A bank of training rows (``knn``) is limited to 4,194,304
-    entries. Python gives the same verdicts with :meth:`twofold.Gate.decide`.
+    Notes
+    -----
+    A confidence that is NaN is never accepted. A bank of training rows (``knn``) is limited to 4,194,304 entries.
+    Python gives the same verdicts with :meth:`twofold.Gate.decide`.
     """
     try:
         import onnx

@@ -37,8 +37,10 @@ class Selection:
         Number of parts that ``delta`` was divided into, so that
         ``bound == clopper_pearson(errors, accepted, delta=delta / looks)``.
 
-    Notes ----- If nothing is feasible, the threshold is ``inf``, coverage is 0, risk is NaN, and ``bound`` is the
-    lowest bound seen.
+    Notes
+    -----
+    If nothing is feasible, the threshold is ``inf``, coverage is 0, risk is NaN, and ``bound`` is the lowest bound
+    seen.
 
     Examples
     --------
@@ -197,8 +199,10 @@ def hoeffding_bentkus_p(mean_loss: ArrayLike, n: ArrayLike, *, risk: float) -> A
         If a mean loss is outside [0, 1], ``n`` is not a whole number of at least 1, shapes do not broadcast, or
         ``risk`` is out of range.
 
-    Notes ----- A product :math:`n \hat R` within 1e-12 (relative) of a whole number counts as that number, because the
-    division that gave the mean rounds.
+    Notes
+    -----
+    A product :math:`n \hat R` within 1e-12 (relative) of a whole number counts as that number, because the division
+    that gave the mean rounds.
 
     References
     ----------
@@ -260,9 +264,11 @@ def sgr(
     InvalidInput
         If the arrays differ in length, hold NaN or impossible values, or a setting is out of range.
 
-    Notes ----- ``binary`` is the paper's search: at most :math:`k = \lceil \log_2 m \rceil` looks for m samples, each
-    at :math:`\delta' = \delta / k`, and the best feasible look is returned (the paper returns the last, feasible or
-    not, and never looks at full coverage). ``fixed_sequence`` tests every group in the order of growing coverage at
+    Notes
+    -----
+    ``binary`` is the paper's search: at most :math:`k = \lceil \log_2 m \rceil` looks for m samples, each at
+    :math:`\delta' = \delta / k`, and the best feasible look is returned (the paper returns the last, feasible or not,
+    and never looks at full coverage). ``fixed_sequence`` tests every group in the order of growing coverage at
     :math:`\delta' = \delta` and stops at the first failure (learn then test). It starts where zero errors would pass,
     :math:`n_0 > \ln \delta / \ln(1 - r^*)`: one error among the first :math:`n_0` ends it.
 

@@ -97,11 +97,13 @@ def cliques(
     MissingExtra
         If ``test="wilcoxon"`` and networkx is not installed (``pip install "twofold[stats]"``).
 
-    Notes ----- If the omnibus test (Friedman's exact test in small tables, else Iman and Davenport's F) does not reject
-    at ``alpha``, there is one group of all methods, and ``omnibus`` is False. Groups are ordered by their best mean
-    rank, then the lower mean of mean ranks, then the larger group, then names; ``top`` is the first. Inside a group
-    methods are ordered by mean rank, then name. A ``DoubtfulTable`` warning says where the table violates the
-    assumptions of the test.
+    Notes
+    -----
+    If the omnibus test (Friedman's exact test in small tables, else Iman and Davenport's F) does not reject at
+    ``alpha``, there is one group of all methods, and ``omnibus`` is False. Groups are ordered by their best mean rank,
+    then the lower mean of mean ranks, then the larger group, then names; ``top`` is the first. Inside a group methods
+    are ordered by mean rank, then name. A ``DoubtfulTable`` warning says where the table violates the assumptions of
+    the test.
 
     ``conover_t`` and ``rank_z`` share one standard error, so p falls with the gap in mean rank and Holm keeps that
     order: the graph is a unit-interval graph, its maximal cliques are runs in the order of mean ranks, and the top

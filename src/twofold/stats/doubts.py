@@ -108,8 +108,10 @@ def copied_blocks(data: Table) -> list[tuple[int, int]]:
     list of tuple of int
         Row numbers of each pair, the smaller first.
 
-    Notes ----- Rows count as equal only if they have at least 5 distinct values that are not all whole numbers, because
-    ranks, ratings and short rows may be equal by chance. Residual ranks are compared only if there are no equal rows.
+    Notes
+    -----
+    Rows count as equal only if they have at least 5 distinct values that are not all whole numbers, because ranks,
+    ratings and short rows may be equal by chance. Residual ranks are compared only if there are no equal rows.
 
     Examples
     --------

@@ -16,6 +16,7 @@ from itertools import permutations
 
 import numpy as np
 
+from twofold import _checks
 from twofold._checks import Array
 
 TINY = float(np.finfo(np.float64).tiny)  # what stands for a positive p-value too small for float64
@@ -208,19 +209,26 @@ def required_blocks(methods: int, *, test: str, alpha: float) -> int:
     ----------
     methods : int
         Number of methods, at least 2.
-    test : {"conover_t", "rank_z", "wilcoxon"}
+    test : {"conover_t", "conover_holm", "rank_z", "wilcoxon"}
         The pairwise test.
     alpha : float
-        Level, between 0 and 1.
+        Level, above 0 and at most 1.
 
     Returns
     -------
     int
         Number of blocks.
 
-    Notes ----- Published tables of Friedman's statistic have no critical value below this number either (two blocks of
-    three methods have none at 5 %). The number is necessary, not sufficient: Demšar asks for more than 10 blocks and
-    more than 5 methods before the usual approximations are trusted (section 3.2.2).
+    Raises
+    ------
+    InvalidInput
+        If a value is out of range.
+
+    Notes
+    -----
+    Published tables of Friedman's statistic have no critical value below this number either (two blocks of three
+    methods have none at 5 %). The number is necessary, not sufficient: Demšar asks for more than 10 blocks and more
+    than 5 methods before the usual approximations are trusted (section 3.2.2).
 
     References
     ----------
@@ -233,12 +241,19 @@ def required_blocks(methods: int, *, test: str, alpha: float) -> int:
     >>> [required_blocks(k, test="wilcoxon", alpha=0.05) for k in (2, 3, 20)]
     [6, 7, 13]
     """
+    _checks.whole(methods, "methods", 2)
+    _checks.choice(test, "test", ("conover_t", "conover_holm", "rank_z", "wilcoxon"))
+    _checks.number(alpha, "alpha", 0.0, 1.0, open_low=True)
     pairs = math.comb(methods, 2)
     blocks = LEAST_BLOCKS
     while True:
         ranks = np.tile(np.arange(1.0, methods + 1), (blocks, 1))
-        least = {"conover_t": least_conover_p, "rank_z": least_rank_z_p}
-        pair = least_wilcoxon_p(blocks) if test == "wilcoxon" else least[test](ranks)
+        if test == "wilcoxon":
+            pair = least_wilcoxon_p(blocks)
+        elif test == "rank_z":
+            pair = least_rank_z_p(ranks)
+        else:
+            pair = least_conover_p(ranks)
         if least_friedman_p(ranks) < alpha and pairs * pair < alpha:
             return blocks
         blocks += 1
@@ -261,8 +276,10 @@ def exact_friedman_p(ranks: Array) -> float | None:
     float or None
         In (0, 1]; None beyond the size in :data:`LARGEST_EXACT`.
 
-    Notes ----- For fixed ties the statistic rises with :math:`\sum_j R_j^2`. Rank sums are collected block by block;
-    since methods are exchangeable, only the sorted rank sums are kept.
+    Notes
+    -----
+    For fixed ties the statistic rises with :math:`\sum_j R_j^2`. Rank sums are collected block by block; since methods
+    are exchangeable, only the sorted rank sums are kept.
 
     Examples
     --------

@@ -196,11 +196,13 @@ def conover_t(table: ArrayLike, *, better: Better = "higher", names: Sequence[st
     InvalidInput
         If the table is too small, holds NaN or infinities, or names do not fit.
 
-    Notes ----- If all blocks agree perfectly the standard error is 0: where rank sums differ t is inf and p the
-    smallest attainable one, :math:`(k!)^{1-N}` without ties (see :func:`twofold.stats.exact.least_conover_p`); where
-    they are equal t is 0 and p is 1. The standard error is common to all pairs, so methods that are always last shrink
-    it for every pair; a ``DoubtfulTable`` warning says when. Equal to scikit-posthocs from 0.8.1 (earlier releases have
-    another variance) but for the smallest p.
+    Notes
+    -----
+    If all blocks agree perfectly the standard error is 0: where rank sums differ t is inf and p the smallest attainable
+    one, :math:`(k!)^{1-N}` without ties (see :func:`twofold.stats.exact.least_conover_p`); where they are equal t is 0
+    and p is 1. The standard error is common to all pairs, so methods that are always last shrink it for every pair; a
+    ``DoubtfulTable`` warning says when. Equal to scikit-posthocs from 0.8.1 (earlier releases have another variance)
+    but for the smallest p.
 
     References
     ----------
@@ -244,9 +246,11 @@ def rank_z(table: ArrayLike, *, better: Better = "higher", names: Sequence[str] 
     InvalidInput
         If the table is too small, holds NaN or infinities, or names do not fit.
 
-    Notes ----- Some papers call this test Conover's or Nemenyi's; it is neither (Nemenyi's uses the studentised range).
-    It ignores ties, which makes it conservative, and it loses power when the pool holds many weak methods. No p is
-    below the smallest attainable one, :math:`2 / (k (k-1))^N` without ties.
+    Notes
+    -----
+    Some papers call this test Conover's or Nemenyi's; it is neither (Nemenyi's uses the studentised range). It ignores
+    ties, which makes it conservative, and it loses power when the pool holds many weak methods. No p is below the
+    smallest attainable one, :math:`2 / (k (k-1))^N` without ties.
 
     References
     ----------
@@ -288,8 +292,10 @@ def wilcoxon(table: ArrayLike, *, better: Better = "higher", names: Sequence[str
     InvalidInput
         If the table is too small, holds NaN or infinities, or names do not fit.
 
-    Notes ----- Zero differences are dropped (Wilcoxon's own rule); if all are zero, W is 0 and p is 1. Differences
-    closer than 1e-12 of the pair's largest value count as equal, so that 0.3 - 0.2 ties with 0.2 - 0.1.
+    Notes
+    -----
+    Zero differences are dropped (Wilcoxon's own rule); if all are zero, W is 0 and p is 1. Differences closer than
+    1e-12 of the pair's largest value count as equal, so that 0.3 - 0.2 ties with 0.2 - 0.1.
 
     Up to 50 differences p is exact, conditional on the mid-ranks: all sign patterns are counted, also where SciPy falls
     back to the normal approximation because of ties. Beyond that it is the tie-corrected normal approximation without

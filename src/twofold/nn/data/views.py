@@ -558,8 +558,10 @@ def validation_split(
         If ``rule`` is not known, there are too few rows, or lists are missing, not needed, overlapping, or name an
         image that the set does not have.
 
-    Notes ----- For Camelyon17 (id_val) and BREEDS (source) FD-Shifts shuffles first: pass :func:`shuffled` rows, for
-    BREEDS the first 10,000 of them (the others are for training).
+    Notes
+    -----
+    For Camelyon17 (id_val) and BREEDS (source) FD-Shifts shuffles first: pass :func:`shuffled` rows, for BREEDS the
+    first 10,000 of them (the others are for training).
 
     Examples
     --------
