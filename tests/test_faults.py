@@ -281,8 +281,20 @@ def test_forged_states_of_a_study(text, tmp_path):
         opened_study(tmp_path)
 
 
-@pytest.mark.parametrize("about", [DEEP, "[]", "{}", '{"keys": [1], "facts": {}}', '{"keys": {"y": "k"}, "facts": {}}'])
+@pytest.mark.parametrize("about", [DEEP, "[]", "{}", '{"keys": [1], "facts": {}}'])
 def test_forged_entries_of_a_cache_are_empty(about, tmp_path):
+    found = forged_entry(about, tmp_path)
+    assert (found.arrays, found.keys, found.facts) == ({}, {}, {})
+
+
+def test_a_key_without_its_array_is_not_current(tmp_path):
+    found = forged_entry('{"keys": {"x": "a", "y": "b"}, "facts": {}}', tmp_path)
+    assert list(found.current({"x": "a", "y": "b"})) == ["x"]
+    assert found.current({"x": "other"}) == {}
+
+
+def forged_entry(about, folder):
+    """Read a file of a cache that holds one array and this text, with a digest that fits."""
     from safetensors.numpy import save
 
     from twofold._files import arrays_digest
@@ -291,9 +303,8 @@ def test_forged_entries_of_a_cache_are_empty(about, tmp_path):
     arrays = {"x": np.ones(3)}
     told = {"format": FORMAT, "about": about}
     told["sha256"] = arrays_digest(arrays, told)
-    (tmp_path / "a.safetensors").write_bytes(save(arrays, metadata=told))
-    found = Cache(tmp_path).read("a")
-    assert (found.arrays, found.keys, found.facts) == ({}, {}, {})
+    (folder / "a.safetensors").write_bytes(save(arrays, metadata=told))
+    return Cache(folder).read("a")
 
 
 def test_damaged_npz_files_are_one_clear_error(tmp_path):
