@@ -29,7 +29,7 @@ from twofold._math import harmonic, log_factorial, log_softmax, softmax
 from twofold.metrics import aurc_weight_bias, aurc_weight_mse, aurc_weights
 from twofold.outputs import Outputs
 from twofold.report.figures import COLOURS, DASHES, STYLE
-from twofold.steps import scorer
+from twofold.scores.chain import scorer
 
 COMMAND = "python benchmarks/aurc_study.py --save"
 ROWS = 10_000  # of every test set

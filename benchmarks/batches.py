@@ -12,10 +12,10 @@ import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 
 from timing import best, finish, row
-from twofold.nn.parts.augment import flip, padded_crop
-from twofold.nn.parts.fractals import Mixers, fractals
-from twofold.nn.parts.mixing import augmix
-from twofold.nn.parts.pixmix import pixmix
+from twofold.nn.ingredients.augment import flip, padded_crop
+from twofold.nn.ingredients.fractals import Mixers, fractals
+from twofold.nn.ingredients.mixing import augmix
+from twofold.nn.ingredients.pixmix import pixmix
 
 BATCH, SIZE, TEN = 128, 32, 10
 BILINEAR, AFFINE = Image.Resampling.BILINEAR, Image.Transform.AFFINE

@@ -21,10 +21,10 @@ import numpy as np
 
 from timing import best, finish, row
 from twofold.gate import Gate, guarantee
-from twofold.gate.choice import Pair, Scored, most_coverage
+from twofold.gate.thresholds import Pair, Scored, most_coverage
 from twofold.outputs import Head, Outputs
+from twofold.scores.chain import scorer
 from twofold.stats import sgr
-from twofold.steps import scorer
 
 RISK, DELTA, N, SAMPLES = 0.05, 0.1, 10_000, 20
 LEARN, GRID = 0.1, 12  # of diagonal, Bonferroni and Holm: rows that give quantiles, and quantiles of each score

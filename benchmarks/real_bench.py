@@ -24,7 +24,7 @@ from timing import RESULTS
 from twofold import metrics, probability
 from twofold._math import sigmoid
 from twofold.bench import runner
-from twofold.bench.benchmark import load
+from twofold.bench.catalogue import load
 from twofold.bench.compare import CliqueMap, Dropped, check_blocks, clique_map, compare
 from twofold.bench.results import Results
 from twofold.errors import TooFewBlocks

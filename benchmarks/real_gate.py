@@ -22,15 +22,16 @@ import twofold
 from real_bench import MAIN, markdown, number
 from real_scores import CHAINS
 from timing import RESULTS
-from twofold import metrics, steps
-from twofold.bench.benchmark import load
+from twofold import metrics
+from twofold.bench.catalogue import load
 from twofold.errors import Infeasible
 from twofold.gate import Gate
 from twofold.nn.corruptions import NAMES as TYPES
 from twofold.outputs import Outputs
 from twofold.report import figures
+from twofold.run import Run
+from twofold.scores import chain as steps
 from twofold.scores import fit_all, score_all
-from twofold.store import Run
 
 COMMAND = "python benchmarks/real_gate.py --save"
 EVEN = 0.5  # OOD share of the tables of F1: as many unknown inputs as known ones, as in the paper

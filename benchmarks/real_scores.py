@@ -16,8 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from timing import finish, row
-from twofold import metrics, steps
+from twofold import metrics
 from twofold.outputs import Head, Outputs
+from twofold.scores import chain as steps
 from twofold.scores import fit_all, score_all
 
 UNKNOWN = ("svhn", "textures", "tin", "scenes")

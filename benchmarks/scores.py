@@ -13,11 +13,10 @@ import tracemalloc
 import numpy as np
 
 from timing import best, finish, row
-from twofold import transforms
 from twofold.outputs import Head, Outputs
-from twofold.scores import distance, fit_all, layers, score_all
+from twofold.scores import distance, fit_all, layers, score_all, transforms
+from twofold.scores.chain import scorer
 from twofold.scores.neighbours import unit
-from twofold.steps import scorer
 
 TRAIN, TEST, WIDTH, CLASSES = 50_000, 10_000, 512, 100
 FORTY = [

@@ -27,10 +27,10 @@ from timing import RESULTS
 from twofold import metrics, study
 from twofold._math import sigmoid
 from twofold.bench import runner
-from twofold.bench.anchors import anchors
+from twofold.bench.published import anchors
 from twofold.bench.results import better_of, key_of, method, scale
 from twofold.errors import InvalidInput
-from twofold.store import Run
+from twofold.run import Run
 from twofold.study.folder import read_json
 
 NAMES = ("sure_plus", "aurc_finetune", "unknown", "paradigms")

@@ -19,8 +19,8 @@ import torch
 from timing import best, finish, row
 from twofold.nn import build
 from twofold.nn.data import Images
+from twofold.nn.ingredients.fractals import Mixers
 from twofold.nn.models import parts
-from twofold.nn.parts.fractals import Mixers
 from twofold.nn.recipes import RECIPES
 from twofold.nn.training import Settings, Step, Training
 

@@ -7,10 +7,11 @@ import re
 import typing
 from pathlib import Path
 
-from twofold import metrics, steps
-from twofold.bench.anchors import DIFFERENCES
-from twofold.bench.benchmark import Benchmark, load, names
+from twofold import metrics
+from twofold.bench.catalogue import Benchmark, load, names
 from twofold.bench.protocols import PROTOCOLS
+from twofold.bench.published import DIFFERENCES
+from twofold.scores import chain as steps
 
 HERE = Path(__file__).parent
 TASKS = {
@@ -30,7 +31,7 @@ MODULES = {
     "twofold.scores.passes": "From several passes or members",
     "twofold.scores.learned": "From outputs that a model learnt for the purpose",
     "twofold.scores.combine": "Combinations",
-    "twofold.transforms": "Transforms",
+    "twofold.scores.transforms": "Transforms",
 }
 
 

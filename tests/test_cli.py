@@ -15,7 +15,7 @@ from twofold import metrics
 from twofold._math import log_odds
 from twofold.cli import main
 from twofold.outputs import Outputs
-from twofold.store import Run
+from twofold.run import Run
 
 COMMANDS = sorted(name for name, command in main.commands.items() if not hasattr(command, "commands"))
 COMMANDS += [f"{name} {sub}" for name, group in main.commands.items() for sub in getattr(group, "commands", ())]
@@ -152,7 +152,7 @@ def test_list_metrics():
 
 
 def test_list_scores_and_transforms():
-    from twofold import steps
+    from twofold.scores import chain as steps
 
     rows = json.loads(run("list", "scores", "--json").stdout)
     assert [row["name"] for row in rows] == steps.names("score")
@@ -227,10 +227,10 @@ def test_exit_codes_and_suggestions(tmp_path, monkeypatch):
 
 
 INTERRUPTED = {
-    "verify": ("twofold.store.Run.verify", ["verify", "x"], False),
+    "verify": ("twofold.run.Run.verify", ["verify", "x"], False),
     "evaluate": ("twofold.outputs.load_npz", ["evaluate", __file__], False),
     "demo": ("twofold.demo.demo", ["demo", "--out", "x"], False),
-    "bench list": ("twofold.bench.benchmark.load", ["bench", "show", "digits"], False),
+    "bench list": ("twofold.bench.catalogue.load", ["bench", "show", "digits"], False),
     "extract": (
         "twofold.nn.extraction.extract_all",
         ["extract", "resnet18_32", "--data", "noise:uniform?n=4", "--role", "test", "--out", "x"],

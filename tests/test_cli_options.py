@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from twofold import metrics, steps
-from twofold.bench.benchmark import names as benchmark_names
+from twofold import metrics
+from twofold.bench.catalogue import names as benchmark_names
 from twofold.cli import main
 from twofold.cli.shared import in_terms_of_options
 from twofold.outputs import Outputs
-from twofold.store import Run
+from twofold.run import Run
+from twofold.scores import chain as steps
 
 
 def run(*args):

@@ -9,7 +9,7 @@ from twofold import metrics
 from twofold._math import log_odds, logsumexp
 from twofold.cli import main
 from twofold.outputs import Outputs
-from twofold.store import Run
+from twofold.run import Run
 
 
 @pytest.fixture(scope="module")

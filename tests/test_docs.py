@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from twofold import metrics, stats, steps
+from twofold import metrics, stats
 from twofold.cli import main
+from twofold.scores import chain as steps
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from twofold import _toml
-from twofold.bench import benchmark as benchmarks
+from twofold.bench import catalogue as benchmarks
 from twofold.bench.cache import Cache, Entry
 from twofold.bench.results import Results
 from twofold.cli import main
@@ -24,8 +24,8 @@ from twofold.errors import InvalidInput, RunError, TwofoldError
 from twofold.gate import Gate
 from twofold.metrics import ScoreSummary
 from twofold.outputs import Head, Outputs
-from twofold.steps import scorer
-from twofold.store import Run
+from twofold.run import Run
+from twofold.scores.chain import scorer
 from twofold.study import opened as opened_study
 
 resource = pytest.importorskip("resource", reason="limits of POSIX")

@@ -10,7 +10,7 @@ import pytest
 
 from twofold.errors import InvalidInput, UnknownName
 from twofold.outputs import Outputs
-from twofold.steps import load_plugin
+from twofold.scores.chain import load_plugin
 
 MODULE = """
 import numpy as np
@@ -80,7 +80,7 @@ def test_processes_that_share_a_benchmark_know_the_plugin(folder, monkeypatch):
     monkeypatch.syspath_prepend(folder)
     (folder / "shared_score.py").write_text(MODULE.format(name="lead_shared"))
     code = """
-from twofold import steps
+from twofold.scores import chain as steps
 from twofold.bench.runner import execute
 steps.load_plugin("shared_score")
 tasks = [(steps.info, ("lead_shared",)), (steps.info, ("msp",))]

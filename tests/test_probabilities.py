@@ -8,12 +8,13 @@ import pytest
 from click.testing import CliRunner
 
 import twofold
-from twofold import metrics, steps
+from twofold import metrics
 from twofold.cli import main
 from twofold.errors import InvalidInput, LostScale
 from twofold.gate import Gate
 from twofold.outputs import Head, Outputs
-from twofold.tuning import computable
+from twofold.scores import chain as steps
+from twofold.scores.tuning import computable
 
 
 def run(*args):

@@ -25,34 +25,34 @@ if TYPE_CHECKING:
     from twofold.outputs import Head as Head
     from twofold.outputs import Outputs as Outputs
     from twofold.outputs import Passes as Passes
+    from twofold.run import Run as Run
+    from twofold.scores.chain import Chain as Chain
+    from twofold.scores.chain import load_chain as load_chain
+    from twofold.scores.chain import register_score as register_score
+    from twofold.scores.chain import register_transform as register_transform
+    from twofold.scores.chain import scorer as scorer
     from twofold.scores.logits import probability as probability
-    from twofold.steps import Chain as Chain
-    from twofold.steps import load_chain as load_chain
-    from twofold.steps import register_score as register_score
-    from twofold.steps import register_transform as register_transform
-    from twofold.steps import scorer as scorer
-    from twofold.store import Run as Run
-    from twofold.tuning import recommend as recommend
-    from twofold.tuning import tune as tune
+    from twofold.scores.tuning import recommend as recommend
+    from twofold.scores.tuning import tune as tune
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "Chain": "steps",
+    "Chain": "scores.chain",
     "Gate": "gate",
     "Head": "outputs",
     "Outputs": "outputs",
     "Passes": "outputs",
-    "Run": "store",
+    "Run": "run",
     "evaluate": "metrics",
-    "load_chain": "steps",
+    "load_chain": "scores.chain",
     "probability": "scores.logits",
-    "recommend": "tuning",
+    "recommend": "scores.tuning",
     "register_metric": "metrics",
-    "register_score": "steps",
-    "register_transform": "steps",
-    "scorer": "steps",
-    "tune": "tuning",
+    "register_score": "scores.chain",
+    "register_transform": "scores.chain",
+    "scorer": "scores.chain",
+    "tune": "scores.tuning",
 }
 _MODULES = ("adapters", "bench", "errors", "gate", "metrics", "nn", "report", "scores", "stats", "study")
 

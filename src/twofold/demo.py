@@ -20,10 +20,10 @@ from twofold._files import is_temporary
 from twofold.errors import RunError
 from twofold.outputs import Head, Outputs
 from twofold.report import JOINT, joint_table
+from twofold.run import Run
+from twofold.scores.chain import fit_all, score_all
+from twofold.scores.tuning import Recommendation, choose_pairs
 from twofold.stats import Interval
-from twofold.steps import fit_all, score_all
-from twofold.store import Run
-from twofold.tuning import Recommendation, choose_pairs
 
 MODEL = "twofold demo: MLPClassifier on digits 0-6"
 KNOWN = 7  # digits below are ID
@@ -72,8 +72,8 @@ def demo(
 ) -> tuple[list[Row], Recommendation]:
     """Train a small classifier, write its run, choose the best pairs of scores, and judge them on near and far OOD.
 
-    Pairs are chosen by :func:`twofold.tuning.choose_pairs`, as the report chooses them, on validation digits and on a
-    third of the unknown inputs of both kinds; the tables are made from the rest.
+    Pairs are chosen by :func:`twofold.scores.tuning.choose_pairs`, as the report chooses them, on validation digits
+    and on a third of the unknown inputs of both kinds; the tables are made from the rest.
 
     Parameters
     ----------

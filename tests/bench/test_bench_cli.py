@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 from test_runner import SETS, TOML, world
 
-from twofold.bench.benchmark import names
+from twofold.bench.catalogue import names
 from twofold.bench.results import Results
 from twofold.cli import main
 

@@ -12,8 +12,8 @@ import pytest
 import twofold
 from twofold import Outputs, Run, metrics, scorer
 from twofold.bench import runner
-from twofold.bench.benchmark import load, loads
 from twofold.bench.cache import Cache, Entry
+from twofold.bench.catalogue import load, loads
 from twofold.bench.protocols import Tuning
 from twofold.bench.runner import run
 from twofold.errors import InvalidInput, RunError

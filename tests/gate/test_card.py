@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binomtest
 
 from twofold.gate import Gate
-from twofold.gate.decision import _risk_interval
+from twofold.gate.gate import _risk_interval
 from twofold.outputs import Outputs
 
 

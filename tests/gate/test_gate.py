@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from twofold.errors import Infeasible, InvalidInput, RunError, TwofoldError
-from twofold.gate import Gate, choice
+from twofold.gate import Gate, thresholds
 from twofold.outputs import Head, Outputs
-from twofold.steps import scorer
-from twofold.store import Run
+from twofold.run import Run
+from twofold.scores.chain import scorer
 
 
 def small(seed, n=24, levels=None, ood=True):
@@ -56,34 +56,34 @@ WORLDS = [(s, levels, share) for s in range(9) for levels, share in ((None, None
 
 @pytest.mark.parametrize(("seed", "levels", "share"), WORLDS)
 def test_every_objective_is_the_best_of_all_pairs(seed, levels, share):
-    data = choice.Scored(*small(seed, levels=levels), share)
+    data = thresholds.Scored(*small(seed, levels=levels), share)
     ids = int(data.is_id.sum())
     slow = list(every_pair(data.correct, data.is_id, data.conf_id, data.conf_ood, data.weight))
     some = [row for row in slow if row[0] > 0]
     for risk in (0.1, 0.3, 0.5):
         feasible = [row[0] for row in some if row[1] <= risk + 1e-12]
         if feasible:
-            got = of_pair(data, choice.most_coverage(data, risk))
+            got = of_pair(data, thresholds.most_coverage(data, risk))
             assert got[0] == max(feasible)
             assert got[1] <= risk + 1e-12
         else:
             with pytest.raises(Infeasible) as caught:
-                choice.most_coverage(data, risk)
+                thresholds.most_coverage(data, risk)
             assert caught.value.best["risk"] == pytest.approx(min(row[1] for row in some))
     for coverage in (0.2, 0.5, 1.0):
-        got = of_pair(data, choice.least_risk(data, coverage))
+        got = of_pair(data, thresholds.least_risk(data, coverage))
         assert got[0] >= coverage * ids - 1e-9
         assert got[1] == pytest.approx(min(row[1] for row in some if row[0] >= coverage * ids - 1e-9))
     for costs in ((1.0, 1.0, 0.3), (2.0, 0.5, 0.2), (1.0, 5.0, 0.0), (0.1, 0.2, 1.0)):
-        made = choice.Costs(*costs)
+        made = thresholds.Costs(*costs)
 
         def paid(row, made=made):
             rejected = ids - row[0] + data.weight * (~data.is_id).sum() - row[3]
             return made.wrong * row[2] + made.ood * row[3] + made.reject * rejected
 
-        got = of_pair(data, choice.least_cost(data, made))
+        got = of_pair(data, thresholds.least_cost(data, made))
         assert paid(got) == pytest.approx(min(map(paid, slow)))
-    got = of_pair(data, choice.best_f1(data))
+    got = of_pair(data, thresholds.best_f1(data))
     assert 2 * got[4] / (got[0] + got[3] + ids) == pytest.approx(max(2 * x[4] / (x[0] + x[3] + ids) for x in slow))
 
 
@@ -155,7 +155,7 @@ def test_rounding_flips_no_verdict_on_validation(objective, delta):
 def test_a_threshold_between_neighbours_accepts_the_same_samples(seed):
     _, _, conf, _ = small(seed, levels=(None, 2)[seed % 2])
     for tau in [*conf, -np.inf, np.inf]:
-        moved = choice.between_neighbours(float(tau), conf)
+        moved = thresholds.between_neighbours(float(tau), conf)
         assert [c >= moved for c in conf] == [c >= tau for c in conf]
         lower = [c for c in conf if np.isfinite(c) and c < tau]
         if np.isfinite(tau) and lower:
@@ -169,12 +169,12 @@ def test_a_threshold_between_neighbours_accepts_the_same_samples(seed):
 
 def test_a_gap_that_holds_no_number_keeps_the_threshold():
     above = np.nextafter(1.0, 2.0)
-    assert choice.between_neighbours(above, np.array([1.0, above])) == above
-    assert choice.between_neighbours(2.0, np.array([2.0, 2.0])) == 2.0
+    assert thresholds.between_neighbours(above, np.array([1.0, above])) == above
+    assert thresholds.between_neighbours(2.0, np.array([2.0, 2.0])) == 2.0
     huge = np.finfo(float).max
-    assert choice.between_neighbours(huge, np.array([-huge, huge])) == 0.0
-    assert choice.between_neighbours(-huge, np.array([-huge, huge])) == -huge
-    assert choice.between_neighbours(5.0, np.array([1.0, 2.0])) == 5.0  # accepts nothing, and goes on to
+    assert thresholds.between_neighbours(huge, np.array([-huge, huge])) == 0.0
+    assert thresholds.between_neighbours(-huge, np.array([-huge, huge])) == -huge
+    assert thresholds.between_neighbours(5.0, np.array([1.0, 2.0])) == 5.0  # accepts nothing, and goes on to
 
 
 @pytest.mark.parametrize(("ood", "own"), [("energy", (0.7, 3.5)), (None, 0.7), ("energy", (-np.inf, np.inf))])

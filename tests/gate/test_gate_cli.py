@@ -13,7 +13,7 @@ from twofold.cli.gate import gate_group
 from twofold.cli.shared import Verbs
 from twofold.gate import Gate
 from twofold.outputs import Outputs
-from twofold.store import Run
+from twofold.run import Run
 
 main = Verbs("twofold", commands={"gate": gate_group})
 

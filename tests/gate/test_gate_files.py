@@ -16,8 +16,8 @@ from twofold._json import encode_json
 from twofold.errors import InvalidInput, RunError, TwofoldError
 from twofold.gate import Gate, Monitor
 from twofold.outputs import Head, Outputs
-from twofold.steps import scorer
-from twofold.tuning import Pair, Recommendation
+from twofold.scores.chain import scorer
+from twofold.scores.tuning import Pair, Recommendation
 
 
 def world(n=200, seed=0):

@@ -9,9 +9,9 @@ from scipy.stats import norm
 
 from twofold.errors import DependentRows, Infeasible, InvalidInput
 from twofold.gate import Gate, grouped, guarantee
-from twofold.gate.choice import Scored
+from twofold.gate.thresholds import Scored
 from twofold.outputs import Outputs
-from twofold.store import Run
+from twofold.run import Run
 
 RIGHT, WRONG, OUTSIDE = 0, 1, 2
 RISK, DELTA = 0.15, 0.1

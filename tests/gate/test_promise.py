@@ -10,7 +10,7 @@ from scipy.stats import beta, binom, norm
 
 from twofold.errors import Infeasible
 from twofold.gate import Gate, guarantee
-from twofold.gate.choice import Scored
+from twofold.gate.thresholds import Scored
 from twofold.outputs import Outputs
 from twofold.stats import sgr
 
@@ -421,7 +421,7 @@ def test_what_a_score_learns_from_validation_comes_from_the_learning_part():
     data = Outputs(logits, labels)
     gate = Gate.fit(data, "temperature|msp", None, train=data, objective="risk", risk=0.2, delta=0.1)
     learn, _ = guarantee.split(data.is_id, None)
-    from twofold.steps import scorer
+    from twofold.scores.chain import scorer
 
     want = scorer("temperature|msp").fit(data, val=data[learn])
     assert gate.id.tensors().keys() == want.tensors().keys()

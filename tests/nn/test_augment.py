@@ -6,8 +6,8 @@ import slow_images as slow
 from PIL import Image
 
 from twofold.errors import InvalidInput, UnknownName
-from twofold.nn.parts import augment
-from twofold.nn.parts.augment import (
+from twofold.nn.ingredients import augment
+from twofold.nn.ingredients.augment import (
     OPERATIONS,
     colour_jitter,
     cutout,
@@ -212,7 +212,7 @@ def test_resized_crop_equals_pillow(size, shape):
 
 
 def test_resizing_one_side_equals_pillow():
-    from twofold.nn.parts._image_kernels import resize_crops
+    from twofold.nn.ingredients._image_kernels import resize_crops
 
     rng = np.random.default_rng(0)
     for old, new in rng.integers(1, 60, (60, 2)).tolist():

@@ -12,7 +12,7 @@ from torch import nn  # noqa: E402
 from torch.optim.swa_utils import update_bn  # noqa: E402
 
 from twofold.errors import InvalidInput  # noqa: E402
-from twofold.nn.parts.averaging import EMA, SWA, rebn  # noqa: E402
+from twofold.nn.ingredients.averaging import EMA, SWA, rebn  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

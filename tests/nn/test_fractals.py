@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from twofold.errors import InvalidInput
-from twofold.nn.parts.fractals import Mixers, fractals
+from twofold.nn.ingredients.fractals import Mixers, fractals
 
 
 def test_shape_and_seed():
@@ -32,7 +32,7 @@ def test_pictures_differ_and_none_is_nearly_empty():
 
 
 def test_maps_contract():
-    from twofold.nn.parts._fractal_kernels import MOST, PICKS, _draw_system
+    from twofold.nn.ingredients._fractal_kernels import MOST, PICKS, _draw_system
 
     maps, picks, seen = np.zeros((MOST, 7)), np.zeros(PICKS, np.int64), set()
     for k in range(200):
@@ -47,7 +47,7 @@ def test_maps_contract():
 
 
 def test_the_chaos_game_draws_the_sierpinski_triangle():
-    from twofold.nn.parts._fractal_kernels import CELLS, PICKS, _play, _scout
+    from twofold.nn.ingredients._fractal_kernels import CELLS, PICKS, _play, _scout
 
     half = np.array([[0.5, 0, 0, 0.5, 0, 0, 0.0], [0.5, 0, 0, 0.5, 0.5, 0, 0.5], [0.5, 0, 0, 0.5, 0, 0.5, 1.0]])
     picks = np.arange(PICKS) % 3

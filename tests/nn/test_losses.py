@@ -11,7 +11,7 @@ from torch import nn  # noqa: E402
 
 from twofold import metrics  # noqa: E402
 from twofold.errors import InvalidInput  # noqa: E402
-from twofold.nn.parts import losses as L  # noqa: E402
+from twofold.nn.ingredients import losses as L  # noqa: E402
 
 ESTIMATORS = ["empirical", "log", "sele", "self_excluded"]
 

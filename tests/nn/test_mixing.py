@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 import slow_images as slow  # noqa: E402
 
 from twofold.errors import InvalidInput, UnknownName  # noqa: E402
-from twofold.nn.parts.mixing import AUGMIX_OPERATIONS, augmix, cutmix, mixup  # noqa: E402
+from twofold.nn.ingredients.mixing import AUGMIX_OPERATIONS, augmix, cutmix, mixup  # noqa: E402
 
 ROWS = torch.arange(24)  # labels that tell who the partner is
 INDEX = np.arange(40) * 5 + 1

@@ -8,8 +8,8 @@ import slow_images as slow
 from PIL import Image
 
 from twofold.errors import InvalidInput
-from twofold.nn.parts.fractals import Mixers
-from twofold.nn.parts.pixmix import pixmix
+from twofold.nn.ingredients.fractals import Mixers
+from twofold.nn.ingredients.pixmix import pixmix
 
 INDEX = np.arange(40) * 11 + 2
 
@@ -81,7 +81,7 @@ def test_images_need_not_be_square(mixers):
 @pytest.mark.parametrize(("a", "b"), [(0.7, 0.3), (1.4, -0.4), (1.0, 0.0), (2.0, -1.0)])
 def test_one_mixing_operation(multiply, first, a, b):
     """The kernel against the formula for every pair of byte values, in the first round and later."""
-    from twofold.nn.parts._image_kernels import _mix
+    from twofold.nn.ingredients._image_kernels import _mix
 
     x = np.repeat(np.arange(256, dtype=np.uint8), 3).reshape(1, 256, 3)
     x, y = np.repeat(x, 256, axis=0), np.repeat(x.transpose(1, 0, 2), 256, axis=1)

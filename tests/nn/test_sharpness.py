@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from torch import nn  # noqa: E402
 
 from twofold.errors import InvalidInput  # noqa: E402
-from twofold.nn.parts.sharpness import FSAM, SAM, Draws, kept_buffers  # noqa: E402
+from twofold.nn.ingredients.sharpness import FSAM, SAM, Draws, kept_buffers  # noqa: E402
 
 LR = 0.1
 

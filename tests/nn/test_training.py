@@ -19,8 +19,8 @@ from twofold.errors import InvalidInput, RunError, UnknownName  # noqa: E402
 from twofold.nn import build  # noqa: E402
 from twofold.nn.data import Images  # noqa: E402
 from twofold.nn.extraction import Prepare, extract  # noqa: E402
+from twofold.nn.ingredients.fractals import Mixers  # noqa: E402
 from twofold.nn.models.checkpoint import load_parameters, read_parameters  # noqa: E402
-from twofold.nn.parts.fractals import Mixers  # noqa: E402
 from twofold.nn.recipes import (  # noqa: E402
     CRL,
     RECIPES,

@@ -5,8 +5,8 @@ import base64
 import numpy as np
 
 from twofold.outputs import Head, Outputs
-from twofold.steps import scorer
-from twofold.store import Run
+from twofold.run import Run
+from twofold.scores.chain import scorer
 
 EVIL = "</script><script>window.broken=1</script><img src=x onerror=window.broken=1>\"'&<!--"
 CLASSES = ("cat", f"dog{EVIL}", "=1+1", "fish")

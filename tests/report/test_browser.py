@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from example import samples, unpacked
 
-from twofold.gate.choice import Costs
+from twofold.gate.thresholds import Costs
 from twofold.metrics._samples import operating_point
 from twofold.report import report
 

@@ -16,8 +16,8 @@ from twofold.cli import main
 from twofold.gate import Gate
 from twofold.outputs import Outputs
 from twofold.report import report
-from twofold.steps import scorer
-from twofold.store import Run
+from twofold.run import Run
+from twofold.scores.chain import scorer
 
 SUMMARY = ("id", "ood", "tau_id", "tau_ood", "coverage", "risk", "ood_share", "commands")
 

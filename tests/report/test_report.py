@@ -21,8 +21,8 @@ from twofold.report.charts import ticks
 from twofold.report.explorer import Grid
 from twofold.report.page import document
 from twofold.report.pictures import opened
-from twofold.steps import scorer
-from twofold.store import Run
+from twofold.run import Run
+from twofold.scores.chain import scorer
 
 SECTIONS = [
     *("verdict", "joint", "explorer", "risk-coverage", "densities", "roc", "calibration", "sets", "classes", "cases"),

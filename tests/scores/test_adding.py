@@ -10,8 +10,8 @@ import pytest
 import test_every_score as laws
 
 import twofold
-from twofold import steps
 from twofold.errors import InvalidInput
+from twofold.scores import chain as steps
 
 TEXT = (Path(__file__).resolve().parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 HEADER = """
@@ -21,7 +21,7 @@ import numpy as np
 from twofold import register_score, register_transform
 from twofold._checks import Array
 from twofold._math import Floats
-from twofold.steps import state
+from twofold.scores.chain import state
 """
 LAWS = [
     law

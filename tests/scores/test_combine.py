@@ -6,8 +6,8 @@ import pytest
 from twofold import metrics
 from twofold.errors import InvalidInput
 from twofold.outputs import Head, Outputs, Passes
+from twofold.scores.chain import load_chain, scorer
 from twofold.scores.combine import Sirc
-from twofold.steps import load_chain, scorer
 
 
 def world(n=90, seed=0, classes=3, width=6, passes=0):

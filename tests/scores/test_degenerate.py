@@ -8,10 +8,10 @@ import pytest
 import test_every_score as every
 from test_every_score import LEARNED, SCORES, SETTINGS
 
-from twofold import steps
 from twofold.errors import InvalidInput
 from twofold.outputs import Head, Outputs
-from twofold.steps import scorer
+from twofold.scores import chain as steps
+from twofold.scores.chain import scorer
 
 CHAINS = [*SCORES, *SETTINGS, *(f"{t}|energy" for t in steps.names("transform"))]
 CHAINS += [f"project(kind={kind!r})|energy" for kind in steps.PROJECTIONS]

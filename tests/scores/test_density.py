@@ -9,11 +9,11 @@ from sklearn.ensemble import IsolationForest
 from sklearn.mixture import GaussianMixture
 
 import twofold.scores.density as module
-from twofold import steps
 from twofold.errors import InvalidInput
 from twofold.metrics import auroc
 from twofold.outputs import Outputs
-from twofold.steps import load_chain, scorer
+from twofold.scores import chain as steps
+from twofold.scores.chain import load_chain, scorer
 
 SPECS = ["gmm", "gmm(components=3)", "gmm(covariance='full')", "gmm(covariance='full', components=2)"]
 SPECS += ["isolation_forest", "isolation_forest(trees=7, rows=16, seed=3)"]
@@ -246,7 +246,7 @@ def test_odd_features_have_lower_confidence(spec):
 
 @pytest.mark.parametrize("spec", ["gmm", "isolation_forest"])
 def test_memory_mapped_training_sets(spec, tmp_path):
-    from twofold.store import Run
+    from twofold.run import Run
 
     train = world(5000, dtype=np.float32)
     run = Run.create(tmp_path / "run", model="m")

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from twofold._statistics.moments import Moments, whitening
 from twofold.errors import InvalidInput
 from twofold.outputs import Head, Outputs
-from twofold.steps import scorer
+from twofold.scores._fitting.moments import Moments, whitening
+from twofold.scores.chain import scorer
 
 
 def world(n=90, seed=0, classes=3, width=4):
@@ -202,7 +202,7 @@ def test_gradnorm_golden_and_finite_differences():
 
 @pytest.mark.parametrize("spec", ["mds", "rmds", "she", "cosine_mean", "fdbd"])
 def test_a_memory_mapped_training_set_is_read_in_blocks(spec, tmp_path):
-    from twofold.store import Run
+    from twofold.run import Run
 
     train = world(9000)
     run = Run.create(tmp_path / "run", model="m")

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from twofold import steps
 from twofold._files import arrays_digest
 from twofold.errors import InvalidInput
 from twofold.outputs import Head, Outputs
-from twofold.steps import load_chain, scorer
+from twofold.scores import chain as steps
+from twofold.scores.chain import load_chain, scorer
 
 CLASSES, WIDTH = 4, 6
 SPECS = {"sum": "sum(of=('msp', 'knn'))", "product": "product(of=('react|energy', 'mds'))", "mc": "mc(knn)"}

@@ -3,7 +3,7 @@
 import pytest
 
 import twofold
-from twofold.steps import names, scorer
+from twofold.scores.chain import names, scorer
 
 # OpenOOD v1.5's automatic parameter search, and the norms of Cattelan & Silva (UAI 2024)
 SHAPED = tuple(float(p) for p in range(65, 100, 5))

@@ -7,10 +7,10 @@ import pytest
 from scipy import stats as scipy_stats
 
 import twofold.scores.learned as module
-from twofold import steps
 from twofold.errors import InvalidInput
 from twofold.outputs import Outputs
-from twofold.steps import scorer
+from twofold.scores import chain as steps
+from twofold.scores.chain import scorer
 
 PLAIN = ["confidnet", "devries", "odin", "rankfeat", "mds_perturbed"]
 NAMES = [*PLAIN, "gambler", "gambler_margin", "edl_max", "edl_vacuity"]

@@ -11,7 +11,7 @@ import twofold
 from twofold.errors import InvalidInput
 from twofold.outputs import Outputs
 from twofold.scores import logits as L
-from twofold.steps import scorer
+from twofold.scores.chain import scorer
 
 Z = np.array([[2.0, 1.0, 0.1]])
 GOLDEN = {

@@ -5,8 +5,8 @@ import pytest
 
 from twofold.errors import InvalidInput
 from twofold.outputs import Head, Outputs
+from twofold.scores.chain import load_chain, score_all, scorer
 from twofold.scores.neighbours import TILE, largest, stratified, unit
-from twofold.steps import load_chain, score_all, scorer
 
 
 def world(n=120, seed=0, classes=3, width=5, dtype=np.float64):

@@ -6,7 +6,7 @@ import scipy.special
 import scipy.stats
 
 from twofold.outputs import Outputs, Passes
-from twofold.steps import names, scorer
+from twofold.scores.chain import names, scorer
 
 SCORES = [n for n in names("score") if n.startswith("mc_")]
 

@@ -7,8 +7,8 @@ import pytest
 
 from twofold._math import log_softmax
 from twofold.outputs import Head, Outputs
+from twofold.scores.chain import load_chain, scorer
 from twofold.scores.regret import regret
-from twofold.steps import load_chain, scorer
 
 
 def world(n=60, seed=0, classes=3, width=5, dtype=np.float64):
@@ -141,7 +141,7 @@ def test_rows_types_and_files(spec, tmp_path):
 
 
 def test_a_memory_mapped_training_set_is_read_in_blocks(tmp_path):
-    from twofold.store import Run
+    from twofold.run import Run
 
     train = world(9000)
     run = Run.create(tmp_path / "run", model="m")

@@ -6,13 +6,13 @@ from sklearn.decomposition import PCA, KernelPCA
 from sklearn.preprocessing import StandardScaler
 
 import twofold.scores.subspace  # registers its scores
-from twofold._statistics import spaces
-from twofold._statistics.spaces import class_spaces, global_space, outside
 from twofold.errors import InvalidInput
 from twofold.outputs import Head, Outputs
 from twofold.scores import subspace
+from twofold.scores._fitting import spaces
+from twofold.scores._fitting.spaces import class_spaces, global_space, outside
+from twofold.scores.chain import load_chain, scorer
 from twofold.scores.subspace import KernelPcaError, Neco, PcaError, Residual, Vim, residual_space
-from twofold.steps import load_chain, scorer
 
 WIDTH = 6
 KINDS = ["global", "class", "class_pred"]
@@ -663,7 +663,7 @@ def test_constant_features_are_compared_with_their_mean(spec):
 
 @pytest.mark.parametrize("spec", [s for s in SPECS if "exact" not in s])
 def test_a_memory_mapped_training_set_is_read_in_blocks(spec, tmp_path):
-    from twofold.store import Run
+    from twofold.run import Run
 
     train = world(9000)
     run = Run.create(tmp_path / "run", model="m")
@@ -728,4 +728,4 @@ def test_residual_of_real_features_prefers_those_of_the_training_data(real):
 
 def test_registered_classes_have_their_names():
     for name, maker in [("pca_error", PcaError), ("vim", Vim), ("residual", Residual), ("neco", Neco)]:
-        assert twofold.steps.info(name).maker is maker
+        assert twofold.scores.chain.info(name).maker is maker

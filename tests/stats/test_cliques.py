@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from twofold.errors import DoubtfulTable, InvalidInput, MissingExtra
 from twofold.stats.cliques import cliques, list_cliques, runs
+from twofold.stats.rank_tests import compare
 from twofold.stats.table import ranked
-from twofold.stats.tests import compare
 
 GOLDEN = np.array([[4, 6, 3, 5, 4, 5], [7, 8, 6, 7, 9, 6], [6, 9, 7, 8, 8, 9]], dtype=float).T
 

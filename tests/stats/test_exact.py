@@ -19,8 +19,8 @@ from twofold.stats.exact import (
     least_rank_z_p,
     least_wilcoxon_p,
 )
+from twofold.stats.rank_tests import omnibus
 from twofold.stats.table import ranked
-from twofold.stats.tests import omnibus
 
 UNTIED = [np.tile(np.arange(1.0, k + 1), (n, 1)) for k, n in [(2, 2), (2, 5), (3, 2), (3, 4), (4, 2), (4, 3), (5, 2)]]
 TIED = [

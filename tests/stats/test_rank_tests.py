@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from twofold.errors import DoubtfulTable, InvalidInput
-from twofold.stats.doubts import doubts
+from twofold.stats.rank_tests import conover_holm, conover_t, friedman, holm, rank_z, wilcoxon
 from twofold.stats.table import ranked
-from twofold.stats.tests import conover_holm, conover_t, friedman, holm, rank_z, wilcoxon
+from twofold.stats.table_checks import doubts
 
 GOLDEN = np.array([[4, 6, 3, 5, 4, 5], [7, 8, 6, 7, 9, 6], [6, 9, 7, 8, 8, 9]], dtype=float).T
 PAIRWISE = [conover_t, rank_z, wilcoxon]

@@ -12,8 +12,8 @@ from twofold import metrics
 from twofold._checks import Array, Mask
 from twofold.errors import InvalidInput
 from twofold.outputs import Outputs
+from twofold.scores.chain import Chain, score_all, scorer
 from twofold.scores.logits import probability
-from twofold.steps import Chain, score_all, scorer
 
 MAIN = ("accuracy", "aurc", "augrc", "auroc", "fpr95", "ece")
 

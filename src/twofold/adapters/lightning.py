@@ -11,7 +11,7 @@ from torchmetrics import MetricCollection
 from twofold.adapters._rows import MAIN
 from twofold.adapters.torchmetrics import Reliability
 from twofold.errors import InvalidInput
-from twofold.steps import Chain
+from twofold.scores.chain import Chain
 
 
 class ReliabilityCallback(Callback):

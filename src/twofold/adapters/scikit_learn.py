@@ -31,7 +31,7 @@ from twofold.adapters._rows import chain_of, check_names, rows_of, values
 from twofold.errors import InvalidInput, UndefinedMetric
 from twofold.gate import Decision, Gate
 from twofold.outputs import Outputs
-from twofold.steps import Chain, scorer
+from twofold.scores.chain import Chain, scorer
 
 TINY = np.finfo(np.float64).tiny
 

@@ -13,7 +13,7 @@ from torchmetrics.utilities import dim_zero_cat
 from twofold import metrics
 from twofold.adapters._rows import Rows, chain_of, check_names, rows_of, values
 from twofold.outputs import Outputs
-from twofold.steps import Chain
+from twofold.scores.chain import Chain
 
 KEPT = {  # what is kept of every row, and its type
     "correct": torch.bool,

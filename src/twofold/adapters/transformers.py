@@ -7,7 +7,7 @@ from typing import Any
 
 from twofold.adapters._rows import MAIN, Rows, chain_of, check_names, concat_rows, rows_of, values
 from twofold.outputs import Outputs
-from twofold.steps import Chain
+from twofold.scores.chain import Chain
 
 
 def compute_metrics(

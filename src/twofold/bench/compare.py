@@ -33,8 +33,8 @@ from twofold.bench.results import (
 from twofold.errors import DoubtfulTable, InvalidInput, TooFewBlocks, UnknownName
 from twofold.stats.cliques import cliques
 from twofold.stats.exact import LEAST_BLOCKS, least_friedman_p, required_blocks
+from twofold.stats.rank_tests import Friedman
 from twofold.stats.table import ranked
-from twofold.stats.tests import Friedman
 
 MODEL = ("benchmark", "model", "recipe", "seed", "run")  # what tells one trained network from another
 BLOCK = (*MODEL, "shift")

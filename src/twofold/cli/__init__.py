@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from twofold.demo import Row
     from twofold.metrics import MetricInfo
     from twofold.outputs import Outputs
+    from twofold.scores.chain import StepInfo
     from twofold.stats import Interval
-    from twofold.steps import StepInfo
 
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -243,7 +243,7 @@ def verify_command(run: Path, as_json: bool) -> None:
     \b
       twofold verify twofold-demo
     """
-    from twofold.store import Run
+    from twofold.run import Run
 
     opened = Run(run)  # verify() lists all that is damaged, and open would raise at the first
     opened.verify()
@@ -464,7 +464,8 @@ def list_command(what: str, needs: str | None, as_json: bool) -> None:
       twofold list metrics
       twofold list scores --needs logits
     """
-    from twofold import metrics, steps
+    from twofold import metrics
+    from twofold.scores import chain as steps
 
     if needs is not None and what not in ("scores", "transforms"):
         raise click.UsageError(f"--needs is for scores and transforms, not for {what}")
@@ -546,7 +547,7 @@ def _arrays(
     from twofold.cli.score import joined
     from twofold.errors import InvalidInput
     from twofold.outputs import load_npz
-    from twofold.steps import scorer
+    from twofold.scores.chain import scorer
 
     arrays = load_npz(file)
     if "logits" in arrays or "probs" in arrays:

@@ -43,7 +43,7 @@ def list_command(as_json: bool) -> None:
     \b
       twofold bench list
     """
-    from twofold.bench.benchmark import load, names
+    from twofold.bench.catalogue import load, names
 
     found = [load(name) for name in names()]
     rows = [{"name": b.name, "title": b.title, "classes": b.classes, "protocols": b.protocols} for b in found]
@@ -67,7 +67,7 @@ def show_command(name: str, root: Path | None, as_json: bool) -> None:
     \b
       twofold bench show cifar10-real
     """
-    from twofold.bench.benchmark import load
+    from twofold.bench.catalogue import load
     from twofold.nn import data
 
     found = load(name)
@@ -141,7 +141,7 @@ def extract_command(
     \b
       twofold bench extract cifar10-real resnet20_cifar --checkpoint weights.npz --normalise imagenet --out run
     """
-    from twofold.bench.benchmark import load
+    from twofold.bench.catalogue import load
     from twofold.errors import InvalidInput
     from twofold.nn import data
 
@@ -208,7 +208,7 @@ def run_command(
       twofold bench run digits --run twofold-demo --score msp --score energy --out results
     """
     from twofold.bench import runner
-    from twofold.bench.benchmark import load
+    from twofold.bench.catalogue import load
 
     chosen = []
     for pair in pairs:
@@ -247,7 +247,7 @@ def check_command(results: Path, benchmark: str | None, as_json: bool) -> None:
     """
     from dataclasses import asdict
 
-    from twofold.bench.anchors import DIFFERENCES, agreement, counterparts, incomplete_corruptions, rank_agreement
+    from twofold.bench.published import DIFFERENCES, agreement, counterparts, incomplete_corruptions, rank_agreement
     from twofold.bench.results import Results
     from twofold.errors import InvalidInput
 
@@ -369,7 +369,7 @@ def embed_command(
     import numpy as np
 
     from twofold._files import replacing
-    from twofold.bench.benchmark import load
+    from twofold.bench.catalogue import load
     from twofold.errors import InvalidInput
     from twofold.nn import data
 
@@ -416,7 +416,7 @@ def strata_command(run: Path, embeddings: Path | None, as_json: bool) -> None:
     from twofold.bench.strata import distances, strata
     from twofold.errors import InvalidInput
     from twofold.outputs import load_npz
-    from twofold.store import Run
+    from twofold.run import Run
 
     opened = Run.open(run)
     unknown = [name for role in ("near", "mid", "far") for name in opened.names(role)]

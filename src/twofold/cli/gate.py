@@ -119,7 +119,7 @@ def fit_command(
       twofold gate fit twofold-demo --objective given --tau-id 2.2 --tau-ood 5 --out gate-given
     """
     from twofold.gate import Gate
-    from twofold.store import Run
+    from twofold.run import Run
 
     refuse_to_overwrite(out / "gate.json", replace=replace)
     costs = {"wrong": cost_wrong, "ood": cost_ood, "reject": cost_reject}
@@ -221,7 +221,7 @@ def apply_command(
       twofold gate apply gate --data sheet:new.webp --model resnet20_cifar --checkpoint weights.npz --json
     """
     from twofold.gate import Gate
-    from twofold.store import Run
+    from twofold.run import Run
 
     sources = [one for one in (source, run, outputs) if one is not None]
     if len(sources) + (data is not None) != 1:
@@ -317,8 +317,8 @@ def _said(model: str, spec: str, options: dict[str, Any]) -> Outputs:
 
 
 def _labelled(source: Path, names: tuple[str, ...]) -> Iterator[tuple[str, Outputs]]:
-    from twofold.gate.entry import joined
-    from twofold.store import Run
+    from twofold.gate.inputs import joined
+    from twofold.run import Run
 
     if not source.is_dir():
         if names:

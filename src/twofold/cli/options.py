@@ -112,7 +112,7 @@ class ScoreType(TextType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Check that the text is a chain and return it as it is."""
-        from twofold.steps import scorer
+        from twofold.scores.chain import scorer
 
         text = str(value)
         if self.none and text == "none":
@@ -127,7 +127,7 @@ class ScoreType(TextType):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Complete the last step of the chain: scores, and transforms, which another step must follow."""
-        from twofold import steps
+        from twofold.scores import chain as steps
 
         before, bar, word = incomplete.rpartition("|")
         known = [*steps.names("score"), *(f"{name}|" for name in steps.names("transform"))]
@@ -156,7 +156,7 @@ def _metrics_or_all() -> list[str]:
 
 
 def _benchmark_names() -> tuple[str, ...]:
-    from twofold.bench.benchmark import names
+    from twofold.bench.catalogue import names
 
     return names()
 
@@ -173,7 +173,7 @@ def _protocol_names() -> list[str]:
 
 
 def _role_names() -> tuple[str, ...]:
-    from twofold.store import ROLES
+    from twofold.run import ROLES
 
     return ROLES
 
@@ -239,7 +239,7 @@ MODEL = NameType("model", _model_names, check=_check_model)
 
 
 def _load_plugins(ctx: click.Context, param: click.Parameter, modules: tuple[str, ...]) -> None:
-    from twofold.steps import load_plugin
+    from twofold.scores.chain import load_plugin
 
     for module in modules:
         try:

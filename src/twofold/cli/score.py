@@ -53,7 +53,7 @@ def score_command(
       twofold score twofold-demo --score msp --score knn --name test
     """
     from twofold.scores import fit_all, score_all
-    from twofold.steps import scorer
+    from twofold.scores.chain import scorer
 
     if out is not None:
         check_target(out, replace=replace)
@@ -89,7 +89,7 @@ def _sets(
 ) -> tuple[dict[str, Outputs], Outputs | None, Outputs | None, Outputs | None]:
     """What is scored, and what scores learn from: train, val and ood_val."""
     from twofold.outputs import Outputs
-    from twofold.store import Run
+    from twofold.run import Run
 
     if source.is_dir():
         run = Run.open(source)
@@ -112,7 +112,7 @@ def _sets(
 def joined(file: Path, unknown: Sequence[Path]) -> Outputs:
     """Outputs of a file, with those of others as unknown inputs; fields that one of them lacks are left out."""
     from twofold.errors import InvalidInput
-    from twofold.gate.entry import alike
+    from twofold.gate.inputs import alike
     from twofold.outputs import Outputs
 
     known = read_outputs(file)

@@ -9,8 +9,8 @@ array(['accept', 'unknown'], dtype='<U7')
 
 from __future__ import annotations
 
-from twofold.gate.choice import Costs, Pair
-from twofold.gate.decision import Decision, Gate, Promise, ReportCard
+from twofold.gate.gate import Decision, Gate, Promise, ReportCard
 from twofold.gate.monitor import Monitor
+from twofold.gate.thresholds import Costs, Pair
 
 __all__ = ["Costs", "Decision", "Gate", "Monitor", "Pair", "Promise", "ReportCard"]

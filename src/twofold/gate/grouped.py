@@ -44,7 +44,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twofold._checks import Array
-from twofold.gate.choice import Scored
+from twofold.gate.thresholds import Scored
 
 Codes = npt.NDArray[np.int64]
 CAUTIOUS = 0.9  # share of the largest stake: a group in which every row fails leaves a tenth of the wealth

@@ -49,8 +49,8 @@ import numpy.typing as npt
 
 from twofold._checks import Array
 from twofold.errors import Infeasible
-from twofold.gate.choice import SLACK, Pair, Scored, gap_middles
 from twofold.gate.grouped import GroupTest, first_accepting
+from twofold.gate.thresholds import SLACK, Pair, Scored, gap_middles
 from twofold.metrics.joint import DoubleCurve
 
 LEARN = 0.3  # part of the sample that chooses the path; 0.2 to 0.5 reach the same coverage

@@ -34,7 +34,7 @@ LOG = 512  # entries at most; older ones are thinned
 class Monitor:
     """Count verdicts of live batches and raise an alarm when their rates have left what validation promised.
 
-    Memory is constant. An alarm stays. Create a monitor with :meth:`twofold.gate.decision.Gate.monitor`.
+    Memory is constant. An alarm stays. Create a monitor with :meth:`twofold.gate.gate.Gate.monitor`.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class Monitor:
         Parameters
         ----------
         verdicts : Decision or array-like of str
-            What :meth:`twofold.gate.decision.Gate.decide` returned, or its verdicts. An empty batch changes nothing.
+            What :meth:`twofold.gate.gate.Gate.decide` returned, or its verdicts. An empty batch changes nothing.
 
         Returns
         -------

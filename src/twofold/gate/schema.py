@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from twofold.metrics._samples import operating_point
 from twofold.metrics._sweep import ood_weight
-from twofold.steps import Tuning
+from twofold.scores.chain import Tuning
 
 VERDICTS = ("accept", "unsure", "unknown")
 LARGEST = 1 << 53  # largest count that a float holds exactly

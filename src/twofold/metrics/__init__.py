@@ -69,7 +69,7 @@ from twofold.metrics.selective import (
     risk_at_coverage,
     risk_coverage_curve,
 )
-from twofold.metrics.summary import Bounded, PairSummary, ScoreSummary
+from twofold.metrics.streams import Bounded, PairSummary, ScoreSummary
 
 __all__ = [
     "Bounded",

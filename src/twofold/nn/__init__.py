@@ -20,7 +20,18 @@ _HOME = {
     "to_onnx": "onnx",
     "train": "training",
 }
-_MODULES = ("clip", "corruptions", "data", "extraction", "models", "onnx", "parts", "perturb", "recipes", "training")
+_MODULES = (
+    "clip",
+    "corruptions",
+    "data",
+    "extraction",
+    "ingredients",
+    "models",
+    "onnx",
+    "perturb",
+    "recipes",
+    "training",
+)
 
 __all__ = [*_HOME, *_MODULES]
 

@@ -1,4 +1,4 @@
-"""Run a network once over a data set and stream its outputs to a :class:`~twofold.store.Run`.
+"""Run a network once over a data set and stream its outputs to a :class:`~twofold.run.Run`.
 
 Rows are cut into batches by their position in the data set, and batches into shards. A shard is written as soon as it
 is complete, so an interrupted extraction resumes where it stopped, several processes share the work, and the bytes are
@@ -30,8 +30,8 @@ from twofold.nn.device import check_device
 from twofold.nn.models import Captured, Classifier, load
 from twofold.nn.perturb import Mahalanobis, Odin, Perturbation, RankFeat
 from twofold.outputs import PASS_ARRAYS, Passes
-from twofold.steps import Chain, scorer
-from twofold.store import Run, Writer
+from twofold.run import Run, Writer
+from twofold.scores.chain import Chain, scorer
 
 Arrays = dict[str, npt.NDArray[Any]]
 Item = tuple[Any, npt.NDArray[np.int64] | None, npt.NDArray[Any] | None]  # inputs, labels, ids

@@ -29,17 +29,17 @@ from torch.nn import functional
 
 from twofold._files import replacing
 from twofold.errors import InvalidInput, MissingExtra, TwofoldError
-from twofold.gate.decision import Gate
-from twofold.gate.entry import head_print
+from twofold.gate.gate import Gate
+from twofold.gate.inputs import head_print
 from twofold.gate.schema import VERDICTS
 from twofold.nn.extraction import Prepare
 from twofold.nn.models.head import Captured, Classifier
-from twofold.steps import Chain, Step
+from twofold.scores.chain import Chain, Step
 
 OPSET = 17
 TINY = 1e-12
 NEARLY = 1.0 - 1e-16
-CLIP = 50.0  # bound of the exponent in ash and scale, as in twofold.transforms
+CLIP = 50.0  # bound of the exponent in ash and scale, as in twofold.scores.transforms
 BANK = 1 << 22  # most entries of a bank of training rows that the file may hold
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from twofold import _checks
 from twofold.errors import InvalidInput
 from twofold.nn.models import Classifier
-from twofold.steps import Chain
+from twofold.scores.chain import Chain
 
 Perturbation = Callable[[Classifier, Tensor], Tensor]
 

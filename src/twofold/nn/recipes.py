@@ -3,7 +3,7 @@ r"""Training recipes: each is one expression that puts small parts together.
 A recipe is loss terms (what is asked of the network on which view of a batch), an optimiser wrapper, an average of the
 weights, options of the network, and stages that follow. ``a | b`` puts parts together, ``recipe - Kind`` leaves a part
 out, so that the ablations of a paper are one expression each. Equations stand with the parts in
-:mod:`twofold.nn.parts`.
+:mod:`twofold.nn.ingredients`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from twofold.errors import InvalidInput, UnknownName
-from twofold.nn.parts import losses
-from twofold.nn.parts.mixing import Mixed, augmix, cutmix, mixup
-from twofold.nn.parts.pixmix import pixmix
+from twofold.nn.ingredients import losses
+from twofold.nn.ingredients.mixing import Mixed, augmix, cutmix, mixup
+from twofold.nn.ingredients.pixmix import pixmix
 
 if TYPE_CHECKING:
     from twofold.nn.training import Step

@@ -31,14 +31,14 @@ from twofold._files import replacing
 from twofold.errors import InvalidInput, MissingExtra, RunError, UndefinedMetric, UnknownName
 from twofold.nn.device import check_device
 from twofold.nn.extraction import Prepare, extract
+from twofold.nn.ingredients import augment
+from twofold.nn.ingredients.averaging import EMA, SWA, rebn
+from twofold.nn.ingredients.fractals import Mixers
+from twofold.nn.ingredients.sharpness import FSAM, SAM
 from twofold.nn.models.checkpoint import load_parameters, opened_header, read_parameters, sealed_header
 from twofold.nn.models.load import load
 from twofold.nn.models.parts import Network
 from twofold.nn.models.zoo import ZOO, build
-from twofold.nn.parts import augment
-from twofold.nn.parts.averaging import EMA, SWA, rebn
-from twofold.nn.parts.fractals import Mixers
-from twofold.nn.parts.sharpness import FSAM, SAM
 from twofold.nn.recipes import Averaged, Branch, FineTune, Frozen, Members, ReBN, Recipe, Sharpness, Stages
 
 T = TypeVar("T")

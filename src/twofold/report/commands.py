@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from twofold.report.material import Material, Pair
-from twofold.steps import plugins, scorer
+from twofold.scores.chain import plugins, scorer
 
 SUFFIXES = {"html": ".html", "md": ".md", "latex": ".tex", "json": ".json"}
 """Formats of a report, and how their files end."""

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twofold._checks import Array, Mask
-from twofold.gate.choice import gap_middles
+from twofold.gate.thresholds import gap_middles
 from twofold.metrics._grid import quantile_thresholds
 from twofold.metrics._samples import operating_point
 from twofold.metrics._sweep import ood_weight
@@ -193,7 +193,7 @@ class Grid:
 
 
 def lowered(thresholds: Array, conf: Array) -> Array:
-    """Move thresholds to the middle of the gaps below, as :func:`~twofold.gate.choice.between_neighbours` does one.
+    """Move thresholds to the middle of the gaps below, as :func:`~twofold.gate.thresholds.between_neighbours` does one.
 
     Parameters
     ----------

@@ -16,8 +16,8 @@ from twofold import metrics
 from twofold._checks import Array, Mask
 from twofold.bench.protocols import Scored as Rows
 from twofold.bench.protocols import View
-from twofold.bench.values import values
-from twofold.gate.choice import between_neighbours
+from twofold.bench.resampling import values
+from twofold.gate.thresholds import between_neighbours
 from twofold.report.document import Number
 from twofold.report.explorer import Grid
 from twofold.report.material import ALONE, ROWS, UNKNOWN, Material, Pair, Pool, Scored

@@ -311,7 +311,7 @@ def _commands(
     results: Results, source: str, compared: Mapping[str | None, _Found], command: str | None
 ) -> list[tuple[str, str]]:
     """List the commands that reproduce the numbers of the page; those without output are left out."""
-    from twofold.bench.anchors import agreement, counterparts
+    from twofold.bench.published import agreement, counterparts
 
     commands = [(command or report_command(source), "this page")]
     for protocol, one in compared.items():

@@ -13,13 +13,13 @@ import numpy as np
 from twofold._checks import Array, ArrayLike, Labels, Mask, confidence, joint
 from twofold.errors import InvalidInput, TwofoldError
 from twofold.gate import Gate
-from twofold.gate.entry import fitted, joined
+from twofold.gate.inputs import fitted, joined
 from twofold.outputs import Outputs, load_npz
 from twofold.report.document import count, listed
+from twofold.run import Run
+from twofold.scores.chain import Chain, score_all, scorer
 from twofold.scores.logits import probability
-from twofold.steps import Chain, score_all, scorer
-from twofold.store import Run
-from twofold.tuning import USUAL, choose_pairs, computable, held, judged_sets
+from twofold.scores.tuning import USUAL, choose_pairs, computable, held, judged_sets
 
 PLAIN = ("msp", "energy")  # what everybody tries first
 LOST_SCALE = (

@@ -20,7 +20,7 @@ from twofold.bench.results import CSV, Results
 from twofold.errors import InvalidInput, RunError
 from twofold.report.document import Cell, Document, Figure, Markup, Number, Part, Section, Table, static
 from twofold.report.material import Done, gather
-from twofold.store import Run
+from twofold.run import Run
 
 Format = Literal["html", "md", "latex", "json"]
 FORMATS = ("html", "md", "latex", "json")

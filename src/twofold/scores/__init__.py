@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from twofold import steps
-from twofold.steps import StepInfo, fit_all, info, score_all
+from twofold.scores import chain as steps
+from twofold.scores.chain import StepInfo, fit_all, info, score_all
 
 __all__ = ["StepInfo", "fit_all", "info", "names", "score_all"]
 

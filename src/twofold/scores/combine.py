@@ -15,14 +15,14 @@ import numpy as np
 from twofold import _checks
 from twofold._checks import Array, Labels
 from twofold._math import Floats, log_odds, sigmoid
-from twofold._statistics.moments import blocks
 from twofold.errors import InvalidInput
 from twofold.outputs import Head, Outputs, Passes
+from twofold.scores._fitting.moments import blocks
+from twofold.scores.chain import Chain, parts, register_score, scorer, state
 from twofold.scores.distance import raw_features
 from twofold.scores.logits import entropy
 from twofold.scores.passes import means
 from twofold.scores.subspace import residual_norm, residual_space
-from twofold.steps import Chain, parts, register_score, scorer, state
 
 Second = Literal["norm", "residual"]
 

@@ -15,10 +15,10 @@ import numpy.typing as npt
 from twofold import _checks
 from twofold._checks import Array, Labels
 from twofold._math import Floats, logsumexp
-from twofold._statistics.moments import blocks
 from twofold.errors import InvalidInput
 from twofold.outputs import release
-from twofold.steps import register_score, state
+from twofold.scores._fitting.moments import blocks
+from twofold.scores.chain import register_score, state
 
 KEPT = 100_000  # largest number of rows from which the trees of a forest draw theirs
 

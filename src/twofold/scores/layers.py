@@ -16,10 +16,10 @@ import numpy.typing as npt
 from twofold import _checks
 from twofold._checks import Array, Labels, Mask
 from twofold._math import Floats, log_softmax, squared_distances
-from twofold._statistics.moments import ROWS, Moments, blocks, whitened, whitening
 from twofold.errors import InvalidInput
 from twofold.outputs import release
-from twofold.steps import register_score, state
+from twofold.scores._fitting.moments import ROWS, Moments, blocks, whitened, whitening
+from twofold.scores.chain import register_score, state
 
 Layers = Mapping[str, Floats]
 Packed = npt.NDArray[np.uint8]

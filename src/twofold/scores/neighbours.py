@@ -19,11 +19,11 @@ import numpy.typing as npt
 from twofold import _checks
 from twofold._checks import Array, Labels
 from twofold._math import Floats, softmax
-from twofold._statistics.moments import blocks
-from twofold._statistics.shared import once
 from twofold.errors import InvalidInput, MissingExtra
 from twofold.outputs import Outputs
-from twofold.steps import Chain, parts, register_score, scorer, state
+from twofold.scores._fitting.moments import blocks
+from twofold.scores._fitting.shared import once
+from twofold.scores.chain import Chain, parts, register_score, scorer, state
 
 Places = npt.NDArray[np.int64]
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from twofold._checks import Array
 from twofold._math import Floats, log_softmax, logsumexp, unit
-from twofold._statistics.moments import blocks
 from twofold.outputs import Head
-from twofold.steps import register_score, state
+from twofold.scores._fitting.moments import blocks
+from twofold.scores.chain import register_score, state
 
 
 def regret(log_p: Floats, t: Array) -> Array:

@@ -15,9 +15,11 @@ import numpy as np
 from twofold import _checks
 from twofold._checks import Array, Labels
 from twofold._math import Floats, logsumexp, squared_distances, unit
-from twofold._statistics.moments import blocks, moments
-from twofold._statistics.shared import once
-from twofold._statistics.spaces import (
+from twofold.errors import InvalidInput
+from twofold.outputs import Head
+from twofold.scores._fitting.moments import blocks, moments
+from twofold.scores._fitting.shared import once
+from twofold.scores._fitting.spaces import (
     Spaces,
     check_means,
     check_offsets,
@@ -30,10 +32,8 @@ from twofold._statistics.spaces import (
     outside,
     over_classes,
 )
-from twofold.errors import InvalidInput
-from twofold.outputs import Head
+from twofold.scores.chain import register_score, state
 from twofold.scores.distance import RAW
-from twofold.steps import register_score, state
 
 TINY = 1e-12
 EXACT_ROWS = 5000  # training rows up to which exact kernel PCA is allowed

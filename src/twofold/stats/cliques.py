@@ -10,9 +10,9 @@ import numpy as np
 
 from twofold._checks import Array, ArrayLike, Mask, choice, number
 from twofold.errors import MissingExtra
-from twofold.stats.doubts import doubts, voice
+from twofold.stats.rank_tests import Friedman, Pairwise, compare, omnibus
 from twofold.stats.table import Better, ranked
-from twofold.stats.tests import Friedman, Pairwise, compare, omnibus
+from twofold.stats.table_checks import doubts, voice
 
 
 @dataclass(frozen=True, eq=False)

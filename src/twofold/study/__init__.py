@@ -1,6 +1,6 @@
 """Studies: one TOML file says what is trained, extracted and judged; a runner does it cell by cell, and resumes.
 
-A study file has the keys of a benchmark file (:mod:`twofold.bench.benchmark`), or ``benchmark`` with the name of one of
+A study file has the keys of a benchmark file (:mod:`twofold.bench.catalogue`), or ``benchmark`` with the name of one of
 the catalogue (several names: each in turn) and ``sets`` with those of its data sets that are wanted. Beside them:
 
 - ``model``, ``normalise``, ``seeds``, ``resamples``, and ``[settings]``: a ``preset`` of :mod:`twofold.nn.training` and
@@ -18,9 +18,9 @@ and the results of all finished cells, with a report page (Markdown and HTML), i
 
 from twofold.study.folder import finished, keep, opened, results
 from twofold.study.page import document, report, table
+from twofold.study.runner import Estimate, Progress, estimate, run
 from twofold.study.spec import Cell, Layout, Row, Study, command, load, loads, names, titles
-from twofold.study.sweep import Estimate, Progress, estimate, run
-from twofold.study.values import Value, values
+from twofold.study.tables import Value, values
 
 __all__ = [
     "Cell",

@@ -15,7 +15,7 @@ from twofold._files import json_with_digest, parse_json_with_digest, read_regula
 from twofold.bench.cache import digest
 from twofold.bench.results import VALIDATION, Results, key_of, method
 from twofold.errors import InvalidInput, RunError
-from twofold.store import Run
+from twofold.run import Run
 from twofold.study.spec import Cell, Study, command, loads
 
 Told = Mapping[str, Any]  # a row of results, or what is known of a cell

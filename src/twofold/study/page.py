@@ -16,7 +16,7 @@ from twofold.report.document import Cell, Document, Figure, Number, Part, Sectio
 from twofold.report.page import page
 from twofold.study.folder import Told, counts, results, told_of
 from twofold.study.spec import Layout, Study, command, listed
-from twofold.study.values import Value, values
+from twofold.study.tables import Value, values
 
 REPORT, PAGE = "report.md", "report.html"
 DRAWN = 20  # lines of a table that is drawn too

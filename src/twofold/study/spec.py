@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 from twofold import _checks, _toml
-from twofold.bench import benchmark as sheets
-from twofold.bench.benchmark import Benchmark, DataSet
+from twofold.bench import catalogue as sheets
+from twofold.bench.catalogue import Benchmark, DataSet
 from twofold.bench.protocols import PROTOCOLS
 from twofold.errors import InvalidInput, MissingExtra, TwofoldError, UnknownName
-from twofold.steps import scorer
+from twofold.scores.chain import scorer
 
 BENCHMARK = ("classes", "protocols", "scores", "pairs", "metrics", "sets", "splits")
 KEYS = (
@@ -336,7 +336,7 @@ def titles() -> dict[str, str]:
     >>> titles()["paradigms"]
     'Learned confidences against softmax across shifts'
     """
-    found = sorted(files("twofold").joinpath("studies").iterdir(), key=lambda file: file.name)
+    found = sorted(files("twofold.study").joinpath("files").iterdir(), key=lambda file: file.name)
     texts = {f.name.removesuffix(".toml"): f.read_text(encoding="utf-8") for f in found if f.name.endswith(".toml")}
     return {name: str(tomllib.loads(text)["title"]) for name, text in texts.items()}
 
@@ -393,7 +393,7 @@ def load(name: str | Path, *, preset: str | None = None) -> Study:
         return loads(text, where=str(name), preset=preset)
     if name not in titles():
         raise UnknownName.of("study", str(name), titles())
-    text = files("twofold").joinpath("studies", f"{name}.toml").read_text(encoding="utf-8")
+    text = files("twofold.study").joinpath("files", f"{name}.toml").read_text(encoding="utf-8")
     return loads(text, where=f"study {name}", preset=preset)
 
 

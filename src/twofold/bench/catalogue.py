@@ -1,0 +1,614 @@
+"""Benchmarks as data: which sets play which role under which protocols, and where a person gets them.
+
+A benchmark is a TOML file with the keys of :class:`Benchmark`, and one ``[[sets]]`` table for each :class:`DataSet`.
+``load("cifar10-real")`` gives one of the catalogue, ``load("mine.toml")`` a person's own.
+
+A file may have ``[[splits]]``, tables of words that stand in braces in ``data``: the first is the benchmark itself,
+the others are NAME-1, NAME-2 and so on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Protocol
+
+from twofold import _toml
+from twofold.errors import InvalidInput, TwofoldError, UnknownName
+from twofold.run import ROLES
+
+DATA = "TWOFOLD_DATA"  # the environment variable that names the folder of data
+EMBEDDED = "demo:"  # sets of twofold.demo, which need no files
+LEVELS = ("1", "2", "3", "4", "5")
+
+
+class Sized(Protocol):
+    """Describe what an opener returns: anything with a length."""
+
+    def __len__(self) -> int: ...
+
+
+Opener = Callable[[str], Sized]
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Describe one data set of a benchmark.
+
+    Parameters
+    ----------
+    name : str
+        Its name; a name that ends in /1 to /5 is a level of corruption.
+    role : str
+        Its role: train, val, test, shift, near, mid, far or ood_val.
+    data : str
+        Where it is, in the grammar of :mod:`twofold.nn.data`, with ``{data}`` for the folder of data.
+    rows : int, default=0
+        The published number of rows; 0 where none is known.
+    get : str, default=""
+        Where a person gets the data.
+    note : str, default=""
+        A remark.
+    removed : int, optional
+        Number of rows left out because their class is one of the model's.
+    """
+
+    name: str
+    role: str
+    data: str
+    rows: int = 0
+    get: str = ""
+    note: str = ""
+    removed: int | None = None
+
+    @property
+    def embedded(self) -> bool:
+        """Whether the data set comes with the package."""
+        return self.data.startswith(EMBEDDED)
+
+    def spec(self, root: str | Path | None = None) -> str:
+        """Insert the folder of data into ``data``.
+
+        Parameters
+        ----------
+        root : str or Path, optional
+            The folder; by default that of the environment variable ``TWOFOLD_DATA``.
+
+        Returns
+        -------
+        str
+            What to open.
+
+        Raises
+        ------
+        InvalidInput
+            If a folder is needed and none is named, or its path has ``?`` or ``&``.
+
+        Examples
+        --------
+        >>> DataSet("svhn", "far", "arrays:{data}/svhn.npz").spec("/data")
+        'arrays:/data/svhn.npz'
+        """
+        if "{data}" not in self.data:
+            return self.data
+        folder = str(root if root is not None else os.environ.get(DATA, ""))
+        if not folder:
+            raise InvalidInput(f"{self.name}: no folder of data is named; pass --root FOLDER or set ${DATA}")
+        if set(folder) & set("?&"):
+            raise InvalidInput(f"the folder of data must not have ? or & in its path, got {folder!r}")
+        return self.data.replace("{data}", folder)
+
+
+@dataclass(frozen=True)
+class Status:
+    """Hold what is available of one data set.
+
+    Parameters
+    ----------
+    set : DataSet
+        The data set.
+    rows : int or None
+        Its number of rows; None if it cannot be opened.
+    reason : str, default=""
+        Why it cannot be opened.
+    """
+
+    set: DataSet
+    rows: int | None
+    reason: str = ""
+
+    @property
+    def present(self) -> bool:
+        """Whether the data set can be opened."""
+        return self.rows is not None
+
+    @property
+    def published(self) -> bool | None:
+        """Whether it has the published number of rows; None where that is unknown or the set is missing."""
+        return None if self.rows is None or not self.set.rows else self.rows == self.set.rows
+
+    def __str__(self) -> str:
+        if self.rows is None:
+            return f"{self.set.name}: missing ({self.reason}); get it from {self.set.get}"
+        odd = "" if self.published is not False else f", published {self.set.rows:,}"
+        return f"{self.set.name}: {self.rows:,} rows{odd}"
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Define a named collection of data sets with roles, and the protocols they are judged under.
+
+    Parameters
+    ----------
+    name : str
+        Letters, digits, ``.``, ``_`` and ``-``.
+    title : str
+        One line for people.
+    source : str
+        The paper or project it comes from.
+    classes : int
+        Number of classes of the model.
+    protocols : tuple of str
+        Names of protocols.
+    sets : tuple of DataSet
+        The data sets.
+    scores : tuple of str, default=()
+        Scores to compare; empty means all that a run allows.
+    pairs : tuple of (str, str), default=()
+        Pairs of ID score and OOD score; empty means each of the scores with msp.
+    metrics : tuple of str, default=()
+        Metrics in addition to those of the protocols.
+
+    Examples
+    --------
+    >>> bench = load("digits")
+    >>> bench.roles["photographs"], bench.names("near")
+    ('far', ('other_digits',))
+    """
+
+    name: str
+    title: str
+    source: str
+    classes: int
+    protocols: tuple[str, ...]
+    sets: tuple[DataSet, ...]
+    scores: tuple[str, ...] = ()
+    pairs: tuple[tuple[str, str], ...] = ()
+    metrics: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> DataSet:
+        found = next((s for s in self.sets if s.name == name), None)
+        if found is None:
+            raise UnknownName.of(f"data set of {self.name}", name, [s.name for s in self.sets])
+        return found
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """The role of each data set, by name."""
+        return {s.name: s.role for s in self.sets}
+
+    def names(self, role: str | None = None) -> tuple[str, ...]:
+        """List the names of the data sets, or of those with one role.
+
+        Parameters
+        ----------
+        role : str, optional
+            The role; by default all.
+
+        Returns
+        -------
+        tuple of str
+            The names in the order of the file.
+        """
+        return tuple(s.name for s in self.sets if role in (None, s.role))
+
+    def specs(self, root: str | Path | None = None) -> dict[str, str]:
+        """List what to open for each data set.
+
+        Parameters
+        ----------
+        root : str or Path, optional
+            The folder of data; by default that of the environment variable ``TWOFOLD_DATA``.
+
+        Returns
+        -------
+        dict of str to str
+            Spec by name, in the grammar of :mod:`twofold.nn.data`.
+
+        Raises
+        ------
+        InvalidInput
+            If a folder is needed and none is named.
+        """
+        return {s.name: s.spec(root) for s in self.sets}
+
+    def status(self, root: str | Path | None, opener: Opener) -> tuple[Status, ...]:
+        """Check which data sets are available, and why others are not.
+
+        Parameters
+        ----------
+        root : str or Path or None
+            The folder of data; None means that of the environment variable ``TWOFOLD_DATA``.
+        opener : callable
+            Function from a spec to something with a length, such as :func:`twofold.nn.data.open`.
+
+        Returns
+        -------
+        tuple of Status
+            One for each data set. A set that cannot be opened is never an error.
+        """
+        return tuple(_status(s, root, opener) for s in self.sets)
+
+    def to_toml(self) -> str:
+        """Format the benchmark as the text of a file that loads as the same benchmark.
+
+        Returns
+        -------
+        str
+            TOML.
+
+        Examples
+        --------
+        >>> bench = load("digits")
+        >>> loads(bench.to_toml()) == bench
+        True
+        """
+        lines = [f"{key} = {_toml.written(getattr(self, key))}" for key in REQUIRED]
+        lines += [f"{key} = {_toml.written(getattr(self, key))}" for key in OPTIONAL if getattr(self, key)]
+        for one in self.sets:
+            lines += ["", "[[sets]]"]
+            keys = ("name", "role", "data", *(key for key in ("rows", "get", "note") if getattr(one, key)))
+            lines += [f"{key} = {_toml.written(getattr(one, key))}" for key in keys]
+            lines += [] if one.removed is None else [f"removed = {one.removed}"]
+        return "\n".join(lines) + "\n"
+
+
+REQUIRED = ("name", "title", "source", "classes", "protocols")
+OPTIONAL = ("scores", "pairs", "metrics")
+SET_KEYS = ("name", "role", "data", "rows", "get", "note", "removed")
+
+
+def _status(one: DataSet, root: str | Path | None, opener: Opener) -> Status:
+    if one.embedded:
+        return Status(one, one.rows)
+    try:
+        return Status(one, len(opener(one.spec(root))))
+    except (TwofoldError, OSError) as error:
+        return Status(one, None, str(error))
+
+
+# --- the catalogue --------------------------------------------------------------------------------------------------
+
+
+def names() -> tuple[str, ...]:
+    """List the benchmarks of the catalogue.
+
+    Returns
+    -------
+    tuple of str
+        Names that :func:`load` takes; NAME-1, NAME-2 and so on are further splits of NAME.
+
+    Examples
+    --------
+    >>> [name for name in names() if name.startswith("openood")]
+    ['openood-cifar10', 'openood-cifar100', 'openood-imagenet1k', 'openood-imagenet200']
+    """
+    return tuple(_catalogue())
+
+
+@cache
+def _catalogue() -> dict[str, tuple[str, int]]:
+    """Find the file and split of each name."""
+    found = {}
+    for file in sorted(files("twofold.bench").joinpath("files", "catalogue").iterdir(), key=lambda f: f.name):
+        if file.name.endswith(".toml"):
+            stem = file.name.removesuffix(".toml")
+            found[stem] = (stem, 0)
+            count = len(tomllib.loads(file.read_text(encoding="utf-8")).get("splits", ()))
+            found.update({f"{stem}-{k}": (stem, k) for k in range(1, count)})
+    return found
+
+
+def load(name: str | Path, *, split: int | None = None) -> Benchmark:
+    """Load a benchmark of the catalogue by name, or one of your own by the path of its file.
+
+    Parameters
+    ----------
+    name : str or Path
+        A name of :func:`names`, or a path that ends in ``.toml``.
+    split : int, optional
+        Which of the file's ``[[splits]]`` to take; ``load("unknown-cifar-2")`` does the same.
+
+    Returns
+    -------
+    Benchmark
+        The benchmark.
+
+    Raises
+    ------
+    UnknownName
+        If the catalogue has no such name.
+    InvalidInput
+        If the file cannot be read or is invalid, or there is no such split.
+
+    Examples
+    --------
+    >>> load("digits").classes
+    7
+    """
+    if isinstance(name, Path) or str(name).endswith(".toml"):
+        path = Path(name)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidInput(f"{path} cannot be read as a benchmark file: {error}") from error
+        return loads(text, where=str(path), split=split or 0)
+    if name not in _catalogue():
+        raise UnknownName.of("benchmark", str(name), _catalogue())
+    stem, own = _catalogue()[str(name)]
+    if own and split is not None:
+        raise InvalidInput(f"{name} is a split already; write load({stem!r}, split={split})")
+    text = files("twofold.bench").joinpath("files", "catalogue", f"{stem}.toml").read_text(encoding="utf-8")
+    return loads(text, where=f"benchmark {name}", split=own if split is None else split)
+
+
+def loads(text: str, *, where: str = "benchmark", split: int = 0) -> Benchmark:
+    """Parse a benchmark from the text of its file.
+
+    Parameters
+    ----------
+    text : str
+        TOML.
+    where : str, default="benchmark"
+        Name of the file in error messages.
+    split : int, default=0
+        Which of the file's ``[[splits]]`` to take.
+
+    Returns
+    -------
+    Benchmark
+        The benchmark.
+
+    Raises
+    ------
+    InvalidInput
+        If the text is not TOML, has unknown keys, lacks required ones, or a value is invalid.
+    """
+    content = _toml.parsed(text, where)
+    _toml.known(content, (*REQUIRED, *OPTIONAL, "sets", "splits"), where)
+    return described(content, where, split)
+
+
+def described(content: Mapping[str, Any], where: str, split: int = 0) -> Benchmark:
+    """Build a benchmark from the content of a file, which may have other keys besides.
+
+    Parameters
+    ----------
+    content : mapping
+        The parsed file.
+    where : str
+        Name of the file in error messages.
+    split : int, default=0
+        Which of the file's ``[[splits]]`` to take.
+
+    Returns
+    -------
+    Benchmark
+        The benchmark.
+
+    Raises
+    ------
+    InvalidInput
+        If a required key is missing or a value is invalid.
+    """
+    words = _words(content, where, split)
+    name = _toml.text(content, "name", where)
+    if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", name):
+        raise InvalidInput(f"{where}: name must be letters, digits, '.', '_' or '-', got {name!r}")
+    return Benchmark(
+        name=f"{name}-{split}" if split else name,
+        title=_toml.text(content, "title", where),
+        source=_toml.text(content, "source", where),
+        classes=_toml.whole(content, "classes", where, 2),
+        protocols=_protocols(content, where),
+        sets=_sets(content, where, words),
+        scores=scores(content, where),
+        pairs=pairs(content, where),
+        metrics=_metrics(content, where),
+    )
+
+
+def _words(content: Mapping[str, Any], where: str, split: int) -> dict[str, str]:
+    """Look up the words that replace those in braces in one split."""
+    splits = _toml.tables(content, "splits", where) if "splits" in content else []
+    if split and not 0 <= split < len(splits):
+        top = f"0..{len(splits) - 1}" if splits else "none, since it has no [[splits]]"
+        raise InvalidInput(f"{where}: there is no split {split}; splits are {top}")
+    for table in splits:
+        if list(table) != list(splits[0]) or not all(isinstance(v, str) for v in table.values()) or "data" in table:
+            raise InvalidInput(
+                f"{where}: every table of splits must have the same keys, other than 'data', with strings, got {table}"
+            )
+    return splits[split] if splits else {}
+
+
+def _sets(content: Mapping[str, Any], where: str, words: Mapping[str, str]) -> tuple[DataSet, ...]:
+    if "sets" not in content:
+        raise InvalidInput(f"{where}: key 'sets' is missing; write a [[sets]] table for each data set")
+    tables = _toml.tables(content, "sets", where)
+    if not tables:
+        raise InvalidInput(f"{where}: sets must name at least one data set")
+    found: dict[str, DataSet] = {}
+    for place, table in enumerate(tables, start=1):
+        one = _set(table, f"{where}, set {place}", words)
+        twin = next((n for n in found if n.lower() == one.name.lower()), None)
+        if twin is not None:
+            raise InvalidInput(f"{where}, set {place}: the name {one.name!r} is taken by another set ({twin!r})")
+        found[one.name] = one
+    return tuple(found.values())
+
+
+def _set(table: Mapping[str, Any], where: str, words: Mapping[str, str]) -> DataSet:
+    _toml.known(table, SET_KEYS, where)
+    name = _toml.text(table, "name", where)
+    stem, slash, level = name.partition("/")
+    if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", stem) or (slash and level not in LEVELS):
+        raise InvalidInput(
+            f"{where}: name must be letters, digits, '.', '_' or '-', with /1 to /5 behind for a level of corruption, "
+            f"got {name!r}"
+        )
+    where = f"{where} ({name})"
+    role = _toml.text(table, "role", where)
+    if role not in ROLES:
+        raise InvalidInput(f"{where}: role: {UnknownName.of('role', role, ROLES)}")
+    if slash and role != "shift":
+        raise InvalidInput(f"{where}: a level of corruption must have the role 'shift', got {role!r}")
+    one = DataSet(
+        name,
+        role,
+        _filled(_toml.text(table, "data", where), words, where),
+        _toml.whole(table, "rows", where, 0) if "rows" in table else 0,
+        _toml.text(table, "get", where) if "get" in table else "",
+        _toml.text(table, "note", where) if "note" in table else "",
+        _toml.whole(table, "removed", where, 0) if "removed" in table else None,
+    )
+    if "{data}" in one.data and not one.get:
+        raise InvalidInput(f"{where}: key 'get' is missing; say in a few words where a person gets the data")
+    if one.embedded and not one.rows:
+        raise InvalidInput(f"{where}: key 'rows' is missing; an embedded set ({EMBEDDED}NAME) says how many it has")
+    return one
+
+
+def _filled(data: str, words: Mapping[str, str], where: str) -> str:
+    """Insert the words of the split into a spec; only ``{data}`` stays."""
+    if not re.match(r"[a-z][a-z0-9_]*:.", data):
+        raise InvalidInput(f"{where}: data must be kind:PATH?key=value, got {data!r}")
+    for word in re.findall(r"\{(.*?)\}", data):
+        if word not in words and word != "data":
+            raise InvalidInput(f"{where}: data has {{{word}}}; known in braces: {', '.join(['data', *words])}")
+    for word, value in words.items():
+        data = data.replace(f"{{{word}}}", value)
+    return data
+
+
+def changes(content: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Read the protocols, scores, pairs and metrics that a file sets, for ``dataclasses.replace`` of a benchmark.
+
+    Parameters
+    ----------
+    content : mapping
+        The parsed file.
+    where : str
+        Name of the file in error messages.
+
+    Returns
+    -------
+    dict
+        Values by key; keys that the file does not set are absent.
+
+    Raises
+    ------
+    InvalidInput
+        If a value is invalid.
+    """
+    readers = {"protocols": _protocols, "scores": scores, "pairs": pairs, "metrics": _metrics}
+    return {key: read(content, where) for key, read in readers.items() if key in content}
+
+
+def _protocols(content: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    from twofold.bench.protocols import PROTOCOLS
+
+    given = _toml.texts(content, "protocols", where)
+    if not given:
+        raise InvalidInput(f"{where}: protocols must name at least one of {', '.join(PROTOCOLS)}")
+    for name in given:
+        if name not in PROTOCOLS:
+            raise InvalidInput(f"{where}: protocols: {UnknownName.of('protocol', name, PROTOCOLS)}")
+    return given
+
+
+def scores(content: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    """Read and check the scores that a table of a file names.
+
+    Parameters
+    ----------
+    content : mapping
+        The parsed table.
+    where : str
+        Name of the table in error messages.
+
+    Returns
+    -------
+    tuple of str
+        The scores; empty where the table names none.
+
+    Raises
+    ------
+    InvalidInput
+        If a score cannot be parsed.
+
+    Examples
+    --------
+    >>> scores({"scores": ["msp", "react(percentile=90)|energy"]}, "mine.toml")
+    ('msp', 'react(percentile=90)|energy')
+    """
+    given = _toml.texts(content, "scores", where) if "scores" in content else ()
+    for spec in given:
+        _check_score(spec, f"{where}: scores")
+    return given
+
+
+def pairs(content: Mapping[str, Any], where: str) -> tuple[tuple[str, str], ...]:
+    """Read and check the pairs of scores that a table of a file names.
+
+    Parameters
+    ----------
+    content : mapping
+        The parsed table.
+    where : str
+        Name of the table in error messages.
+
+    Returns
+    -------
+    tuple of (str, str)
+        Pairs of ID score and OOD score; empty where the table names none.
+
+    Raises
+    ------
+    InvalidInput
+        If a pair is not a list of two strings, or a score cannot be parsed.
+    """
+    given = content.get("pairs", [])
+    if not isinstance(given, list) or not all(
+        isinstance(p, list) and len(p) == 2 and all(isinstance(s, str) for s in p) for p in given
+    ):
+        raise InvalidInput(f"{where}: pairs must be a list of [ID score, OOD score], got {given!r}")
+    for pair in given:
+        for spec in pair:
+            _check_score(spec, f"{where}: pairs")
+    return tuple((first, second) for first, second in given)
+
+
+def _check_score(spec: str, where: str) -> None:
+    from twofold.scores.chain import scorer
+
+    try:
+        scorer(spec)
+    except TwofoldError as error:
+        raise InvalidInput(f"{where}: {error}") from error
+
+
+def _metrics(content: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    from twofold import metrics
+
+    given = _toml.texts(content, "metrics", where) if "metrics" in content else ()
+    for name in given:
+        if name not in metrics.names():
+            raise InvalidInput(f"{where}: metrics: {UnknownName.of('metric', name, metrics.names())}")
+    return given
