@@ -14,7 +14,6 @@ kernel = njit(nogil=True, cache=True, error_model="numpy")  # indices are unsign
 RIGHT, WRONG, OUTSIDE = 0, 1, 3  # kinds of sample: correct ID, wrong ID, OOD; bit 0 is failure, bit 1 is OOD
 LAST = 4  # tag of the last sample of a tie group
 UNCLEAR = 128  # in the table of Poisson counts, all below 16: these bits alone do not decide
-TINY = 1e-300
 
 
 @kernel

@@ -14,6 +14,12 @@ from twofold._checks import Array
 
 Floats = npt.NDArray[np.floating[Any]]
 
+TINY = 1e-12
+"""Floor of a norm, a scale or a probability before it divides or its logarithm is taken."""
+
+SMALLEST_NORMAL = float(np.finfo(np.float64).tiny)
+"""Smallest positive float64 of full precision, which stands for positive numbers too small to hold."""
+
 
 def logsumexp(logits: Floats, axis: int = -1) -> Array:
     r""":math:`\log \sum_k \exp z_k` with the maximum subtracted first, in float64.
@@ -107,7 +113,7 @@ def unit(rows: Floats) -> Array:
     array([[0.6, 0.8], [0. , 0. ]])
     """
     h = np.asarray(rows, dtype=np.float64)
-    return h / np.maximum(np.linalg.norm(h, axis=1, keepdims=True), 1e-12)
+    return h / np.maximum(np.linalg.norm(h, axis=1, keepdims=True), TINY)
 
 
 def squared_distances(points: Array, centres: Array) -> Array:

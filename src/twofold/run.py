@@ -59,8 +59,8 @@ from twofold.outputs import (
     row_slices,
     trusted,
 )
+from twofold.roles import ROLES
 
-ROLES = ("train", "val", "test", "shift", "near", "mid", "far", "ood_val")
 FORMAT, VERSION = "twofold-run", 1
 MANIFEST, LOCK, HEAD = "run.json", "run.lock", "head.safetensors"
 PATIENCE = 5.0  # seconds for which a reader retries while other processes change what it reads
@@ -406,7 +406,7 @@ class Run:
         Parameters
         ----------
         role : str, optional
-            One of ``ROLES``; by default all data sets are listed.
+            One of :data:`twofold.roles.ROLES`; by default all data sets are listed.
 
         Returns
         -------

@@ -27,13 +27,12 @@ from sklearn.utils.validation import (
 
 from twofold import _checks, metrics
 from twofold._checks import ArrayLike
+from twofold._math import SMALLEST_NORMAL
 from twofold.adapters._rows import chain_of, check_names, rows_of, values
 from twofold.errors import InvalidInput, UndefinedMetric
 from twofold.gate import Decision, Gate
 from twofold.outputs import Outputs
 from twofold.scores.chain import Chain, scorer
-
-TINY = np.finfo(np.float64).tiny
 
 
 def reliability_score(
@@ -445,7 +444,7 @@ class SelectiveClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  
 
 
 def _logits(p: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    return np.log(np.maximum(np.asarray(p, dtype=np.float64), TINY))
+    return np.log(np.maximum(np.asarray(p, dtype=np.float64), SMALLEST_NORMAL))
 
 
 def _codes(y: npt.NDArray[Any], classes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:

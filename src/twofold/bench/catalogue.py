@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from twofold import _toml
 from twofold.errors import InvalidInput, TwofoldError, UnknownName
-from twofold.run import ROLES
+from twofold.roles import ROLES
 
 DATA = "TWOFOLD_DATA"  # the environment variable that names the folder of data
 EMBEDDED = "demo:"  # sets of twofold.demo, which need no files

@@ -31,6 +31,7 @@ from twofold.bench.results import (
     scale,
 )
 from twofold.errors import DoubtfulTable, InvalidInput, TooFewBlocks, UnknownName
+from twofold.roles import RESULT_ROLES
 from twofold.stats.cliques import cliques
 from twofold.stats.exact import LEAST_BLOCKS, least_friedman_p, required_blocks
 from twofold.stats.rank_tests import Friedman
@@ -835,9 +836,8 @@ def clique_map(
 
 def _by_distance(place: Cell, columns: Sequence[str]) -> tuple[Any, ...]:
     """Build a key that sorts groups by their columns, roles from the known test set to far."""
-    roles = ("iid", "shift", "corruption", "near", "mid", "far", "new")
     return tuple(
-        (roles.index(value) if value in roles else len(roles), str(value))
+        (RESULT_ROLES.index(value) if value in RESULT_ROLES else len(RESULT_ROLES), str(value))
         if column == "role"
         else _sortable((value,))[0]
         for column, value in zip(columns, place, strict=True)

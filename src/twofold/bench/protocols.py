@@ -32,12 +32,7 @@ import numpy.typing as npt
 from twofold import _checks
 from twofold._checks import Array, Mask
 from twofold.errors import InvalidInput, UndefinedMetric, UnknownName
-
-ROLES = ("train", "val", "ood_val", "test", "shift", "near", "mid", "far", "new")
-"""Roles of data sets: those of a run, and ``new`` for held-out classes."""
-
-UNKNOWN = ("near", "mid", "far", "new")
-"""Roles of data sets whose inputs have no class of the model."""
+from twofold.roles import OOD_TEST, PROTOCOL_OOD_TEST, PROTOCOL_ROLES
 
 Rule = Literal["known", "joint", "proposed", "original"]
 Better = Literal["higher", "lower"]
@@ -316,8 +311,8 @@ class Protocol:
         ['svhn']
         """
         for name, role in roles.items():
-            _checks.choice(role, f"role of {name}", ROLES)
-        views = tuple(self.build({role: tuple(n for n, r in roles.items() if r == role) for role in ROLES}))
+            _checks.choice(role, f"role of {name}", PROTOCOL_ROLES)
+        views = tuple(self.build({role: tuple(n for n, r in roles.items() if r == role) for role in PROTOCOL_ROLES}))
         rows = [*(view.shift for view in views), *(mean.shift for mean in self._means(views))]
         double = next((name for name in rows if rows.count(name) > 1), None)
         if double is not None:
@@ -380,7 +375,7 @@ def _each(
 
 def _pools(sets: Sets, metrics: tuple[str, ...], pair: tuple[str, ...] = ()) -> list[View]:
     """View the known test set with all unknown sets of a role together."""
-    filled = [role for role in UNKNOWN if sets[role] and sets["test"]]
+    filled = [role for role in PROTOCOL_OOD_TEST if sets[role] and sets["test"]]
     return [View(role, role, sets["test"], sets[role], "joint", metrics, pair) for role in filled]
 
 
@@ -402,7 +397,7 @@ def _shifts(sets: Sets, metrics: tuple[str, ...]) -> list[View]:
 
 
 def _joint(sets: Sets) -> list[View]:
-    return _each(sets, UNKNOWN, "joint", SINGLE, PAIR)
+    return _each(sets, PROTOCOL_OOD_TEST, "joint", SINGLE, PAIR)
 
 
 def _joint_pooled(sets: Sets) -> list[View]:
@@ -410,25 +405,25 @@ def _joint_pooled(sets: Sets) -> list[View]:
 
 
 def _openood(sets: Sets) -> list[View]:
-    return _iid(sets, ("accuracy",)) + _each(sets, UNKNOWN, "joint", DETECTION)
+    return _iid(sets, ("accuracy",)) + _each(sets, PROTOCOL_OOD_TEST, "joint", DETECTION)
 
 
 def _unknown(sets: Sets) -> list[View]:
-    everything = tuple(name for role in UNKNOWN for name in sets[role])
+    everything = tuple(name for role in PROTOCOL_OOD_TEST for name in sets[role])
     views = []
     if sets["test"] and everything:
         views.append(View("pooled", "pooled", sets["test"], everything, "joint", ("aurc", "eaurc")))
     views += _iid(sets, ("accuracy", "aurc", "eaurc", "auroc", "fpr95"))
     views += _pools(sets, ("aurc", "auroc_ood", "fpr95_ood"))
-    return views + _each(sets, UNKNOWN, "joint", ("auroc_ood", "fpr95_ood"))
+    return views + _each(sets, PROTOCOL_OOD_TEST, "joint", ("auroc_ood", "fpr95_ood"))
 
 
 def _fd_shifts(sets: Sets) -> list[View]:
-    return _iid(sets, FAILURES) + _shifts(sets, FAILURES) + _each(sets, UNKNOWN, "proposed", FAILURES)
+    return _iid(sets, FAILURES) + _shifts(sets, FAILURES) + _each(sets, PROTOCOL_OOD_TEST, "proposed", FAILURES)
 
 
 def _fd_shifts_original(sets: Sets) -> list[View]:
-    return _iid(sets, FAILURES) + _shifts(sets, FAILURES) + _each(sets, UNKNOWN, "original", FAILURES)
+    return _iid(sets, FAILURES) + _shifts(sets, FAILURES) + _each(sets, PROTOCOL_OOD_TEST, "original", FAILURES)
 
 
 def _open_set(sets: Sets) -> list[View]:
@@ -437,7 +432,7 @@ def _open_set(sets: Sets) -> list[View]:
 
 def _stratified(sets: Sets) -> list[View]:
     areas = ("aurc", "augrc")
-    return _iid(sets, areas) + _each(sets, ("near", "mid", "far"), "proposed", areas)
+    return _iid(sets, areas) + _each(sets, OOD_TEST, "proposed", areas)
 
 
 _JOINT_PAPER = "Li et al., From Misclassifications to Outliers: Joint Reliability Assessment in Classification, Eq. 2-8"
@@ -461,7 +456,7 @@ _ALL = (
         "unweighted means of the values per set. AURC counts coverage over known samples.",
         _WITH_OOD,
         _joint,
-        UNKNOWN,
+        PROTOCOL_OOD_TEST,
     ),
     Protocol(
         "joint_pooled",
@@ -480,7 +475,7 @@ _ALL = (
         "aupr_unsafe_ood are AUPR-IN and AUPR-OUT by trapezoids; average precision, a little lower, is there as well.",
         _WITH_OOD,
         _openood,
-        UNKNOWN,
+        PROTOCOL_OOD_TEST,
     ),
     Protocol(
         "unknown",
@@ -533,7 +528,7 @@ _ALL = (
         "chains such as project|msp included; the column chosen shows it.",
         _BY_AUGRC,
         _stratified,
-        ("near", "mid", "far"),
+        OOD_TEST,
     ),
 )
 

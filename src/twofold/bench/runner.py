@@ -27,6 +27,7 @@ from twofold.bench.resampling import Values, averaged, values
 from twofold.bench.results import Results
 from twofold.errors import InvalidInput, MissingExtra, TwofoldError
 from twofold.outputs import Outputs
+from twofold.roles import FITTING
 from twofold.run import Run
 from twofold.scores import chain as steps
 from twofold.scores.chain import Chain, scorer
@@ -246,7 +247,7 @@ def _confidences(
 ) -> dict[str, Confidences]:
     """Fit or tune scores on the validation roles of a run, and score the data sets that each lacks."""
     subject = Subject(Run.open(path), roles)
-    train, val, ood_val = (subject.outputs(role) for role in ("train", "val", "ood_val"))
+    train, val, ood_val = (subject.outputs(role) for role in FITTING)
     found: dict[str, Confidences] = {}
     chains: dict[str, Chain] = {}
     for spec in missing:
@@ -505,7 +506,7 @@ class Bench:
         """
         chain = _planned_chain(spec, tuning)
         marks = subject.marks
-        seen = [marks[name] for name, role in subject.roles.items() if role in ("train", "val", "ood_val")]
+        seen = [marks[name] for name, role in subject.roles.items() if role in FITTING]
         makers = code_of(*(step.info.maker for step in chain.steps))
         fit = digest(seen, marks.get("head"), chain.spec, asdict(tuning), makers, code(*SCORING))
         return {FIT: fit, **{name: digest(fit, marks[name]) for name in subject.scored}}

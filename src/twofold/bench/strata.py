@@ -22,13 +22,14 @@ import numpy.typing as npt
 
 from twofold import _checks
 from twofold._checks import Array, ArrayLike
-from twofold._math import unit
+from twofold._math import TINY, unit
 from twofold.errors import InvalidInput, MissingExtra, UnknownName
+from twofold.roles import OOD_TEST
 
 Rows = npt.NDArray[np.floating[Any]]
 BLOCK = 2048  # rows at a time; a kernel block is then 32 MB
 MOST_SETS = 14  # 788,970 partitions into three groups
-NAMES: Mapping[int, tuple[str, ...]] = {2: ("near", "far"), 3: ("near", "mid", "far")}
+NAMES: Mapping[int, tuple[str, ...]] = {2: ("near", "far"), 3: OOD_TEST}
 
 
 def frechet(a: ArrayLike, b: ArrayLike) -> float:
@@ -592,7 +593,7 @@ def _centroids(rows: Rows, labels: ArrayLike) -> Array:
     sizes = np.bincount(index)
     sorted_rows = _directions(rows, "id_embeddings")[np.argsort(index, kind="stable")]
     means = np.add.reduceat(sorted_rows, np.cumsum(sizes) - sizes, axis=0) / sizes[:, None]
-    if (np.linalg.norm(means, axis=1) < 1e-12).any():
+    if (np.linalg.norm(means, axis=1) < TINY).any():
         raise InvalidInput("the embeddings of an ID class cancel out; its centroid has no direction")
     return unit(means)
 

@@ -19,6 +19,7 @@ from twofold.cli.options import (
     AliasedOption,
 )
 from twofold.cli.shared import JSON, REPLACE, Verbs, check_target, from_torch, progress, resumable
+from twofold.roles import OOD_TEST
 
 ROOT = click.option("--root", type=click.Path(path_type=Path), help="Folder of data; by default $TWOFOLD_DATA.")
 FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -375,7 +376,7 @@ def embed_command(
 
     check_target(out, replace=replace)
     found = load(name)
-    wanted = chosen or [s.name for s in found.sets if s.role in ("train", "near", "mid", "far")]
+    wanted = chosen or [s.name for s in found.sets if s.role in ("train", *OOD_TEST)]
     if any(found[word].embedded for word in wanted):
         raise InvalidInput(f"the data of {name} come with its classifier and are not images; choose another benchmark")
     opened = {word: data.open(found[word].spec(root)) for word in wanted}
@@ -419,7 +420,7 @@ def strata_command(run: Path, embeddings: Path | None, as_json: bool) -> None:
     from twofold.run import Run
 
     opened = Run.open(run)
-    unknown = [name for role in ("near", "mid", "far") for name in opened.names(role)]
+    unknown = [name for role in OOD_TEST for name in opened.names(role)]
     train = opened.names("train") or opened.names("test")
     if not train or len(unknown) < 3:
         raise InvalidInput(f"{run} must hold a train or test set and three unknown sets; it holds {opened.roles}")

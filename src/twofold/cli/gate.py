@@ -27,6 +27,7 @@ from twofold.cli.shared import (
     read_outputs,
     refuse_to_overwrite,
 )
+from twofold.roles import OOD_TEST
 
 if TYPE_CHECKING:
     from twofold.gate import Gate
@@ -332,7 +333,7 @@ def _labelled(source: Path, names: tuple[str, ...]) -> Iterator[tuple[str, Outpu
     tests = run.names("test")
     if not tests:
         raise click.UsageError(f"{source} has no data set with the role test; name some with --name")
-    unknown = [name for role in ("near", "mid", "far") for name in run.names(role)]
+    unknown = [name for role in OOD_TEST for name in run.names(role)]
     yield " + ".join(tests), joined(run, tests)
     for name in unknown:
         yield " + ".join([*tests, name]), joined(run, [*tests, name])

@@ -173,7 +173,7 @@ def _protocol_names() -> list[str]:
 
 
 def _role_names() -> tuple[str, ...]:
-    from twofold.run import ROLES
+    from twofold.roles import ROLES
 
     return ROLES
 

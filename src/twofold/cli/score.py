@@ -15,6 +15,7 @@ import numpy as np
 from twofold._csv import escape_row
 from twofold.cli.options import PLUGIN, SCORE
 from twofold.cli.shared import JSON, REPLACE, check_same_model, check_target, read_outputs
+from twofold.roles import FITTING
 
 if TYPE_CHECKING:
     from twofold.outputs import Outputs
@@ -95,7 +96,7 @@ def _sets(
         run = Run.open(source)
         if train is not None:
             raise click.UsageError("a run has its own training set; --train is for npz files")
-        roles = {role: [run[name] for name in run.names(role)] for role in ("train", "val", "ood_val")}
+        roles = {role: [run[name] for name in run.names(role)] for role in FITTING}
         parts = {role: Outputs.concat(found) if found else None for role, found in roles.items()}
         chosen = names or [name for name, role in run.roles.items() if role != "train"]
         return {name: run[name] for name in chosen}, parts["train"], parts["val"], parts["ood_val"]

@@ -44,6 +44,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twofold._checks import Array
+from twofold._math import SMALLEST_NORMAL
 from twofold.gate.thresholds import Scored
 
 Codes = npt.NDArray[np.int64]
@@ -273,7 +274,7 @@ def ratio_interval(part: Array, whole: Array, size: Array, level: float) -> tupl
     >>> bool(low < 0.1 < high)
     True
     """
-    stakes = STAKES / max(float(size.max()), np.finfo(float).tiny)
+    stakes = STAKES / max(float(size.max()), SMALLEST_NORMAL)
 
     def excluded(ratio: float, sign: float) -> bool:
         z = part - ratio * whole

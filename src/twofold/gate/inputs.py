@@ -14,10 +14,10 @@ from twofold._math import log_odds
 from twofold.errors import InvalidInput, UnfitData
 from twofold.gate.grouped import group_codes
 from twofold.outputs import NAMES, Head, Outputs
+from twofold.roles import OOD
 from twofold.run import Run
 from twofold.scores.chain import Chain, score_all, warn_of_lost_scale
 
-OUTSIDE = ("near", "mid", "far", "ood_val")  # OOD roles of a run
 BLOCK = 64  # rows whose logits stay in the cache while both scores read them
 
 
@@ -170,7 +170,7 @@ def joined(run: Run, names: Sequence[str]) -> Outputs:
     """
     parts = [run[name] for name in names]
     for i, name in enumerate(names):
-        if run.roles[name] in OUTSIDE:
+        if run.roles[name] in OOD:
             parts[i] = parts[i].replace(labels=np.full(len(parts[i]), -1))
     return Outputs.concat(alike(parts))
 

@@ -30,6 +30,7 @@ from twofold.nn.device import check_device
 from twofold.nn.models import Captured, Classifier, load
 from twofold.nn.perturb import Mahalanobis, Odin, Perturbation, RankFeat
 from twofold.outputs import PASS_ARRAYS, Passes
+from twofold.roles import OOD
 from twofold.run import Run, Writer
 from twofold.scores.chain import Chain, scorer
 
@@ -38,7 +39,6 @@ Item = tuple[Any, npt.NDArray[np.int64] | None, npt.NDArray[Any] | None]  # inpu
 
 SHARD = 2048  # rows in a shard, rounded down to whole batches
 POWERS = (1, 2, 3, 4, 5)
-OUTSIDE = ("near", "mid", "far", "ood_val")  # roles of inputs that belong to no class of the model
 WAIT = 600.0  # seconds to wait for the other processes
 SINGLE = np.dtype(np.float32)
 
@@ -241,7 +241,7 @@ def extract(
         keep_passes,
         dict(learned or {}),
         seed or 0,
-        known=role not in OUTSIDE,
+        known=role not in OOD,
     )
     few = source.read(range(min(2, source.rows)))
     with torch.no_grad():
@@ -249,7 +249,7 @@ def extract(
             one(_moved(few[0], device))  # finds the head and the layers
     probe = recorder.record(few, 0)  # shows the shapes
     rank, world = _process()
-    names = source.class_names if role not in OUTSIDE else None
+    names = source.class_names if role not in OOD else None
     run = _run(out, classifiers[0], names, rank, provenance | ({} if seed is None else {"seed": seed}))
     writer = run.writer(
         name,

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from twofold._files import replacing
+from twofold._math import TINY
 from twofold.errors import InvalidInput, MissingExtra, TwofoldError
 from twofold.gate.gate import Gate
 from twofold.gate.inputs import head_print
@@ -37,7 +38,6 @@ from twofold.nn.models.head import Captured, Classifier
 from twofold.scores.chain import Chain, Step
 
 OPSET = 17
-TINY = 1e-12
 NEARLY = 1.0 - 1e-16
 CLIP = 50.0  # bound of the exponent in ash and scale, as in twofold.scores.transforms
 BANK = 1 << 22  # most entries of a bank of training rows that the file may hold

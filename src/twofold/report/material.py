@@ -16,6 +16,7 @@ from twofold.gate import Gate
 from twofold.gate.inputs import fitted, joined
 from twofold.outputs import Outputs, load_npz
 from twofold.report.document import count, listed
+from twofold.roles import FITTING, ID_TEST, OOD_TEST
 from twofold.run import Run
 from twofold.scores.chain import Chain, score_all, scorer
 from twofold.scores.logits import probability
@@ -27,7 +28,7 @@ LOST_SCALE = (
     "are left out unless they were asked for."
 )
 ALONE = ("msp", "conf")  # the one score that everything is measured against
-UNKNOWN = ("near", "mid", "far", "unknown")  # roles of inputs of no known class; the last where nobody says which
+UNKNOWN = (*OOD_TEST, "unknown")  # roles of inputs of no known class; the last where nobody says which
 BEST = 2  # recommended pairs that are shown beside the plain one
 ROWS = 200_000  # above, intervals are narrower than the digits that are printed
 
@@ -357,7 +358,7 @@ def _of_run(
         if name not in run:
             raise InvalidInput(f"ood_classes: the run has no data set {name!r}; it holds {', '.join(run.names())}")
     cautions = [] if run.names("test") else ["The run has no test set: its validation set is judged instead."]
-    outside = [name for role in UNKNOWN[:-1] for name in run.names(role)]
+    outside = [name for role in OOD_TEST for name in run.names(role)]
     train = joined(run, run.names("train")) if run.names("train") else None
     validation = joined(run, [*run.names("val"), *run.names("ood_val")]) if run.names("val") else None
     asked = [spec for spec in (id, ood) if spec is not None and spec != "none"]
@@ -481,7 +482,7 @@ def _recommended(
     run: Run, scores: list[str], resamples: int, seed: int, done: Done
 ) -> tuple[list[Pair], str, list[str]]:
     """Choose the best pairs on validation data; the plain one where there is nothing to choose on."""
-    lacking = [role for role in ("train", "val", "ood_val") if not run.names(role)]
+    lacking = [role for role in FITTING if not run.names(role)]
     if lacking:
         kind = {"train": "training", "val": "validation", "ood_val": "unknown validation"}
         missing = " and ".join(f"{kind[role]} data (role {role})" for role in lacking)
@@ -533,7 +534,7 @@ def _scored(
 ) -> Scored:
     conf = dict(zip(chains, score_all(list(chains.values()), outputs), strict=True))
     outputs = outputs.averaged() if averaged else outputs
-    known = role in ("test", "shift")
+    known = role in ID_TEST
     correct = outputs.correct if known else np.zeros(len(outputs), bool)
     means, names = _mean_softmax(name, outputs, classes) if not known else (None, ())
     return Scored(

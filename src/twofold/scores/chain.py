@@ -33,6 +33,7 @@ from twofold._checks import Array
 from twofold._files import arrays_digest, replacing
 from twofold.errors import BrokenPlugin, InvalidInput, LostScale, NameTaken, NotFitted, TwofoldError, UnknownName
 from twofold.outputs import FIELDS, Outputs
+from twofold.roles import FITTING
 
 T = TypeVar("T", bound=Callable[..., Any])
 R = TypeVar("R")
@@ -41,7 +42,6 @@ Judged = Literal["logits", "passes"]
 Tuning = Literal["nothing to fit", "fitted on train", "fitted on val", "fitted on ood_val"]
 StateKind = Literal["float", "integer", "bool", "byte"]
 
-SETS = ("train", "val", "ood_val")
 FORMAT, VERSION = "twofold-chain", "2"
 ROWS = 1024  # rows scored at a time
 PROJECTIONS = ("global", "class", "class_pred", "class_avg")
@@ -1079,7 +1079,7 @@ class Chain:
                 sets = {name: None if o is None else o.derived(done.run(o, wanted)) for name, o in sets.items()}
         saw = {which for step in fitted for which in step.saw}
         label: Tuning = "nothing to fit"
-        for name in SETS:
+        for name in FITTING:
             if name in saw:
                 label = f"fitted on {name}"  # type: ignore[assignment]
         return Chain(tuple(fitted), label, self.searched)

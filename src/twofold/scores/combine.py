@@ -14,7 +14,7 @@ import numpy as np
 
 from twofold import _checks
 from twofold._checks import Array, Labels
-from twofold._math import Floats, log_odds, sigmoid
+from twofold._math import SMALLEST_NORMAL, TINY, Floats, log_odds, sigmoid
 from twofold.errors import InvalidInput
 from twofold.outputs import Head, Outputs, Passes
 from twofold.scores._fitting.moments import blocks
@@ -344,7 +344,7 @@ class PluginBlackBox:
     def _inverse(self, features: Floats, raw: Floats) -> Array:
         """Compute 1 / ratio; lengths below 1e-12 count as 1e-12, so that it is finite."""
         value = _second(self.ratio, features, raw, self.origin, self.basis)
-        return 1.0 / np.maximum(value, 1e-12) if self.ratio == "norm" else np.maximum(-value, 1e-12)
+        return 1.0 / np.maximum(value, TINY) if self.ratio == "norm" else np.maximum(-value, TINY)
 
     def score(
         self, logits: Floats, features: Floats, predictions: Labels, layers: Mapping[str, Floats] | None = None
@@ -733,8 +733,7 @@ def averaged(outputs: Outputs, chain: Chain) -> Outputs:
     last = chain.steps[-1].info
     changes: dict[str, Any] = {"predictions": np.asarray(held.mean_prob).argmax(axis=1), "passes": None}
     if last.probabilities and chain.needs == ("logits",):
-        smallest = np.finfo(np.float64).tiny
-        logits = np.log(np.maximum(np.asarray(held.mean_prob, dtype=np.float64), smallest))
+        logits = np.log(np.maximum(np.asarray(held.mean_prob, dtype=np.float64), SMALLEST_NORMAL))
         changes |= {"logits": logits, "features": None, "head": None}
         return outputs.replace(**changes)
     changes["logits"] = held.mean_logits

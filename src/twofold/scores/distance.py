@@ -13,7 +13,7 @@ import numpy as np
 
 from twofold import _checks
 from twofold._checks import Array, Labels
-from twofold._math import Floats, log_softmax, squared_distances, unit
+from twofold._math import TINY, Floats, log_softmax, squared_distances, unit
 from twofold.errors import InvalidInput
 from twofold.outputs import Head
 from twofold.scores._fitting.moments import moments as moments_of
@@ -21,7 +21,6 @@ from twofold.scores._fitting.moments import whitened, whitening
 from twofold.scores._fitting.spaces import check_means
 from twofold.scores.chain import PROJECTIONS, register_score, state
 
-TINY = 1e-12
 RAW = "penultimate/raw"  # features before a cosine head normalised them
 
 

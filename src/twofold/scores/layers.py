@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from twofold import _checks
 from twofold._checks import Array, Labels, Mask
-from twofold._math import Floats, log_softmax, squared_distances
+from twofold._math import TINY, Floats, log_softmax, squared_distances
 from twofold.errors import InvalidInput
 from twofold.outputs import release
 from twofold.scores._fitting.moments import ROWS, Moments, blocks, whitened, whitening
@@ -24,7 +24,6 @@ from twofold.scores.chain import register_score, state
 Layers = Mapping[str, Floats]
 Packed = npt.NDArray[np.uint8]
 
-TINY = 1e-12
 MARGIN = 1e-6  # added to the denominators of gram
 RESOLUTION = 1e-12  # a variance below this share of its inputs is rounding error
 

@@ -12,13 +12,11 @@ import numpy as np
 
 from twofold import _checks
 from twofold._checks import Array, Labels
-from twofold._math import Floats, log_odds, log_softmax, logsumexp, sigmoid
+from twofold._math import TINY, Floats, log_odds, log_softmax, logsumexp, sigmoid
 from twofold.errors import InvalidInput
 from twofold.outputs import Outputs
 from twofold.scores._fitting.moments import blocks
 from twofold.scores.chain import register_score, state
-
-TINY = 1e-12
 
 
 @register_score(

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from twofold import _checks
 from twofold._checks import Array, Labels
-from twofold._math import Floats, softmax
+from twofold._math import TINY, Floats, softmax
 from twofold.errors import InvalidInput, MissingExtra
 from twofold.outputs import Outputs
 from twofold.scores._fitting.moments import blocks
@@ -29,7 +29,6 @@ Places = npt.NDArray[np.int64]
 
 TILE = (1024, 4096)  # queries and rows of the bank in one product
 SPARE = 6  # candidates beyond the k-th, which float32 may misorder; largest() takes more where these are too few
-TINY = 1e-12
 
 
 def unit(rows: Floats) -> Floats:

@@ -14,7 +14,7 @@ import numpy as np
 
 from twofold import _checks
 from twofold._checks import Array, Labels
-from twofold._math import Floats, logsumexp, squared_distances, unit
+from twofold._math import TINY, Floats, logsumexp, squared_distances, unit
 from twofold.errors import InvalidInput
 from twofold.outputs import Head
 from twofold.scores._fitting.moments import blocks, moments
@@ -35,7 +35,6 @@ from twofold.scores._fitting.spaces import (
 from twofold.scores.chain import register_score, state
 from twofold.scores.distance import RAW
 
-TINY = 1e-12
 EXACT_ROWS = 5000  # training rows up to which exact kernel PCA is allowed
 KINDS = ("global", "class", "class_pred")
 Kind = Literal["global", "class", "class_pred"]

@@ -14,7 +14,7 @@ import numpy as np
 
 from twofold import _checks
 from twofold._checks import Array, Labels
-from twofold._math import Floats
+from twofold._math import SMALLEST_NORMAL, TINY, Floats
 from twofold.errors import InvalidInput
 from twofold.metrics.calibration import TemperatureScaling
 from twofold.outputs import Head, Passes
@@ -23,7 +23,6 @@ from twofold.scores._fitting.spaces import Spaces, check_means, check_offsets, c
 from twofold.scores.chain import PROJECTIONS, register_transform, state
 
 Changes = dict[str, Any]
-TINY = 1e-12
 CLIP = 50.0  # bound of the exponent in ash and scale: e^50 is far beyond any useful factor
 
 
@@ -816,4 +815,4 @@ def average(passes: Floats | Passes) -> Changes:
     """
     held = passes if isinstance(passes, Passes) else Passes.from_logits(passes)
     p = np.asarray(held.mean_prob, dtype=np.float64)
-    return {"logits": np.log(np.maximum(p, np.finfo(np.float64).tiny)), "head": None}
+    return {"logits": np.log(np.maximum(p, SMALLEST_NORMAL)), "head": None}

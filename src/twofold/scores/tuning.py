@@ -21,6 +21,7 @@ from twofold._checks import Array, Mask
 from twofold.errors import InvalidInput, TwofoldWarning, UndefinedMetric
 from twofold.metrics import MetricInfo
 from twofold.outputs import FIELDS, Outputs
+from twofold.roles import FITTING, OOD_TEST
 from twofold.run import Run
 from twofold.scores import chain as steps
 from twofold.scores.chain import Chain, Step, fit_all, score_all, scorer
@@ -510,7 +511,7 @@ def judged_sets(run: Run) -> list[Outputs]:
 def _sets(run: Run, ood: str | None) -> tuple[Outputs, Outputs, Outputs]:
     """Return training, validation and OOD validation outputs."""
     found = []
-    for role in ("train", "val", "ood_val"):
+    for role in FITTING:
         named = [ood] if role == "ood_val" and ood is not None else run.names(role)
         if not named:
             hint = "; or name one with ood=" if role == "ood_val" else ""
@@ -616,7 +617,7 @@ def _pairs(
 
 def _cautions(run: Run, ood: str | None, unknown: Outputs) -> Iterable[str]:
     """Say what the numbers do not promise, in plain words."""
-    tests = [name for name, role in run.roles.items() if role in ("near", "mid", "far")]
+    tests = [name for name, role in run.roles.items() if role in OOD_TEST]
     if ood is not None and ood in tests:
         yield (
             f"the pair was chosen on {ood}, which is a test set of this run: its numbers on {ood} are no test any "

@@ -18,8 +18,8 @@ import numpy as np
 
 from twofold import _checks
 from twofold._checks import Array
+from twofold._math import SMALLEST_NORMAL
 
-TINY = float(np.finfo(np.float64).tiny)  # what stands for a positive p-value too small for float64
 LEAST_BLOCKS = 3
 """Blocks that a comparison needs at least. Of two, Friedman's statistic is a function of the rank correlation between
 them alone (Conover 1999, section 5.8), so methods that differ look like two data sets that are alike."""
@@ -174,7 +174,7 @@ def least_rank_z_p(ranks: Array) -> float:
     for block in sorted_blocks(ranks):
         if block[0] != block[-1]:
             chance *= block.count(block[0]) * block.count(block[-1]) / (methods * (methods - 1))
-    return max(min(chance, 1.0), TINY)
+    return max(min(chance, 1.0), SMALLEST_NORMAL)
 
 
 def least_wilcoxon_p(blocks: int) -> float:
@@ -195,7 +195,7 @@ def least_wilcoxon_p(blocks: int) -> float:
     >>> least_wilcoxon_p(6)
     0.03125
     """
-    return max(math.ldexp(1.0, 1 - blocks), TINY)
+    return max(math.ldexp(1.0, 1 - blocks), SMALLEST_NORMAL)
 
 
 def required_blocks(methods: int, *, test: str, alpha: float) -> int:
@@ -328,4 +328,4 @@ def _share(tables: int, blocks: Sequence[Ranks]) -> float:
     """Compute the share of some tables among all arrangements; Python's integers neither overflow nor underflow."""
     everything = math.prod(orders(block) for block in blocks)
     log_share = math.log(tables) - math.log(everything)
-    return max(math.exp(log_share), TINY) if log_share > math.log(TINY) else TINY
+    return max(math.exp(log_share), SMALLEST_NORMAL) if log_share > math.log(SMALLEST_NORMAL) else SMALLEST_NORMAL

@@ -15,13 +15,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from twofold import _checks
+from twofold._math import TINY
 from twofold.errors import InvalidInput
 from twofold.metrics import aurc_weights
 
 AurcEstimator: TypeAlias = Literal["empirical", "log", "sele", "self_excluded"]
 Objective: TypeAlias = Literal["log", "digamma", "mse"]
-
-TINY = 1e-12  # floor of a probability before its logarithm
 
 
 def _logits(value: Tensor, name: str = "logits") -> Tensor:

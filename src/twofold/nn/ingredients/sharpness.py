@@ -18,11 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from twofold import _checks
+from twofold._math import TINY
 from twofold.errors import InvalidInput
 
 Variant: TypeAlias = Literal["released", "original", "printed"]
-
-TINY = 1e-12
 
 
 @contextmanager

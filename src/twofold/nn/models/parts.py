@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from twofold._checks import choice, number, whole
+from twofold._math import TINY
 from twofold.errors import InvalidInput
 
 HEADS = ("linear", "cosine")
 BRANCHES = ("devries", "confidnet")
 BRANCH_WIDTH, BRANCH_DEPTH = 400, 5  # hidden linear layers of ConfidNet, each followed by a ReLU
-TINY = 1e-12  # floor of the norm of a feature or class vector
 
 
 @dataclass(frozen=True)
