@@ -7,11 +7,11 @@ train       the data that the classifier was trained on; scores fit on it
 val         held-out in-distribution data, to choose settings on
 test        in-distribution test data
 shift       test data of the same classes under another distribution
-near        out-of-distribution test data close to the training data
+near        out-of-distribution test data close to the training data, such as
+            classes held out from training
 mid         out-of-distribution test data in between
 far         out-of-distribution test data far from the training data
 ood_val     out-of-distribution data to choose settings on, never to test on
-new         held-out classes; protocols of benchmarks alone have this role
 ==========  ============================================================
 """
 
@@ -32,11 +32,5 @@ OOD = (*OOD_TEST, "ood_val")
 ROLES = ("train", "val", *ID_TEST, *OOD)
 """Every role that a data set of a run can have, in the order in which help and messages list them."""
 
-PROTOCOL_OOD_TEST = (*OOD_TEST, "new")
-"""Roles of OOD test sets in a protocol, which may also hold out classes."""
-
-PROTOCOL_ROLES = (*ROLES, "new")
-"""Every role that a data set of a protocol can have."""
-
-RESULT_ROLES = ("iid", "shift", "corruption", *PROTOCOL_OOD_TEST)
+RESULT_ROLES = ("iid", "shift", "corruption", *OOD_TEST)
 """Roles of the rows of results, from the in-distribution test set to the farthest shift."""

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from twofold import metrics
-from twofold.bench import PROTOCOLS, Average, Choice, Scored, Tuning, View, protocol, select
+from twofold.bench import PROTOCOLS, Average, Choice, ProtocolView, ScoredSet, Tuning, protocol, select
 from twofold.errors import InvalidInput, UndefinedMetric, UnknownName
+from twofold.roles import ROLES as RUN_ROLES
 
 ROLES = {
     "train": "train",
@@ -24,7 +25,6 @@ ROLES = {
     "lsun": "mid",
     "svhn": "far",
     "mnist": "far",
-    "held": "new",
     "camera": "shift",
     "fog/1": "shift",
     "snow/1": "shift",
@@ -42,7 +42,7 @@ def make(rng, n, *, known, pair=False, accuracy=0.7):
     def conf():
         return np.round(rng.normal(size=n) + shift, 1)
 
-    return Scored(correct, np.full(n, known), conf(), conf() if pair else None)
+    return ScoredSet(correct, np.full(n, known), conf(), conf() if pair else None)
 
 
 def world(seed=0, *, pair=False, accuracy=0.7):
@@ -60,7 +60,7 @@ def find(name, shift, roles=ROLES):
 
 
 def values(view, scored, *, pair=False):
-    table = view.table(scored)
+    table = view.collect(scored)
     only, second = (view.pair_metrics, table.conf_ood) if pair else (view.metrics, None)
     return metrics.evaluate(table.correct, table.conf, is_id=table.is_id, conf_ood=second, only=only)
 
@@ -157,7 +157,7 @@ def test_joint_by_loops():
         assert found["aurc_id"] == pytest.approx(slow_aurc(samples, over_id=True), abs=1e-12)
         assert found["f1"] == pytest.approx(slow_f1(samples), abs=1e-12)
         seen.append((view.shift, view.role))
-    assert seen == [(n, r) for r in ("near", "mid", "far", "new") for n, own in ROLES.items() if own == r]
+    assert seen == [(n, r) for r in ("near", "mid", "far") for n, own in ROLES.items() if own == r]
 
 
 def test_joint_pair_by_loops():
@@ -171,8 +171,8 @@ def test_joint_pair_by_loops():
 
 def test_joint_on_the_published_vector():
     scored = {
-        "id": Scored([1, 1, 1, 0, 1, 0], [1] * 6, [0.95, 0.90, 0.80, 0.70, 0.60, 0.40], [5, 1, 4, 3, 2, -1]),
-        "c100": Scored([0] * 3, [0] * 3, [0.85, 0.55, 0.30], [0, 2.5, -2]),
+        "id": ScoredSet([1, 1, 1, 0, 1, 0], [1] * 6, [0.95, 0.90, 0.80, 0.70, 0.60, 0.40], [5, 1, 4, 3, 2, -1]),
+        "c100": ScoredSet([0] * 3, [0] * 3, [0.85, 0.55, 0.30], [0, 2.5, -2]),
     }
     found = values(find("joint", "c100"), scored, pair=True)
     assert found["ds_f1"] == pytest.approx(8 / 11)
@@ -183,7 +183,7 @@ def test_joint_on_the_published_vector():
 
 
 def constant(n, right=0, *, known):
-    return Scored(np.arange(n) < right, np.full(n, known), np.zeros(n), np.zeros(n))
+    return ScoredSet(np.arange(n) < right, np.full(n, known), np.zeros(n), np.zeros(n))
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_accept_all_gives_the_printed_floor(accuracy, test, sizes, printed):
 def test_joint_pooled_by_loops():
     scored = world(3)
     views = protocol("joint_pooled").views(ROLES)
-    assert [(v.shift, v.role) for v in views] == [(r, r) for r in ("near", "mid", "far", "new")]
+    assert [(v.shift, v.role) for v in views] == [(r, r) for r in ("near", "mid", "far")]
     assert protocol("joint_pooled").averages(ROLES) == ()
     samples = rows(scored["id"], scored["svhn"], scored["mnist"])
     found = values(views[2], scored)
@@ -228,7 +228,7 @@ def test_openood_by_loops():
     assert accuracy.sets == ("id",)
     assert accuracy.role == "iid"
     assert values(accuracy, scored)["accuracy"] == pytest.approx(sum(scored["id"].correct) / len(scored["id"]))
-    for name in ("c100", "tin", "lsun", "svhn", "mnist", "held"):
+    for name in ("c100", "tin", "lsun", "svhn", "mnist"):
         safe, unsafe = scored["id"].conf.tolist(), scored[name].conf.tolist()
         found = values(find("openood", name), scored)
         assert found["auroc_ood"] == pytest.approx(slow_auroc(safe, unsafe), abs=1e-12)
@@ -239,7 +239,6 @@ def test_openood_by_loops():
         "near": ("c100", "tin"),
         "mid": ("lsun",),
         "far": ("svhn", "mnist"),
-        "new": ("held",),
     }
 
 
@@ -260,7 +259,7 @@ def test_openood_precision_against_scikit_learn():
 
 def test_unknown_by_loops():
     scored = world(6)
-    ood = ["c100", "tin", "lsun", "svhn", "mnist", "held"]
+    ood = ["c100", "tin", "lsun", "svhn", "mnist"]
     pool = find("unknown", "pooled")
     assert (pool.sets, pool.role) == (("id", *ood), "pooled")
     assert values(pool, scored)["aurc"] == pytest.approx(slow_aurc(rows(*(scored[n] for n in pool.sets))), abs=1e-12)
@@ -290,13 +289,13 @@ def test_unknown_by_loops():
     ids=["MCP", "ensemble"],
 )
 def test_unknown_oracle(error, test, sizes, oracle, alone):
-    """A perfect ranking reaches 1 - q + q ln q with q the share of right answers: the tabled floors of CIFAR."""
+    """A perfect ranking reaches 1 - q + q ln q with q the share of correct predictions: the tabled floors of CIFAR."""
     wrong = round(error * test)
     conf = np.arange(test, 0, -1.0)
-    scored = {"id": Scored(np.arange(test) < test - wrong, np.ones(test, bool), conf)}
+    scored = {"id": ScoredSet(np.arange(test) < test - wrong, np.ones(test, bool), conf)}
     last = 0.0
     for i, n in enumerate(sizes):
-        scored[f"ood{i}"] = Scored(np.zeros(n, bool), np.zeros(n, bool), last - np.arange(1.0, n + 1))
+        scored[f"ood{i}"] = ScoredSet(np.zeros(n, bool), np.zeros(n, bool), last - np.arange(1.0, n + 1))
         last -= n
     roles = {name: "test" if name == "id" else "near" if name == "ood0" else "far" for name in scored}
     found = values(find("unknown", "pooled", roles), scored)
@@ -310,7 +309,7 @@ def test_fd_shifts_by_loops():
     scored = world(7)
     right = [row for row in rows(scored["id"]) if row[0]]
     every = [(True, True, conf) for _, _, conf in rows(scored["id"])]
-    for name in ("c100", "tin", "lsun", "svhn", "mnist", "held"):
+    for name in ("c100", "tin", "lsun", "svhn", "mnist"):
         for mode, inliers in (("fd_shifts", right), ("fd_shifts_original", every)):
             samples = inliers + rows(scored[name])
             found = values(find(mode, name), scored)
@@ -349,10 +348,10 @@ def test_fd_shifts_known_sets_by_loops():
     [(0.943, 10_000, 45.9), (0.943, 26_032, 24.6), (0.751, 10_000, 40.3), (0.751, 26_032, 20.6)],
 )
 def test_fd_shifts_accuracy_as_printed(accuracy, new, printed):
-    """Accuracy of new-class studies in the paper: right answers among right answers and new-class inputs."""
+    """Accuracy of new-class studies in the paper: correct predictions among those and new-class inputs."""
     scored = {"id": constant(9_000, round(accuracy * 9_000), known=True), "ood": constant(new, known=False)}
     view = find("fd_shifts", "ood", {"id": "test", "ood": "far"})
-    table = view.table(scored)
+    table = view.collect(scored)
     assert 100 * metrics.evaluate(table.correct, table.conf, only="accuracy")["accuracy"] == pytest.approx(
         printed, abs=0.06
     )
@@ -364,27 +363,27 @@ def test_modes_agree_without_wrong_inliers():
         proposed, original = (values(find(m, name), scored) for m in ("fd_shifts", "fd_shifts_original"))
         assert dict(proposed) == dict(original)
     scored = world(9)
-    assert len(find("fd_shifts", "svhn").table(scored).conf) < len(
-        find("fd_shifts_original", "svhn").table(scored).conf
+    assert len(find("fd_shifts", "svhn").collect(scored).conf) < len(
+        find("fd_shifts_original", "svhn").collect(scored).conf
     )
 
 
 def test_wrong_inliers_are_removed_per_score():
     """Two scores of one model that judge different predictions keep different rows."""
-    ood = Scored([False], [False], [0.5])
-    one = Scored([True, False, True], [True] * 3, [0.9, 0.8, 0.7])
-    averaged = Scored([True, True, True], [True] * 3, [0.9, 0.8, 0.7])
+    ood = ScoredSet([False], [False], [0.5])
+    one = ScoredSet([True, False, True], [True] * 3, [0.9, 0.8, 0.7])
+    averaged = ScoredSet([True, True, True], [True] * 3, [0.9, 0.8, 0.7])
     view = find("fd_shifts", "ood", {"id": "test", "ood": "far"})
-    assert view.table({"id": one, "ood": ood}).conf.tolist() == [0.9, 0.7, 0.5]
-    assert view.table({"id": averaged, "ood": ood}).conf.tolist() == [0.9, 0.8, 0.7, 0.5]
+    assert view.collect({"id": one, "ood": ood}).conf.tolist() == [0.9, 0.7, 0.5]
+    assert view.collect({"id": averaged, "ood": ood}).conf.tolist() == [0.9, 0.8, 0.7, 0.5]
 
 
 def test_open_set():
     scored = world(10)
     views = protocol("open_set").views(ROLES)
-    assert [(v.shift, v.role) for v in views] == [("c100", "near"), ("tin", "near"), ("held", "new")]
-    samples = [row for row in rows(scored["id"]) if row[0]] + rows(scored["held"])
-    assert values(views[2], scored)["aurc"] == pytest.approx(slow_aurc(samples), abs=1e-12)
+    assert [(v.shift, v.role) for v in views] == [("c100", "near"), ("tin", "near")]
+    samples = [row for row in rows(scored["id"]) if row[0]] + rows(scored["tin"])
+    assert values(views[1], scored)["aurc"] == pytest.approx(slow_aurc(samples), abs=1e-12)
 
 
 def test_stratified():
@@ -416,7 +415,7 @@ def test_augrc_identity_on_views(name):
     """AUGRC = (1 - AUROC_f) a e + e^2 / 2, ties included."""
     scored = world(12)
     for view in protocol(name).views(ROLES):
-        table = view.table(scored)
+        table = view.collect(scored)
         right, wrong = table.conf[table.correct].tolist(), table.conf[~table.correct].tolist()
         e = len(wrong) / len(table.conf)
         expected = (1 - slow_auroc(right, wrong)) * (1 - e) * e + e**2 / 2
@@ -426,9 +425,9 @@ def test_augrc_identity_on_views(name):
 def test_means_never_pool():
     """A large and a small set weigh the same."""
     scored = {
-        "id": Scored([True], [True], [0.5]),
-        "big": Scored([False] * 99, [False] * 99, np.full(99, 0.1)),
-        "small": Scored([False], [False], [0.9]),
+        "id": ScoredSet([True], [True], [0.5]),
+        "big": ScoredSet([False] * 99, [False] * 99, np.full(99, 0.1)),
+        "small": ScoredSet([False], [False], [0.9]),
     }
     roles = {"id": "test", "big": "far", "small": "far"}
     found = {v.shift: values(v, scored) for v in protocol("openood").views(roles)}
@@ -445,7 +444,7 @@ def test_order_of_rows_and_sets_changes_nothing(name):
     for one in reversed(scored):
         s = scored[one]
         order = rng.permutation(len(s))
-        mixed[one] = Scored(s.correct[order], s.is_id[order], s.conf[order], s.conf_ood[order])
+        mixed[one] = ScoredSet(s.correct[order], s.is_id[order], s.conf[order], s.conf_ood[order])
     turned = {v.shift: v for v in protocol(name).views(dict(reversed(ROLES.items())))}
     for view in protocol(name).views(ROLES):
         assert sorted(view.sets) == sorted(turned[view.shift].sets)
@@ -467,11 +466,20 @@ def test_a_missing_role_gives_no_view(name):
         assert all(a.of and set(a.of) <= {v.shift for v in views} for a in averages)
         if gone == "test":
             assert all(v.role in ("shift", "corruption") for v in views)
-        if gone in ("near", "mid", "far", "new"):
+        if gone in ("near", "mid", "far"):
             assert not any(v.role == gone for v in views)
             assert not any(a.role == gone for a in averages)
     assert protocol(name).views({}) == ()
     assert protocol(name).averages({}) == ()
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_roles_are_those_of_a_run(name):
+    """What a run can hold every protocol takes, and nothing else: held-out classes are near."""
+    every = {f"set {role}": role for role in RUN_ROLES}
+    assert {view.role for view in protocol(name).views(every)} <= {*RUN_ROLES, "iid", "pooled"}
+    with pytest.raises(InvalidInput, match="role of held: no choice 'new'; did you mean 'near'"):
+        protocol(name).views({"held": "new"})
 
 
 def test_several_test_sets_are_one():
@@ -489,16 +497,16 @@ def test_everything_pickles(name):
     assert pickle.loads(pickle.dumps(averages)) == averages
     assert len(set(views)) == len(views)
     for view in views:
-        table = pickle.loads(pickle.dumps(view)).table(pickle.loads(pickle.dumps(scored)))
-        np.testing.assert_array_equal(table.conf, view.table(scored).conf)
-        np.testing.assert_array_equal(table.conf_ood, view.table(scored).conf_ood)
+        table = pickle.loads(pickle.dumps(view)).collect(pickle.loads(pickle.dumps(scored)))
+        np.testing.assert_array_equal(table.conf, view.collect(scored).conf)
+        np.testing.assert_array_equal(table.conf_ood, view.collect(scored).conf_ood)
 
 
 def test_tables_leave_their_sources_alone():
     scored = world(15)
     before = {name: (s.correct.copy(), s.conf.copy()) for name, s in scored.items()}
     for view in protocol("fd_shifts_original").views(ROLES):
-        table = view.table(scored)
+        table = view.collect(scored)
         table.conf[:] = 0
         table.correct[:] = False
     for name, s in scored.items():
@@ -544,35 +552,35 @@ def test_rows_of_one_name_are_refused(name, roles):
 
 
 def test_a_set_of_the_wrong_kind_is_refused():
-    known, ood = Scored([True, False], [True, True], [0.9, 0.1]), Scored([False], [False], [0.5])
+    known, ood = ScoredSet([True, False], [True, True], [0.9, 0.1]), ScoredSet([False], [False], [0.5])
     view = find("joint", "svhn", {"id": "test", "svhn": "far"})
     with pytest.raises(InvalidInput, match=r"takes svhn as unknown inputs, but row 0 .* \(2 such rows\)"):
-        view.table({"id": known, "svhn": known})
+        view.collect({"id": known, "svhn": known})
     with pytest.raises(InvalidInput, match="takes id as known inputs, but row 0 is of no known class"):
-        view.table({"id": ood, "svhn": ood})
+        view.collect({"id": ood, "svhn": ood})
     with pytest.raises(InvalidInput, match="needs the data set svhn, which is not scored; scored: id"):
-        view.table({"id": known})
-    pair = Scored([True], [True], [0.9], [0.9])
+        view.collect({"id": known})
+    pair = ScoredSet([True], [True], [0.9], [0.9])
     with pytest.raises(InvalidInput, match="svhn has no conf_ood, but other data sets of the view svhn have one"):
-        view.table({"id": pair, "svhn": ood})
+        view.collect({"id": pair, "svhn": ood})
 
 
-def test_scored_checks_its_arrays():
+def test_scored_set_checks_its_arrays():
     with pytest.raises(InvalidInput, match="correct must be False on OOD samples"):
-        Scored([True], [False], [0.5])
+        ScoredSet([True], [False], [0.5])
     with pytest.raises(InvalidInput, match="conf has NaN in row 1"):
-        Scored([True, True], [True, True], [0.5, math.nan])
+        ScoredSet([True, True], [True, True], [0.5, math.nan])
     with pytest.raises(InvalidInput, match="conf_ood has NaN in row 0"):
-        Scored([True], [True], [0.5], [math.nan])
+        ScoredSet([True], [True], [0.5], [math.nan])
     with pytest.raises(InvalidInput, match="rows but correct has 2"):
-        Scored([True, False], [True, True], [0.5])
+        ScoredSet([True, False], [True, True], [0.5])
     with pytest.raises(InvalidInput, match="group has 1 rows but correct has 2"):
-        Scored([True, False], [True, True], [0.5, 0.4], group=[3])
+        ScoredSet([True, False], [True, True], [0.5, 0.4], group=[3])
     with pytest.raises(InvalidInput, match="group must be integers"):
-        Scored([True], [True], [0.5], group=[0.5])
+        ScoredSet([True], [True], [0.5], group=[0.5])
     with pytest.raises(InvalidInput, match="is empty"):
-        Scored([], [], np.empty(0))
-    one = Scored([1, 0], [1, 1], [1, 2], group=[4, 5])
+        ScoredSet([], [], np.empty(0))
+    one = ScoredSet([1, 0], [1, 1], [1, 2], group=[4, 5])
     assert len(one) == 2
     assert one.correct.dtype == bool
     assert one.conf.dtype == np.float64
@@ -583,7 +591,7 @@ def test_scored_checks_its_arrays():
 
 def test_undefined_values_are_told_not_hidden():
     """A score under which no answer is right leaves no inlier."""
-    scored = {"id": Scored([False], [True], [0.5]), "svhn": Scored([False], [False], [0.1])}
+    scored = {"id": ScoredSet([False], [True], [0.5]), "svhn": ScoredSet([False], [False], [0.1])}
     found = values(find("fd_shifts", "svhn", {"id": "test", "svhn": "far"}), scored)
     assert math.isnan(found["auroc"])
     assert "auroc" in found.reasons
@@ -622,7 +630,7 @@ def test_select_refuses():
 
 def test_views_are_values():
     view = find("joint", "svhn")
-    assert view == View("svhn", "far", ("id",), ("svhn",), "joint", ("f1", "aurc_id"), ("ds_f1", "ds_aurc"))
+    assert view == ProtocolView("svhn", "far", ("id",), ("svhn",), "joint", ("f1", "aurc_id"), ("ds_f1", "ds_aurc"))
     with pytest.raises(FrozenInstanceError):
         view.shift = "other"
 

@@ -1,19 +1,20 @@
 """Protocols: which rows of which data sets enter a number, how numbers are averaged, and what may be tuned on.
 
 A protocol sees names and roles of data sets only. It answers with views, each of which turns scored data sets into the
-table that metrics see, and with averages of views. Metrics are named as :func:`twofold.metrics.evaluate` takes them in
-``only``: a registered metric, ``accuracy``, or a metric of detection with the suffix ``_ood`` (known against unknown).
+arrays that metrics take, and with averages of views. Metrics are named as :func:`twofold.metrics.evaluate` takes them
+in ``only``: a registered metric, ``accuracy``, or a metric of detection with the suffix ``_ood`` (known against
+unknown).
 
 Correctness is that of the prediction which a score declares (the averaged one for scores of several passes), and it is
-in ``Scored.correct`` already. Where a protocol removes wrong predictions it therefore removes them score by score: two
-scores of one model may be judged on different rows, as in FD-Shifts.
+in ``ScoredSet.correct`` already. Where a protocol removes wrong predictions it therefore removes them score by score:
+two scores of one model may be judged on different rows, as in FD-Shifts.
 
->>> test = Scored([True, True, False], [True] * 3, [0.9, 0.4, 0.3])
->>> svhn = Scored([False, False], [False] * 2, [0.5, 0.1])
+>>> test = ScoredSet([True, True, False], [True] * 3, [0.9, 0.4, 0.3])
+>>> svhn = ScoredSet([False, False], [False] * 2, [0.5, 0.1])
 >>> views = protocol("fd_shifts").views({"test": "test", "svhn": "far"})
 >>> [(view.shift, view.role) for view in views]
 [('test', 'iid'), ('svhn', 'far')]
->>> views[1].table({"test": test, "svhn": svhn}).conf
+>>> views[1].collect({"test": test, "svhn": svhn}).conf
 array([0.9, 0.4, 0.5, 0.1])
 """
 
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal
@@ -32,7 +33,7 @@ import numpy.typing as npt
 from twofold import _checks
 from twofold._checks import Array, Mask
 from twofold.errors import InvalidInput, UndefinedMetric, UnknownName
-from twofold.roles import OOD_TEST, PROTOCOL_OOD_TEST, PROTOCOL_ROLES
+from twofold.roles import OOD_TEST, ROLES
 
 Rule = Literal["known", "joint", "proposed", "original"]
 Better = Literal["higher", "lower"]
@@ -40,7 +41,7 @@ Sets = Mapping[str, tuple[str, ...]]  # names of data sets by role
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
+class ScoredSet:
     """Hold one data set under one score, or under a pair of scores.
 
     Parameters
@@ -70,10 +71,14 @@ class Scored:
 
     def __post_init__(self) -> None:
         conf = _checks.confidence(self.conf)
-        conf_ood = None if self.conf_ood is None else _checks.confidence(self.conf_ood, "conf_ood")
-        group = None if self.group is None else _checks.plain(self.group, "group")
-        if group is not None and group.dtype.kind not in "iu":
-            raise InvalidInput(f"group must be integers, one per row, got dtype {group.dtype}")
+        conf_ood = None
+        if self.conf_ood is not None:
+            conf_ood = _checks.confidence(self.conf_ood, "conf_ood")
+        group = None
+        if self.group is not None:
+            group = _checks.plain(self.group, "group")
+            if group.dtype.kind not in "iu":
+                raise InvalidInput(f"group must be integers, one per row, got dtype {group.dtype}")
         correct, is_id = _checks.joint(self.correct, self.is_id, conf=conf, conf_ood=conf_ood, group=group)
         vars(self).update(correct=correct, is_id=is_id, conf=conf, conf_ood=conf_ood, group=group)
 
@@ -82,7 +87,7 @@ class Scored:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class MetricInputs:
     """Hold the arrays that a metric takes.
 
     Parameters
@@ -104,7 +109,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class View:
+class ProtocolView:
     """Define one row group of a results table: which data sets enter, by which rule, and what is measured.
 
     Views are plain values; they pickle, compare and hash.
@@ -129,8 +134,8 @@ class View:
     ``joint``: every row as it is; a wrong prediction and an unknown input are failures, and ``is_id`` distinguishes
     them. ``known``: the known sets alone. ``proposed``: wrong predictions on known sets are removed, so that correct
     ones stand against unknown inputs. ``original``: every prediction on known sets counts as correct. The last three
-    make tables without ``is_id``: all that counts is correct prediction or failure, and accuracy is the share of
-    correct predictions in the table, as FD-Shifts prints it.
+    leave ``is_id`` out: all that counts is correct prediction or failure, and accuracy is the share of correct
+    predictions among the rows, as FD-Shifts prints it.
     """
 
     shift: str
@@ -146,17 +151,17 @@ class View:
         """The data sets that enter, the known ones first."""
         return self.known + self.unknown
 
-    def table(self, scored: Mapping[str, Scored]) -> Table:
+    def collect(self, scored: Mapping[str, ScoredSet]) -> MetricInputs:
         """Collect the rows of this view.
 
         Parameters
         ----------
-        scored : mapping of str to Scored
+        scored : mapping of str to ScoredSet
             Scored data sets by name; those that do not belong to the view are ignored.
 
         Returns
         -------
-        Table
+        MetricInputs
             The arrays that metrics take.
 
         Raises
@@ -164,27 +169,27 @@ class View:
         InvalidInput
             If a data set of the view is missing, holds rows that contradict its role, or only some have ``conf_ood``.
         """
-        rows = [self._rows(scored, name) for name in self.sets]
-        second = [one.conf_ood for one in rows if one.conf_ood is not None]
-        if second and len(second) < len(rows):
-            without = next(name for name, one in zip(self.sets, rows, strict=True) if one.conf_ood is None)
-            raise InvalidInput(f"{without} has no conf_ood, but other data sets of the view {self.shift} have one")
-        is_id = np.concatenate([one.is_id for one in rows])
-        correct = is_id if self.rule == "original" else np.concatenate([one.correct for one in rows])
-        keep = self.kept(scored)
-        return Table(
-            correct[keep],
-            is_id[keep] if self.rule == "joint" else None,
-            np.concatenate([one.conf for one in rows])[keep],
-            np.concatenate(second)[keep] if second else None,
+        parts = [self._scored_set(scored, name) for name in self.sets]
+        conf = np.concatenate([part.conf for part in parts])
+        conf_ood = self._join_conf_ood(parts)
+        is_id = np.concatenate([part.is_id for part in parts])
+        correct = np.concatenate([part.correct for part in parts])
+        if self.rule == "original":
+            correct = is_id
+        enters = self.row_mask(scored)
+        return MetricInputs(
+            correct=correct[enters],
+            is_id=is_id[enters] if self.rule == "joint" else None,
+            conf=conf[enters],
+            conf_ood=None if conf_ood is None else conf_ood[enters],
         )
 
-    def kept(self, scored: Mapping[str, Scored]) -> Mask:
-        """Mark the rows that enter the table.
+    def row_mask(self, scored: Mapping[str, ScoredSet]) -> Mask:
+        """Mark the rows that :meth:`collect` takes.
 
         Parameters
         ----------
-        scored : mapping of str to Scored
+        scored : mapping of str to ScoredSet
             Scored data sets by name.
 
         Returns
@@ -192,23 +197,47 @@ class View:
         ndarray of bool
             One value per row, one data set of :attr:`sets` after the other.
         """
-        rows = [scored[name] for name in self.sets]
-        every = [one.correct | ~one.is_id if self.rule == "proposed" else np.ones(len(one), bool) for one in rows]
-        return np.concatenate(every)
+        masks = []
+        for name in self.sets:
+            part = scored[name]
+            if self.rule == "proposed":
+                masks.append(part.correct | ~part.is_id)
+            else:
+                masks.append(np.ones(len(part), bool))
+        return np.concatenate(masks)
 
-    def _rows(self, scored: Mapping[str, Scored], name: str) -> Scored:
+    def _scored_set(self, scored: Mapping[str, ScoredSet], name: str) -> ScoredSet:
+        """Look up a data set of the view and check that its rows agree with its role."""
         if name not in scored:
             have = ", ".join(sorted(scored)) or "none"
             raise InvalidInput(f"the view {self.shift} needs the data set {name}, which is not scored; scored: {have}")
-        one, known = scored[name], name in self.known
-        odd = one.is_id != known
-        if odd.any():
-            kind = "no known class (is_id False)" if known else "a known class (is_id True)"
+        part = scored[name]
+        known = name in self.known
+        contradicts = part.is_id != known
+        if contradicts.any():
+            inputs, found = "unknown", "a known class (is_id True)"
+            if known:
+                inputs, found = "known", "no known class (is_id False)"
             raise InvalidInput(
-                f"the view {self.shift} takes {name} as {'known' if known else 'unknown'} inputs, but row "
-                f"{int(odd.argmax())} is of {kind} ({int(odd.sum())} such rows); drop these rows or mend the role"
+                f"the view {self.shift} takes {name} as {inputs} inputs, but row {int(contradicts.argmax())} is of "
+                f"{found} ({int(contradicts.sum())} such rows); drop these rows or change the role of the data set"
             )
-        return one
+        return part
+
+    def _join_conf_ood(self, parts: Sequence[ScoredSet]) -> Array | None:
+        """Join the OOD confidences, which all data sets of the view must have, or none."""
+        found: list[Array] = []
+        without: list[str] = []
+        for name, part in zip(self.sets, parts, strict=True):
+            if part.conf_ood is None:
+                without.append(name)
+            else:
+                found.append(part.conf_ood)
+        if not found:
+            return None
+        if without:
+            raise InvalidInput(f"{without[0]} has no conf_ood, but other data sets of the view {self.shift} have one")
+        return np.concatenate(found)
 
 
 @dataclass(frozen=True)
@@ -284,10 +313,10 @@ class Protocol:
     source: str
     summary: str
     tuning: Tuning
-    build: Callable[[Sets], list[View]]
+    build: Callable[[Sets], list[ProtocolView]]
     averaged: tuple[str, ...] = ()
 
-    def views(self, roles: Mapping[str, str]) -> tuple[View, ...]:
+    def views(self, roles: Mapping[str, str]) -> tuple[ProtocolView, ...]:
         """List the views of data sets with these roles.
 
         Parameters
@@ -297,7 +326,7 @@ class Protocol:
 
         Returns
         -------
-        tuple of View
+        tuple of ProtocolView
             The views.
 
         Raises
@@ -311,14 +340,15 @@ class Protocol:
         ['svhn']
         """
         for name, role in roles.items():
-            _checks.choice(role, f"role of {name}", PROTOCOL_ROLES)
-        views = tuple(self.build({role: tuple(n for n, r in roles.items() if r == role) for role in PROTOCOL_ROLES}))
-        rows = [*(view.shift for view in views), *(mean.shift for mean in self._means(views))]
-        double = next((name for name in rows if rows.count(name) > 1), None)
-        if double is not None:
-            raise InvalidInput(
-                f"protocol {self.name}: two rows of the results would be called {double!r}; rename that data set"
-            )
+            _checks.choice(role, f"role of {name}", ROLES)
+        views = tuple(self.build(_names_by_role(roles)))
+        shifts = [view.shift for view in views]
+        shifts += [average.shift for average in self._averages(views)]
+        for shift in shifts:
+            if shifts.count(shift) > 1:
+                raise InvalidInput(
+                    f"protocol {self.name}: two rows of the results would be called {shift!r}; rename that data set"
+                )
         return views
 
     def averages(self, roles: Mapping[str, str]) -> tuple[Average, ...]:
@@ -339,11 +369,24 @@ class Protocol:
         InvalidInput
             If a role is unknown, or two rows of the results would have the same name.
         """
-        return self._means(self.views(roles))
+        return self._averages(self.views(roles))
 
-    def _means(self, views: tuple[View, ...]) -> tuple[Average, ...]:
-        members = {role: tuple(view.shift for view in views if view.role == role) for role in self.averaged}
-        return tuple(Average(role, role, of) for role, of in members.items() if of)
+    def _averages(self, views: Sequence[ProtocolView]) -> tuple[Average, ...]:
+        """Average the views of each role of ``averaged`` that has any."""
+        averages = []
+        for role in self.averaged:
+            members = tuple(view.shift for view in views if view.role == role)
+            if members:
+                averages.append(Average(role, role, members))
+        return tuple(averages)
+
+
+def _names_by_role(roles: Mapping[str, str]) -> Sets:
+    """List the names of the data sets of every role, empty for roles without any."""
+    names: dict[str, tuple[str, ...]] = dict.fromkeys(ROLES, ())
+    for name, role in roles.items():
+        names[role] += (name,)
+    return names
 
 
 FAILURES = ("aurc", "augrc", "auroc", "fpr95", "accuracy")
@@ -360,77 +403,89 @@ DETECTION = (
 )
 
 
-def _iid(sets: Sets, metrics: tuple[str, ...]) -> list[View]:
+def _iid(sets: Sets, metrics: tuple[str, ...]) -> list[ProtocolView]:
     """View the known test set alone."""
-    return [View("test", "iid", sets["test"], (), "known", metrics)] if sets["test"] else []
+    if not sets["test"]:
+        return []
+    return [ProtocolView("test", "iid", sets["test"], (), "known", metrics)]
 
 
 def _each(
-    sets: Sets, roles: tuple[str, ...], rule: Rule, metrics: tuple[str, ...], pair: tuple[str, ...] = ()
-) -> list[View]:
+    sets: Sets, roles: tuple[str, ...], rule: Rule, metrics: tuple[str, ...], pair_metrics: tuple[str, ...] = ()
+) -> list[ProtocolView]:
     """View the whole known test set with each unknown set separately."""
-    named = [(role, name) for role in roles for name in sets[role] if sets["test"]]
-    return [View(name, role, sets["test"], (name,), rule, metrics, pair) for role, name in named]
+    if not sets["test"]:
+        return []
+    views = []
+    for role in roles:
+        for name in sets[role]:
+            views.append(ProtocolView(name, role, sets["test"], (name,), rule, metrics, pair_metrics))
+    return views
 
 
-def _pools(sets: Sets, metrics: tuple[str, ...], pair: tuple[str, ...] = ()) -> list[View]:
+def _pools(sets: Sets, metrics: tuple[str, ...], pair_metrics: tuple[str, ...] = ()) -> list[ProtocolView]:
     """View the known test set with all unknown sets of a role together."""
-    filled = [role for role in PROTOCOL_OOD_TEST if sets[role] and sets["test"]]
-    return [View(role, role, sets["test"], sets[role], "joint", metrics, pair) for role in filled]
+    if not sets["test"]:
+        return []
+    views = []
+    for role in OOD_TEST:
+        if sets[role]:
+            views.append(ProtocolView(role, role, sets["test"], sets[role], "joint", metrics, pair_metrics))
+    return views
 
 
-def _shifts(sets: Sets, metrics: tuple[str, ...]) -> list[View]:
+def _shifts(sets: Sets, metrics: tuple[str, ...]) -> list[ProtocolView]:
     """View shifted sets of known classes alone; sets ``NAME/1`` to ``NAME/5`` are pooled by level of corruption."""
-    levels: dict[str, list[str]] = {}
+    levels: dict[str, tuple[str, ...]] = {}
     views = []
     for name in sets["shift"]:
         level = re.search(r"/([1-5])$", name)
         if level:
-            levels.setdefault(level[1], []).append(name)
+            levels[level[1]] = (*levels.get(level[1], ()), name)
         else:
-            views.append(View(name, "shift", (name,), (), "known", metrics))
-    pooled = [
-        View(f"corruption/{level}", "corruption", tuple(names), (), "known", metrics)
-        for level, names in sorted(levels.items())
-    ]
-    return views + pooled
+            views.append(ProtocolView(name, "shift", (name,), (), "known", metrics))
+    for level_name, names in sorted(levels.items()):
+        views.append(ProtocolView(f"corruption/{level_name}", "corruption", names, (), "known", metrics))
+    return views
 
 
-def _joint(sets: Sets) -> list[View]:
-    return _each(sets, PROTOCOL_OOD_TEST, "joint", SINGLE, PAIR)
+def _joint(sets: Sets) -> list[ProtocolView]:
+    return _each(sets, OOD_TEST, "joint", SINGLE, PAIR)
 
 
-def _joint_pooled(sets: Sets) -> list[View]:
+def _joint_pooled(sets: Sets) -> list[ProtocolView]:
     return _pools(sets, SINGLE, PAIR)
 
 
-def _openood(sets: Sets) -> list[View]:
-    return _iid(sets, ("accuracy",)) + _each(sets, PROTOCOL_OOD_TEST, "joint", DETECTION)
+def _openood(sets: Sets) -> list[ProtocolView]:
+    return _iid(sets, ("accuracy",)) + _each(sets, OOD_TEST, "joint", DETECTION)
 
 
-def _unknown(sets: Sets) -> list[View]:
-    everything = tuple(name for role in PROTOCOL_OOD_TEST for name in sets[role])
+def _unknown(sets: Sets) -> list[ProtocolView]:
+    unknown: tuple[str, ...] = ()
+    for role in OOD_TEST:
+        unknown += sets[role]
     views = []
-    if sets["test"] and everything:
-        views.append(View("pooled", "pooled", sets["test"], everything, "joint", ("aurc", "eaurc")))
+    if sets["test"] and unknown:
+        views.append(ProtocolView("pooled", "pooled", sets["test"], unknown, "joint", ("aurc", "eaurc")))
     views += _iid(sets, ("accuracy", "aurc", "eaurc", "auroc", "fpr95"))
     views += _pools(sets, ("aurc", "auroc_ood", "fpr95_ood"))
-    return views + _each(sets, PROTOCOL_OOD_TEST, "joint", ("auroc_ood", "fpr95_ood"))
+    return views + _each(sets, OOD_TEST, "joint", ("auroc_ood", "fpr95_ood"))
 
 
-def _fd_shifts(sets: Sets) -> list[View]:
-    return _iid(sets, FAILURES) + _shifts(sets, FAILURES) + _each(sets, PROTOCOL_OOD_TEST, "proposed", FAILURES)
+def _fd_shifts(sets: Sets) -> list[ProtocolView]:
+    return _iid(sets, FAILURES) + _shifts(sets, FAILURES) + _each(sets, OOD_TEST, "proposed", FAILURES)
 
 
-def _fd_shifts_original(sets: Sets) -> list[View]:
-    return _iid(sets, FAILURES) + _shifts(sets, FAILURES) + _each(sets, PROTOCOL_OOD_TEST, "original", FAILURES)
+def _fd_shifts_original(sets: Sets) -> list[ProtocolView]:
+    return _iid(sets, FAILURES) + _shifts(sets, FAILURES) + _each(sets, OOD_TEST, "original", FAILURES)
 
 
-def _open_set(sets: Sets) -> list[View]:
-    return _each(sets, ("near", "new"), "proposed", FAILURES)
+def _open_set(sets: Sets) -> list[ProtocolView]:
+    return _each(sets, ("near",), "proposed", FAILURES)
 
 
-def _stratified(sets: Sets) -> list[View]:
+def _stratified(sets: Sets) -> list[ProtocolView]:
     areas = ("aurc", "augrc")
     return _iid(sets, areas) + _each(sets, OOD_TEST, "proposed", areas)
 
@@ -456,7 +511,7 @@ _ALL = (
         "unweighted means of the values per set. AURC counts coverage over known samples.",
         _WITH_OOD,
         _joint,
-        PROTOCOL_OOD_TEST,
+        OOD_TEST,
     ),
     Protocol(
         "joint_pooled",
@@ -469,23 +524,23 @@ _ALL = (
     Protocol(
         "openood",
         _OPENOOD_PAPER,
-        "Known test set, right or wrong, against each unknown set; near and far are unweighted means. fpr95_unsafe_ood "
+        "Known test set, correct or not, against each unknown set; near and far are unweighted means. fpr95_unsafe_ood "
         "is OpenOOD's FPR@95 (share of known inputs flagged when 95 % of unknown ones are), fpr95_ood the older one "
         "(share of unknown inputs accepted when 95 % of known ones are). aupr_ood and "
         "aupr_unsafe_ood are AUPR-IN and AUPR-OUT by trapezoids; average precision, a little lower, is there as well.",
         _WITH_OOD,
         _openood,
-        PROTOCOL_OOD_TEST,
+        OOD_TEST,
     ),
     Protocol(
         "unknown",
         _UNKNOWN_PAPER,
-        "One pool of the known test set and all unknown sets, in which wrong answers and unknown inputs are failures; "
-        "AURC over the coverage of all samples. Besides: misclassification on the known test set, the known test set "
-        "against all near and against all far inputs, and against each set. The tuning rule is that of methods for "
-        "unknown inputs, with the external validation set as ood_val; methods for misclassification are chosen by "
-        "accuracy on val. The paper's code gives tied scores no credit in the AUROC and takes the point nearest a "
-        "TPR of 95 %; here ties count half, and the TPR is at least 95 %.",
+        "One pool of the known test set and all unknown sets, in which wrong predictions and unknown inputs are "
+        "failures; AURC over the coverage of all samples. Besides: misclassification on the known test set, the "
+        "known test set against all near and against all far inputs, and against each set. The tuning rule is that "
+        "of methods for unknown inputs, with the external validation set as ood_val; methods for misclassification "
+        "are chosen by accuracy on val. The paper's code gives tied scores no credit in the AUROC and takes the point "
+        "nearest a TPR of 95 %; here ties count half, and the TPR is at least 95 %.",
         _WITH_OOD,
         _unknown,
     ),
@@ -493,10 +548,10 @@ _ALL = (
         "fd_shifts",
         _FD_SHIFTS_PAPER,
         "Failures on the known test set, on each shifted set of known classes, per level of corruption with all types "
-        "pooled (then the mean over the levels that are there), and new classes, each set with the right answers on "
-        "the test set: wrong ones are removed, score by score. A less accurate model keeps fewer right answers, so "
-        "its accuracy still counts. AURC is the empirical one; the paper's code joins tie groups by straight lines and "
-        "asks for a TPR of 94.95 % in FPR95.",
+        "pooled (then the mean over the levels that are there), and new classes, each set with the correct "
+        "predictions on the test set: wrong ones are removed, score by score. A less accurate model keeps fewer "
+        "correct predictions, so its accuracy still counts. AURC is the empirical one; the paper's code "
+        "joins tie groups by straight lines and asks for a TPR of 94.95 % in FPR95.",
         _BY_AURC,
         _fd_shifts,
         ("corruption",),
@@ -504,7 +559,7 @@ _ALL = (
     Protocol(
         "fd_shifts_original",
         _FD_SHIFTS_PAPER,
-        "As fd_shifts, but against new classes every answer on the test set counts as right, as is usual in "
+        "As fd_shifts, but against new classes every prediction on the test set counts as correct, as is usual in "
         "out-of-distribution detection: all known inputs against all unknown ones.",
         _BY_AURC,
         _fd_shifts_original,
@@ -513,7 +568,7 @@ _ALL = (
     Protocol(
         "open_set",
         _FD_SHIFTS_PAPER,
-        "Classes held out from training (sets of role near or new) as failures, with the right answers on the test "
+        "Classes held out from training (sets of role near) as failures, with the correct predictions on the test "
         "set; wrong ones are removed. Where the model has outputs for held-out classes, cut these logits before the "
         "softmax, for predictions and scores alike; a view sees confidences only and cannot check it.",
         _BY_AURC,
@@ -522,7 +577,7 @@ _ALL = (
     Protocol(
         "stratified",
         _STRATIFIED_PAPER,
-        "The known test set, and each unknown set with the right answers on the test set (wrong ones removed), "
+        "The known test set, and each unknown set with the correct predictions on the test set (wrong ones removed), "
         "averaged within near, mid and far, the groups by distance from the training set; AURC and AUGRC. A "
         "temperature fitted on the validation data stands in front of every score that reads the logits or the head, "
         "chains such as project|msp included; the column chosen shows it.",
@@ -614,22 +669,22 @@ def select(values: Mapping[str, Mapping[str, float]], better: Better) -> dict[st
     'dropout'
     """
     _checks.choice(better, "better", ("higher", "lower"))
-    return {score: _chosen(score, runs, better) for score, runs in values.items()}
+    return {score: _choose_run(score, runs, better) for score, runs in values.items()}
 
 
-def _chosen(score: str, runs: Mapping[str, float], better: Better) -> Choice:
+def _choose_run(score: str, runs: Mapping[str, float], better: Better) -> Choice:
     if not runs:
         raise InvalidInput(f"there is no run to choose from for {score}; give the validation value of at least one")
-    candidates = tuple((run, _value(score, run, value)) for run, value in runs.items())
+    candidates = [(run, _check_value(score, run, value)) for run, value in runs.items()]
     valid = [(run, value) for run, value in candidates if not math.isnan(value)]
     if not valid:
         raise UndefinedMetric(f"no run can be chosen for {score}: the validation value of {', '.join(runs)} is NaN")
     pick = max if better == "higher" else min
-    run, value = pick(valid, key=lambda one: one[1])
-    return Choice(score, run, value, candidates)
+    run, value = pick(valid, key=lambda candidate: candidate[1])
+    return Choice(score, run, value, tuple(candidates))
 
 
-def _value(score: str, run: str, value: Any) -> float:
+def _check_value(score: str, run: str, value: object) -> float:
     if not isinstance(value, Real):
         raise InvalidInput(f"the validation value of {run} for {score} must be one number, got {value!r}")
     return float(value)

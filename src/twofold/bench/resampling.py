@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from twofold import metrics, stats
 from twofold._checks import Array
-from twofold.bench.protocols import Average, Scored, Table, View
+from twofold.bench.protocols import Average, MetricInputs, ProtocolView, ScoredSet
 from twofold.errors import UndefinedMetric
 from twofold.metrics._grid import DoubleHistogram
 from twofold.metrics._sweep import CountedRows, Sweep
@@ -28,14 +28,14 @@ DOUBLE = ("ds_f1", "ds_aurc")
 Values = dict[str, Array]  # by metric: the value, then its replicates
 
 
-def values(view: View, scored: Mapping[str, Scored], names: Iterable[str], *, n: int, seed: int) -> Values:
+def values(view: ProtocolView, scored: Mapping[str, ScoredSet], names: Iterable[str], *, n: int, seed: int) -> Values:
     """Compute each metric on the rows of a view, then on resamples of them.
 
     Parameters
     ----------
-    view : View
+    view : ProtocolView
         Which rows enter.
-    scored : mapping of str to Scored
+    scored : mapping of str to ScoredSet
         Scored data sets by name.
     names : iterable of str
         Names of the metrics.
@@ -56,20 +56,20 @@ def values(view: View, scored: Mapping[str, Scored], names: Iterable[str], *, n:
 
     Examples
     --------
-    >>> test = Scored([True, True, False], [True] * 3, [0.9, 0.4, 0.3])
-    >>> view = View("test", "iid", ("test",), (), "known", ("aurc",))
+    >>> test = ScoredSet([True, True, False], [True] * 3, [0.9, 0.4, 0.3])
+    >>> view = ProtocolView("test", "iid", ("test",), (), "known", ("aurc",))
     >>> values(view, {"test": test}, ["aurc", "accuracy"], n=0, seed=0)
     {'aurc': array([0.11111111]), 'accuracy': array([0.66666667])}
     """
     wanted = list(names)
-    table = view.table(scored)
+    table = view.collect(scored)
     point = metrics.evaluate(table.correct, table.conf, is_id=table.is_id, conf_ood=table.conf_ood, only=wanted)
     found = {name: np.full(n + 1, math.nan) for name in wanted}
     for name in wanted:
         found[name][0] = point[name]
     if not n:
         return found
-    kept = view.kept(scored)
+    kept = view.row_mask(scored)
     draws = [_draws(name, len(scored[name]), n, seed) for name in view.sets]
     again = _Resampled(table, wanted, point)
     for i in range(n):
@@ -111,7 +111,7 @@ class _Resampled:
     DS-F1 and DS-AURC are those of a grid of thresholds, centred on their exact values (``point``).
     """
 
-    def __init__(self, table: Table, names: Sequence[str], point: Mapping[str, float]) -> None:
+    def __init__(self, table: MetricInputs, names: Sequence[str], point: Mapping[str, float]) -> None:
         self.table, self.names = table, names
         self.failures = CountedRows(table.correct, table.conf, table.is_id, None)
         known = table.is_id

@@ -26,7 +26,7 @@ from twofold._files import json_with_digest, parse_json_with_digest, replacing
 from twofold.bench.protocols import Choice
 from twofold.bench.protocols import select as choose
 from twofold.errors import InvalidInput, MissingExtra, RunError, UndefinedMetric, UnknownName
-from twofold.roles import PROTOCOL_OOD_TEST
+from twofold.roles import OOD_TEST
 
 Row: TypeAlias = Mapping[str, Any]
 Key: TypeAlias = tuple[str | None, ...]  # the values of KEY in a row
@@ -44,7 +44,7 @@ IDENTITY = ("benchmark", "model", "recipe", "seed", *KEY)  # no two rows with a 
 WORDS = {"tuned": ("untuned", "ID-tuned", "OOD-tuned"), "better": ("higher", "lower")}
 VALIDATION = "validation"  # shift of rows on validation data, which choose and are never compared
 
-ROLE_GROUPS = (*PROTOCOL_OOD_TEST, "corruption")  # shifts that stand for all data sets of the role of that name
+ROLE_GROUPS = (*OOD_TEST, "corruption")  # shifts that stand for all data sets of the role of that name
 WIDE_GROUPS = ("pooled", "mean", "average")  # shifts that stand for data sets of several roles
 MAIN = {
     "joint": ("ds_f1", "f1"),

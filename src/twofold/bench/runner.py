@@ -22,7 +22,7 @@ from twofold import _checks, metrics
 from twofold._checks import Array, Mask
 from twofold.bench.cache import Cache, Entry, code, code_of, digest
 from twofold.bench.catalogue import Benchmark
-from twofold.bench.protocols import Protocol, Scored, Tuning, View, protocol
+from twofold.bench.protocols import Protocol, ProtocolView, ScoredSet, Tuning, protocol
 from twofold.bench.resampling import Values, averaged, values
 from twofold.bench.results import Results
 from twofold.errors import InvalidInput, MissingExtra, TwofoldError
@@ -309,12 +309,12 @@ def _fitted(spec: str, train: Outputs, val: Outputs, ood_val: Outputs | None, tu
     return tune(chain, train, val, seen, metric=tuning.metric.removesuffix("_ood")).chain
 
 
-def _values(views: Sequence[View], scored: Mapping[str, Scored], pair: bool, n: int, seed: int) -> Found:
+def _values(views: Sequence[ProtocolView], scored: Mapping[str, ScoredSet], pair: bool, n: int, seed: int) -> Found:
     """Compute values of views by shift, with the numbers of rows and of known rows."""
     found = {}
     for view in views:
         wanted = view.pair_metrics if pair else view.metrics
-        table = view.table(scored)
+        table = view.collect(scored)
         known = len(table.conf) if table.is_id is None else int(table.is_id.sum())
         if view.rule in ("proposed", "original"):
             known = int(table.correct.sum())
@@ -607,7 +607,7 @@ class Cell:
     marks: Mapping[str, str]  # what the confidences on each data set were computed from
 
     @cached_property
-    def views(self) -> tuple[View, ...]:
+    def views(self) -> tuple[ProtocolView, ...]:
         """The views of the protocol and that of the validation data; for a pair, those that have pair metrics."""
         views = self.protocol.views(self.subject.roles)
         if self.pair is not None:
@@ -621,12 +621,12 @@ class Cell:
         """The metrics that are measured in some view."""
         return {name for view in self.views for name in self.wanted(view)}
 
-    def wanted(self, view: View) -> tuple[str, ...]:
+    def wanted(self, view: ProtocolView) -> tuple[str, ...]:
         """List the metrics to measure in a view.
 
         Parameters
         ----------
-        view : View
+        view : ProtocolView
             A view of this cell.
 
         Returns
@@ -647,24 +647,24 @@ class Cell:
         shared = self.bench.seed, self.first.judges, code(*MEASURING)
         return {v.shift: digest(_plain(v), [self.marks[name] for name in v.sets], *shared) for v in self.views}
 
-    def scored(self, views: Iterable[View]) -> dict[str, Scored]:
+    def scored(self, views: Iterable[ProtocolView]) -> dict[str, ScoredSet]:
         """Collect the data sets of views under this score or pair.
 
         Parameters
         ----------
-        views : iterable of View
+        views : iterable of ProtocolView
             The views.
 
         Returns
         -------
-        dict of str to Scored
+        dict of str to ScoredSet
             By name of the data set.
         """
         found = {}
         for name in dict.fromkeys(name for view in views for name in view.sets):
             correct, is_id = self.subject.truth(name, self.first.judges)
             second = None if self.second is None else self.second.conf[name]
-            found[name] = Scored(correct, is_id, self.first.conf[name], second)
+            found[name] = ScoredSet(correct, is_id, self.first.conf[name], second)
         return found
 
     @cached_property
@@ -718,7 +718,7 @@ class Cell:
 
 
 @cache
-def _plain(view: View) -> dict[str, Any]:
+def _plain(view: ProtocolView) -> dict[str, Any]:
     return asdict(view)
 
 
@@ -738,12 +738,12 @@ def _limits(values: Mapping[tuple[str, str], Array]) -> dict[tuple[str, str], tu
     return {place: (float(a), float(b)) for place, a, b in zip(drawn, low, high, strict=True)}
 
 
-def _validation(subject: Subject, tuning: Tuning) -> list[View]:
+def _validation(subject: Subject, tuning: Tuning) -> list[ProtocolView]:
     """View the data on which settings were chosen, judged by the metric that chose them."""
     val, outside = tuple(subject.names("val")), tuple(subject.names("ood_val"))
     if "ood_val" in tuning.sets:
-        return [View(VALIDATION, "val", val, outside, "joint", (tuning.metric,))] if outside else []
-    return [View(VALIDATION, "val", val, (), "known", (tuning.metric,))]
+        return [ProtocolView(VALIDATION, "val", val, outside, "joint", (tuning.metric,))] if outside else []
+    return [ProtocolView(VALIDATION, "val", val, (), "known", (tuning.metric,))]
 
 
 def run(

@@ -14,8 +14,7 @@ import numpy as np
 
 from twofold import metrics
 from twofold._checks import Array, Mask
-from twofold.bench.protocols import Scored as Rows
-from twofold.bench.protocols import View
+from twofold.bench.protocols import ProtocolView, ScoredSet
 from twofold.bench.resampling import values
 from twofold.gate.thresholds import between_neighbours
 from twofold.report.document import Number
@@ -184,7 +183,7 @@ class Judge:
             p = self.material.pool(*roles)
             return _large(p, pair, names)
         scored = {
-            one.name: Rows(
+            one.name: ScoredSet(
                 one.correct,
                 np.full(len(one), one.role not in UNKNOWN),
                 one.conf[pair.id],
@@ -194,7 +193,7 @@ class Judge:
         }
         tests = tuple(one.name for one in self.material.test)
         others = tuple(one.name for one in sets if one.name not in tests)
-        view = View("report", "near", tests, others, "joint", names)
+        view = ProtocolView("report", "near", tests, others, "joint", names)
         return values(view, scored, names, n=self.draws(rows), seed=self.seed)
 
 
