@@ -8,20 +8,28 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import zlib
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).resolve().parent
+sys.path.insert(0, str(DOCS))  # mkdocs loads this file by its path
+
+import reference  # noqa: E402
+from markup import draw_formulas  # noqa: E402
+
 RESULTS = DOCS.parent / "results"
-CODE = re.compile(r"(```.*?```|`[^`\n]*`)", flags=re.DOTALL)
-SHOWN = re.compile(r"\$\$(.+?)\$\$", flags=re.DOTALL)
-INLINE = re.compile(r"(?<![\\$\w])\$([^$\n]+?)\$(?![\w$])")
+ROOT_PAGES = {
+    "changelog.md": "CHANGELOG.md",
+    "contributing.md": "CONTRIBUTING.md",
+    "citation.md": "CITATION.cff",
+    "security.md": "SECURITY.md",
+}
 EXECUTED = ("index.md", "tutorials/engineer.md", "tutorials/researcher.md", "tutorials/auditor.md")
 MADE = (".html", ".svg", ".png")  # what a tutorial makes and the site shows
 
@@ -29,39 +37,62 @@ _work = tempfile.TemporaryDirectory()  # until the process ends: `mkdocs serve` 
 work = Path(_work.name)
 
 
+def on_config(config: Any) -> Any:
+    """Put a page for every public module into the navigation."""
+    config["nav"].append({"API reference": reference.navigation()})
+    return config
+
+
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages and pictures of results."""
+    """Add the API reference, the pages and pictures of results, and the pages at the root of the project."""
     from mkdocs.structure.files import File
 
+    for module in reference.modules():
+        uri = f"reference/{module}.md"
+        files.append(File.generated(config, uri, content=reference.page(module)))
+    for uri, name in ROOT_PAGES.items():
+        content = (DOCS.parent / name).read_text(encoding="utf-8")
+        files.append(File.generated(config, uri, content=_as_page(name, content)))
     for path in sorted(RESULTS.iterdir()):
         if path.suffix in (".md", ".png") and path.name != "README.md":
             files.append(File.generated(config, f"results/{path.name}", abs_src_path=str(path)))
     return files
 
 
+def _as_page(name: str, content: str) -> str:
+    """Turn a file at the root of the project into a page: links lead into the site, the citation is shown as it is."""
+    if name == "CITATION.cff":
+        lead = "# Citation\n\nCite twofold, and the papers whose metrics, protocols or recipes you use.\n\n"
+        return f"{lead}```yaml\n{content}```\n"
+    return content.replace("](docs/", "](")
+
+
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Replace mathematics outside code, and show what code prints."""
-    from latex2mathml.converter import convert
-
     if page.file.src_uri in EXECUTED:
         markdown = _executed(page.file.src_uri, markdown)
-
-    def drawn(display: str) -> Any:
-        return lambda found: convert(found[1].strip(), display=display)
-
-    parts = CODE.split(markdown)
-    for i in range(0, len(parts), 2):
-        parts[i] = INLINE.sub(drawn("inline"), SHOWN.sub(drawn("block"), parts[i]))
-    return "".join(parts)
+    return draw_formulas(markdown)
 
 
 def on_post_build(config: Any) -> None:
-    """Put what the tutorials made beside them."""
+    """Check that the reference is complete, and put what the tutorials made beside them."""
+    _check_reference(Path(config["site_dir"]) / "objects.inv")
     for uri in EXECUTED:
         made = (work / Path(uri).stem).iterdir() if (work / Path(uri).stem).exists() else ()
         for path in made:
             if path.suffix in MADE:
                 shutil.copy(path, Path(config["site_dir"]) / Path(uri).parent / path.name)
+
+
+def _check_reference(inventory: Path) -> None:
+    """Stop the build when a public definition is not in the inventory of the site."""
+    *_, entries = inventory.read_bytes().split(b"\n", 4)  # four lines of text, then compressed entries
+    described = {line.split()[0] for line in zlib.decompress(entries).decode().splitlines()}
+    missing = []
+    for definitions in reference.definitions().values():
+        missing += [one.path for one in definitions if one.path not in described]
+    if missing:
+        raise RuntimeError(f"the API reference lacks {', '.join(missing)}; does each have a docstring?")
 
 
 def _executed(uri: str, markdown: str) -> str:

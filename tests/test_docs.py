@@ -26,7 +26,9 @@ def test_the_page_is_current(page):
     spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert (DOCS / page).read_text(encoding="utf-8") == module.PAGES[page](), "run python docs/generate.py"
+    assert (DOCS / page).read_text(encoding="utf-8") == module.PAGES[page]() + module.NOTE, (
+        "run python docs/generate.py"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +60,28 @@ def test_what_a_page_shows_works(page, demo, tmp_path, monkeypatch):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert any(json.loads(done.stdout)) or page == "findings.md"  # whose only command runs at the papers' scale
+
+
+@pytest.fixture(scope="module")
+def markup():
+    spec = importlib.util.spec_from_file_location("markup", DOCS / "markup.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_marks_of_docstrings_become_markdown(markup):
+    text = "See :func:`aurc`, ``conf`` and :math:`x_i`.\n\n.. math:: a\n   + b\n\nEnd."
+    assert markup.markdown(text) == "See `aurc`, `conf` and $x_i$.\n\n$$a + b$$\n\nEnd."
+    assert markup.markdown(":func:`aurc`", lambda name: f"[{name}][]") == "[aurc][]"
+
+
+def test_tables_of_docstrings_become_markdown(markup):
+    headed = "==== ====\nname what\n==== ====\na    one\n     more\nb    two\n==== ===="
+    rows = ["| name | what |", "| --- | --- |", "| a | one more |", "| b | two |"]
+    assert markup.markdown(headed).splitlines() == rows
+    plain = "== ===\na  one\n== ==="
+    assert markup.markdown(plain).splitlines() == ["|  |  |", "| --- | --- |", "| a | one |"]
 
 
 def test_parts_of_recipes_that_the_page_names_exist():

@@ -5,51 +5,17 @@ Names resolve on first access, so importing this package needs no torch.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+import lazy_loader
 
 from twofold.errors import MissingExtra
 
-_HOME = {
-    "Captured": "models",
-    "Classifier": "models",
-    "build": "models",
-    "extract": "extraction",
-    "load": "models",
-    "recipe": "recipes",
-    "to_onnx": "onnx",
-    "train": "training",
-}
-_MODULES = (
-    "clip",
-    "corruptions",
-    "data",
-    "extraction",
-    "ingredients",
-    "models",
-    "onnx",
-    "perturb",
-    "recipes",
-    "training",
-)
-
-__all__ = [*_HOME, *_MODULES]
+_resolve, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME and name not in _MODULES:
-        raise AttributeError(f"module 'twofold.nn' has no attribute {name!r}")
+def __getattr__(name: str) -> object:
     try:
-        if name in _MODULES:
-            return import_module(f"twofold.nn.{name}")
-        value = getattr(import_module(f"twofold.nn.{_HOME[name]}"), name)
+        return _resolve(name)
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
         raise MissingExtra(f'twofold.nn.{name} needs torch: pip install "twofold[torch]"') from error
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])

@@ -1,0 +1,41 @@
+from . import adapters, bench, demo, errors, gate, metrics, nn, outputs, report, run, scores, stats, study
+from .gate import Gate
+from .metrics import evaluate, register_metric
+from .outputs import Head, Outputs, Passes
+from .run import Run
+from .scores.chain import Chain, load_chain, register_score, register_transform, scorer
+from .scores.logits import probability
+from .scores.tuning import recommend, tune
+
+__version__: str
+
+__all__ = [
+    "Chain",
+    "Gate",
+    "Head",
+    "Outputs",
+    "Passes",
+    "Run",
+    "adapters",
+    "bench",
+    "demo",
+    "errors",
+    "evaluate",
+    "gate",
+    "load_chain",
+    "metrics",
+    "nn",
+    "outputs",
+    "probability",
+    "recommend",
+    "register_metric",
+    "register_score",
+    "register_transform",
+    "report",
+    "run",
+    "scorer",
+    "scores",
+    "stats",
+    "study",
+    "tune",
+]
