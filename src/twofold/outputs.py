@@ -518,7 +518,8 @@ class Outputs:
         Parameters
         ----------
         changes : mapping
-            New values by field name; ``logits`` and ``features`` must be two-dimensional and keep the number of rows.
+            New values by field name; ``logits`` and ``features`` must be two-dimensional and keep the number of rows,
+            ``logits`` also that of classes.
 
         Returns
         -------
@@ -528,8 +529,8 @@ class Outputs:
         Raises
         ------
         InvalidInput
-            If a name is not a field of :class:`Outputs`, or ``logits`` or ``features`` changed their number of rows, or
-            are not two-dimensional.
+            If a name is not a field of :class:`Outputs`, ``logits`` or ``features`` changed their number of rows or
+            are not two-dimensional, or ``logits`` changed the number of classes.
 
         Examples
         --------
@@ -546,6 +547,10 @@ class Outputs:
                 if np.ndim(value) != 2 or len(value) != len(self):
                     raise InvalidInput(
                         f"a step must keep the {len(self)} rows of {name}, and made shape {np.shape(value)} of them"
+                    )
+                if name == "logits" and fields[name].shape[1] != self.classes:
+                    raise InvalidInput(
+                        f"a step must keep the {self.classes} classes of logits, and made shape {np.shape(value)}"
                     )
         return trusted(Outputs, fields)
 

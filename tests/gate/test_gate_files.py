@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import dataclasses
 import json
 import math
 import os
@@ -15,6 +16,7 @@ import pytest
 from twofold._json import encode_json
 from twofold.errors import InvalidInput, RunError, TwofoldError
 from twofold.gate import Gate, Monitor
+from twofold.gate.inputs import head_print
 from twofold.outputs import Head, Outputs
 from twofold.scores.chain import scorer
 from twofold.scores.tuning import Pair, Recommendation
@@ -141,7 +143,9 @@ def mutations(content, count, seed):
                 del holder[path[-1]]
             elif action == 1 and isinstance(holder, dict):
                 holder[f"{path[-1]}2"] = old
-            elif action == 2 and type(old) in (int, float):
+            elif action == 2 and type(old) is int:
+                holder[path[-1]] = old + int(rng.choice([-2, -1, 1, 2]))
+            elif action == 2 and type(old) is float:
                 holder[path[-1]] = old * float(rng.choice([-1, 0.5, 2])) + float(rng.choice([0, 1, -1]))
             elif action == 3 and isinstance(old, str):
                 holder[path[-1]] = old[: len(old) // 2] + rng.choice(["", "|", "(k=1)", "\0", "((((" * 300])
@@ -173,10 +177,30 @@ def invariants(gate):
     str(gate), repr(gate), gate.monitor(), gate.to_dict()
 
 
+def rows_for(gate):
+    """Outputs of the shape that a gate recorded, without the head."""
+    rng = np.random.default_rng(0)
+    arrays = {name: rng.normal(size=(9, width)) for name, width in gate.widths.items()}
+    layers = {name.removeprefix("layers/"): array for name, array in arrays.items() if name != "features"}
+    logits = rng.normal(size=(9, gate.classes))
+    return Outputs(logits, features=arrays.get("features"), layers=layers, class_names=gate.class_names)
+
+
+def decides(gate, data):
+    """Whether the gate decides on rows of its own shape; those with a forged head have no such rows."""
+    if "head" in {*gate.id.needs, *(gate.ood.needs if gate.ood else ())}:
+        forged = gate.head != head_print([gate.id, gate.ood], data.head)
+        assert forged or len(gate.decide(data)) == len(data)
+        return not forged
+    return len(gate.decide(rows_for(gate))) == 9
+
+
 GATES = {
     "two scores": {"ood": "mds"},
     "one score": {"ood": None, "objective": "risk", "risk": 0.4, "delta": 0.2},
     "costs": {"objective": "cost", "costs": (1.0, 2.0, 0.3), "ood_share": 0.3},
+    "by prediction": {"id": "openmax", "ood": "she"},
+    "behind a transform": {"id": "klm", "ood": "dice|energy"},
 }
 
 
@@ -187,7 +211,7 @@ def test_forged_gates_are_refused_in_one_line(tmp_path, name):
     path = tmp_path / "g" / "gate.json"
     content = json.loads(path.read_bytes())
     del content["checksum"]
-    told = []
+    told, accepted = [], 0
     for made in mutations(content, 250, seed=len(name)):
         try:
             path.write_bytes(encode_json(made))
@@ -199,10 +223,50 @@ def test_forged_gates_are_refused_in_one_line(tmp_path, name):
             told.append(str(error))
             continue
         invariants(gate)
+        accepted += decides(gate, data)
         with contextlib.suppress(TwofoldError):  # of another model, as far as it tells
             gate.decide(data)
+    assert accepted
     assert len(told) > 150
     assert not any("\n" in text or len(text) > 1000 for text in told)
+
+
+FITTED = ["mds", "rmds", "she", "nci", "knn", "relation", "lof", "vim", "residual", "pca_error(kind='class_pred')"]
+FITTED += ["kpca_error", "neco", "gmm", "isolation_forest", "sirc(s2='residual')", "klm", "openmax", "fdbd"]
+FITTED += ["sum(of=('msp', 'knn'))", "dice|energy", "project|msp", "project(kind='class_pred')|energy", "mc(knn)"]
+
+
+@pytest.mark.parametrize("spec", FITTED)
+def test_sizes_that_do_not_fit_the_learnt_arrays_are_refused(tmp_path, spec):
+    data = world()
+    passes = np.stack([data.logits, data.logits])
+    data = data.replace(passes=passes, layers={"passes/features": data.features})
+    Gate.fit(data, ood=spec, train=data).save(tmp_path / "g")
+    path = tmp_path / "g" / "gate.json"
+    content = json.loads(path.read_bytes())
+    del content["checksum"]
+    forged = [{**content, "classes": classes} for classes in (1, 2, 4, 50, 1 << 53)]
+    for name, width in content["widths"].items():
+        forged += [{**content, "widths": {**content["widths"], name: size}} for size in (width - 1, width + 1, 1 << 53)]
+        forged.append({**content, "widths": {key: size for key, size in content["widths"].items() if key != name}})
+    refused = []
+    for made in forged:
+        path.write_bytes(encode_json(made))
+        try:
+            gate = Gate.load(tmp_path / "g")
+        except RunError as error:
+            refused.append(str(error))
+        else:
+            rows = rows_for(gate).replace(passes=np.zeros((2, 9, gate.classes)))
+            if "head" in gate.ood.needs:
+                weight = np.zeros((gate.classes, gate.widths["features"]))
+                rows = rows.derived({"head": Head(weight)})
+                gate = dataclasses.replace(gate, head=None)
+            gate.decide(rows)
+    assert len(refused) >= 2
+    assert all("was not written by Gate.save" in text and "\n" not in text for text in refused)
+    path.write_bytes(encode_json(content))
+    Gate.load(tmp_path / "g").decide(data)
 
 
 def test_forged_monitors_are_refused_in_one_line(tmp_path):

@@ -1,5 +1,6 @@
 """Laws that every registered score obeys, alone and behind every transform."""
 
+import contextlib
 import inspect
 
 import numpy as np
@@ -194,6 +195,19 @@ def test_files_with_other_arrays_are_refused(fitted, tmp_path):
             pytest.fail(f"{what}: {load_chain(tmp_path / 'forged')}")
     forge(arrays, header, tmp_path / "forged")
     assert load_chain(tmp_path / "forged").spec == fitted.spec
+
+
+def test_outputs_of_another_size_give_no_error_of_numpy(fitted):
+    test = outputs(seed=2)
+    wider = {name: np.pad(array, ((0, 0), (0, 1))) for name, array in test.layers.items()}
+    head = Head(np.pad(test.head.weight, ((0, 1), (0, 1))), np.pad(test.head.bias, (0, 1)))
+    features = np.pad(test.features, ((0, 0), (0, 1)))
+    passes = np.pad(test.passes, ((0, 0), (0, 0), (0, 1)))
+    logits = np.pad(test.logits, ((0, 0), (0, 1)))
+    last = np.where(np.arange(len(test)) % 2, CLASSES, test.predictions)
+    other = Outputs(logits, None, features, head, wider, passes, test.learned, last)
+    with contextlib.suppress(InvalidInput):
+        assert np.isfinite(fitted.score(other)).all()
 
 
 def test_half_precision_inputs_work(fitted):

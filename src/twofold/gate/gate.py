@@ -50,6 +50,7 @@ from twofold.gate.thresholds import (
     least_risk,
     most_coverage,
 )
+from twofold.gate.trial import check_scores
 from twofold.metrics._samples import operating_point
 from twofold.metrics._sweep import check_share, ood_weight
 from twofold.outputs import Outputs
@@ -803,6 +804,7 @@ class Gate:
             if hashlib.sha256(tensors).hexdigest() != content["tensors"]["sha256"]:
                 raise RunError(f"{stored} is damaged; restore it, or {again}")
             sides = _chains(content, load(tensors))
+            check_scores(list(sides.values()), content["classes"], content["widths"])
         except RunError:
             raise
         except (SafetensorError, TwofoldError, ValueError, TypeError, LookupError, AttributeError) as error:

@@ -13,6 +13,7 @@ from twofold.scores.chain import Tuning
 
 VERDICTS = ("accept", "unsure", "unknown")
 LARGEST = 1 << 53  # largest count that a float holds exactly
+WIDEST = 1 << 24  # most classes, and most columns in all, that a gate can record
 CLOSE = 1e-9
 GATE = (
     "id",
@@ -97,12 +98,14 @@ def check_gate(content: Any) -> None:
         require(value in ("inf", "-inf") or _is_real(value), "thresholds must be numbers")
     require(content["ood"] is not None or thresholds[1] == "-inf", "a gate of one score has one threshold")
     classes = _whole(content["classes"], "classes", 1)
+    require(classes <= WIDEST, f"classes must be at most {WIDEST}")
     if content["class_names"] is not None:
         names = _items(content["class_names"], "class_names", classes)
         require(all(isinstance(name, str) for name in names), "class_names must be text")
     for name, width in _table(content["widths"], "widths").items():
         require(name == "features" or name.startswith("layers/"), "widths must be those of features and layers")
         _whole(width, "widths", 1)
+    require(sum(content["widths"].values()) <= WIDEST, f"widths must sum to at most {WIDEST}")
     if content["head"] is not None:
         _digest(content["head"], "head")
     data = _table(content["data"], "data")

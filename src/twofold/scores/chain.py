@@ -770,7 +770,8 @@ class Step:
         NotFitted
             If the step learns and has not been fitted.
         InvalidInput
-            If a field that the step needs is missing, or values are so large that their squares overflow.
+            If a field that the step needs is missing, the learnt arrays are for outputs of other sizes, or values are
+            so large that their squares overflow.
         """
         if not self.ready:
             raise NotFitted(f"{self.info.name} is not fitted; call .fit(train) on the chain first")
@@ -778,7 +779,22 @@ class Step:
         if isinstance(self.info.maker, FunctionType):
             return _guarded(self.info.name, arrays, lambda: call(**arrays, **self.settings))
         extra = {"wanted": frozenset(wanted)} if "wanted" in inspect.signature(call).parameters else {}
-        return _guarded(self.info.name, arrays, lambda: call(self.bound, **arrays, **extra))
+        try:
+            return _guarded(self.info.name, arrays, lambda: call(self.bound, **arrays, **extra))
+        except (ValueError, IndexError) as error:
+            self._raise_misfit(arrays, error)
+            raise
+
+    def _raise_misfit(self, arrays: Mapping[str, Any], error: Exception) -> None:
+        """Turn an error of NumPy about shapes into one that compares the learnt arrays with those of the outputs."""
+        if self.learnt is None or isinstance(error, TwofoldError):
+            return
+        learnt = ", ".join(f"{name} {array.shape}" for name, array in self.tensors().items())
+        came = ", ".join(f"{name} {array.shape}" for name, array in arrays.items() if isinstance(array, np.ndarray))
+        raise InvalidInput(
+            f"{self.info.name} does not fit these outputs: it learnt arrays of shape {learnt}; "
+            f"the outputs have {came or 'others'}; score outputs of the model that it was fitted on"
+        ) from error
 
     def tensors(self) -> dict[str, Array]:
         """Return the learnt arrays by name, including those of the chains inside.
@@ -1420,7 +1436,11 @@ def score_all(chains: Iterable[Chain], outputs: Outputs) -> list[Array]:
 def _together_scores(step: Step, bound: list[Any], arrays: Mapping[str, Any]) -> list[Array]:
     """Compute the scores of several settings of one step by one call."""
     together: Callable[..., list[Array]] = step.info.maker.together  # type: ignore[attr-defined]
-    return _guarded(step.info.name, arrays, lambda: together(bound, **arrays))
+    try:
+        return _guarded(step.info.name, arrays, lambda: together(bound, **arrays))
+    except (ValueError, IndexError) as error:
+        step._raise_misfit(arrays, error)
+        raise
 
 
 def _together(chains: list[Chain]) -> list[list[int]]:

@@ -328,8 +328,16 @@ class IsolationForest:
         -------
         ndarray of shape (n_samples,)
             Confidence of each sample; higher is safer to accept.
+
+        Raises
+        ------
+        InvalidInput
+            If there are fewer columns than the trees read.
         """
         h = _single(features)
+        columns = int(self.feature.max()) + 1
+        if columns > h.shape[1]:
+            raise InvalidInput(f"isolation_forest reads {columns} columns of features; these outputs have {h.shape[1]}")
         each = np.arange(len(h))[:, None]
         node = np.broadcast_to(self.roots, (len(h), len(self.roots)))
         while True:
