@@ -28,7 +28,8 @@ from twofold import metrics, study
 from twofold._math import sigmoid
 from twofold.bench import runner
 from twofold.bench.published import anchors
-from twofold.bench.results import better_of, key_of, method, scale
+from twofold.bench.rows import better_of, key_of, method
+from twofold.bench.text import scale
 from twofold.errors import InvalidInput
 from twofold.run import Run
 from twofold.study.folder import read_json

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from twofold import Gate, Outputs
 from twofold._csv import escape_cell, unescape_cell
-from twofold.bench.results import COLUMNS, Results
+from twofold.bench.results import Results
+from twofold.bench.rows import COLUMNS
 from twofold.cli import main
 
 FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "'=1", "''-x", "'tis", "cat", "a=b", ""]

@@ -357,13 +357,13 @@ def test_forged_replicates_of_results(tmp_path):
 
     from safetensors.numpy import save
 
-    from twofold.bench.results import CSV, FORMAT, REPLICATES, _unpacked
+    from twofold.bench.storage import CSV, REPLICATES, REPLICATES_FORMAT, read_replicates
 
     Results.of([]).save(tmp_path)
     rows = (tmp_path / CSV).read_bytes()
     digest = hashlib.sha256(rows).hexdigest()
     for keys in (DEEP, "[]", '{"a": 5}', '{"a": [[[]]]}', json.dumps({"b": [["x"]]})):
-        told = {"format": FORMAT, "rows": digest, "keys": keys}
+        told = {"format": REPLICATES_FORMAT, "rows": digest, "keys": keys}
         (tmp_path / REPLICATES).write_bytes(save({"a": np.ones((1, 2))}, metadata=told))
         with pytest.raises(InvalidInput, match=r"delete it to open the rows alone|is damaged"):
-            _unpacked(tmp_path / REPLICATES, rows)
+            read_replicates(tmp_path / REPLICATES, rows)

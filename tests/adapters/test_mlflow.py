@@ -10,7 +10,8 @@ pytest.importorskip("sqlalchemy", reason="the sqlite store of mlflow needs sqlal
 
 from twofold import Outputs, evaluate  # noqa: E402
 from twofold.adapters import log  # noqa: E402
-from twofold.bench.results import COLUMNS, Results  # noqa: E402
+from twofold.bench.results import Results  # noqa: E402
+from twofold.bench.rows import COLUMNS  # noqa: E402
 from twofold.errors import InvalidInput  # noqa: E402
 from twofold.gate import Gate  # noqa: E402
 

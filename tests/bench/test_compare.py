@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twofold.bench.compare import clique_map, compare
-from twofold.bench.results import KEY, Results
+from twofold.bench.results import Results
+from twofold.bench.rows import KEY
 from twofold.cli import main
 from twofold.errors import DoubtfulTable, InvalidInput, TooFewBlocks, UnknownName
 from twofold.stats import cliques
@@ -415,8 +416,8 @@ def test_the_command(tmp_path):
     shown = runner.invoke(main, ["compare", str(folder), "--metric", "augrc"])
     assert shown.exit_code == 0, shown.output
     assert (
-        "augrc (x1000) under stratified, lower is better, coverage of all samples (without wrong answers to known "
-        "inputs beside unknown ones): 4 methods, 21 blocks, 3 models" in shown.output
+        "augrc (x1000) under stratified, lower is better, coverage of all samples (without misclassified ID samples "
+        "beside OOD samples): 4 methods, 21 blocks, 3 models" in shown.output
     )
     told = runner.invoke(main, ["compare", str(folder), "--metric", "augrc", "--test", "rank_z", "--json"])
     assert json.loads(told.output) == compare(world(), "augrc", test="rank_z").to_dict()

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twofold.bench import results as module
+from twofold.bench import storage
 from twofold.bench.protocols import PROTOCOLS
-from twofold.bench.results import COLUMNS, KEY, REAL, WHOLE, Results, coverage_of, finest, method, scale
+from twofold.bench.results import Results
+from twofold.bench.rows import COLUMNS, KEY, REAL, WHOLE, finest, method
+from twofold.bench.text import coverage_of, scale
 from twofold.errors import InvalidInput, MissingExtra, RunError, UnknownName
 
 NAN = float("nan")
@@ -94,7 +96,7 @@ cells = st.fixed_dictionaries(
 @settings(max_examples=80, deadline=None)
 def test_any_text_and_number_survives_csv(rows):
     made = Results.of([{**one, "metric": "aurc", "shift": f"s{i}"} for i, one in enumerate(rows)])
-    again = Results.of(module._from_csv(made._csv(), "rows.csv"))
+    again = Results.of(storage.decode_csv(storage.encode_csv(made.rows), "rows.csv"))
     for old, new in zip(made, again, strict=True):
         for c in COLUMNS:
             assert old[c] == new[c] or (math.isnan(old[c]) and math.isnan(new[c]))
@@ -111,14 +113,14 @@ def test_ends_of_lines_become_newlines(tmp_path, text):
     ("damage", "message"),
     [
         (lambda b: b[:-1], "its last line is cut off"),
-        (lambda b: b[:-30], "damaged|no CSV"),
-        (lambda b: b.replace(b"0.3333", b"0.3x33"), "low of row 0 is no number: '0.3x33"),
+        (lambda b: b[:-30], "damaged|not a CSV"),
+        (lambda b: b.replace(b"0.3333", b"0.3x33"), "low of row 0 is not a number: '0.3x33"),
         (lambda b: b.replace(b"untuned", b"detuned"), "tuned of row 0: no choice 'detuned'"),
         (lambda b: b.replace(b"value,", b"worth,"), "its first line must be benchmark,model"),
         (lambda b: b + b.splitlines(keepends=True)[1], "two rows have"),
         (lambda b: b + b"1,2\n", "has 2 columns, not 25"),
-        (lambda b: b"\xff" + b, "no CSV file of results"),
-        (lambda b: b"", "is no file of results"),
+        (lambda b: b"\xff" + b, "not a CSV file of results"),
+        (lambda b: b"", "is not a file of results"),
     ],
 )
 def test_damaged_rows_are_refused(tmp_path, damage, message):
@@ -197,7 +199,7 @@ def test_damaged_parquet_and_missing_files(tmp_path):
     pytest.importorskip("pyarrow")
     path = several().to_parquet(tmp_path / "r.parquet")
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(InvalidInput, match=r"no Parquet file, or damaged"):
+    with pytest.raises(InvalidInput, match=r"not a Parquet file, or damaged"):
         Results.open(path)
     for place, message in ((tmp_path, "holds no results"), (tmp_path / "gone", "there is no file or folder")):
         with pytest.raises(InvalidInput, match=message):
@@ -398,7 +400,7 @@ def test_overview_has_the_means_of_single_sets_best_first():
     ]
     assert Results.of(rows).overview().splitlines() == [
         "fd_shifts: aurc (x1000), lower is better, coverage of all samples "
-        "(without wrong answers to known inputs beside unknown ones), mean of 2 values",
+        "(without misclassified ID samples beside OOD samples), mean of 2 values",
         "  150.00  knn",
         "  200.00  msp",
         "    0.00  mds  (of 1 only)",
@@ -481,5 +483,5 @@ def test_protocols_that_judge_other_samples_say_so():
     for name, protocol in PROTOCOLS.items():
         rules = {view.rule for view in protocol.views(sets) if view.unknown}
         said = coverage_of("aurc", name)
-        assert ("without wrong answers" in said) == ("proposed" in rules), name
-        assert ("every known input as a success" in said) == ("original" in rules), name
+        assert ("without misclassified ID samples" in said) == ("proposed" in rules), name
+        assert ("every ID sample counted as correct" in said) == ("original" in rules), name

@@ -8,7 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from twofold.bench.results import Results, method
+from twofold.bench.results import Results
+from twofold.bench.rows import method
 from twofold.errors import InvalidInput, MissingExtra
 from twofold.gate import Gate, ReportCard
 from twofold.metrics import Evaluation

@@ -17,19 +17,9 @@ from typing import Any
 import numpy as np
 
 from twofold._checks import Array, Mask, choice, number
-from twofold.bench.results import (
-    VALIDATION,
-    Results,
-    Row,
-    better_of,
-    coverage_of,
-    finest,
-    key_of,
-    method,
-    missing,
-    of_metric,
-    scale,
-)
+from twofold.bench.results import Results
+from twofold.bench.rows import VALIDATION, ResultRow, better_of, finest, is_missing, key_of, method, rows_of_metric
+from twofold.bench.text import coverage_of, scale
 from twofold.errors import DoubtfulTable, InvalidInput, TooFewBlocks, UnknownName
 from twofold.roles import RESULT_ROLES
 from twofold.stats.cliques import cliques
@@ -360,7 +350,7 @@ class _Table:
     metric: str
     protocol: str | None
     better: str
-    cells: Mapping[Cell, Mapping[str, Row]]
+    cells: Mapping[Cell, Mapping[str, ResultRow]]
     replicates: Mapping[tuple[Any, ...], Array]
     dropped: tuple[Dropped, ...] = ()
     constant: tuple[str, ...] = field(default=(), repr=False)  # columns of BLOCK in which all cells agree
@@ -373,7 +363,7 @@ class _Table:
 
 
 def _table(results: Results, metric: str, protocol: str | None) -> _Table:
-    rows = [row for row in of_metric(results, metric, protocol) if row["score"] is not None]
+    rows = [row for row in rows_of_metric(results.rows, metric, protocol) if row["score"] is not None]
     if not rows:
         raise InvalidInput(f"no row of {metric} has a score; methods are what the column score names")
     if all(row["shift"] == VALIDATION for row in rows):
@@ -381,7 +371,7 @@ def _table(results: Results, metric: str, protocol: str | None) -> _Table:
     single = finest(rows)
     known = {row["shift"] for row in single}
     groups = sorted({str(row["shift"]) for row in rows if row["shift"] not in known and row["shift"] != VALIDATION})
-    cells: dict[Cell, dict[str, Row]] = {}
+    cells: dict[Cell, dict[str, ResultRow]] = {}
     for row in single:
         cell = cells.setdefault(tuple(row[column] for column in BLOCK), {})
         if method(row) in cell:
@@ -432,8 +422,8 @@ def _lacking(kind: str, name: str, table: _Table, holes: Sequence[tuple[Cell, st
     return Dropped(kind, name, f"no value for {len(holes)} of {of} {other}, the first {first} ({why})")
 
 
-def _gone(row: Row | None) -> bool:
-    return row is None or missing(row["value"]) or math.isinf(row["value"])
+def _gone(row: ResultRow | None) -> bool:
+    return row is None or is_missing(row["value"]) or math.isinf(row["value"])
 
 
 def _sortable(cell: Cell) -> tuple[Any, ...]:
@@ -796,7 +786,7 @@ def clique_map(
     """
     whole = _table(results, metric, protocol)
     columns = _columns(by, "by")
-    groups: dict[Cell, dict[Cell, Mapping[str, Row]]] = {}
+    groups: dict[Cell, dict[Cell, Mapping[str, ResultRow]]] = {}
     for cell in sorted(whole.cells, key=_sortable):
         groups.setdefault(_place(whole, cell, columns), {})[cell] = whole.cells[cell]
     vary = [i for i in range(len(columns)) if len({place[i] for place in groups}) > 1] or range(len(columns))

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, TypeAlias
 
-from twofold.bench.results import _latex as latex
-from twofold.bench.results import _markdown as markdown
+from twofold.bench.text import escape_latex as latex
+from twofold.bench.text import escape_markdown as markdown
 from twofold.stats import Interval
 
 

@@ -19,7 +19,8 @@ from twofold import _checks
 from twofold._checks import Array, ArrayLike
 from twofold._files import replacing
 from twofold.bench.compare import CliqueMap, Comparison
-from twofold.bench.results import Pivot, coverage_of, scale
+from twofold.bench.tables import Pivot
+from twofold.bench.text import coverage_of, scale
 from twofold.errors import InvalidInput, MissingExtra, RunError
 
 SUFFIXES = (".png", ".svg", ".pdf")

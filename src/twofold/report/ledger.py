@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from twofold.bench.compare import CliqueMap, Comparison, clique_map, compare
-from twofold.bench.results import MAIN, Results, Row, better_of, coverage_of, finest, method, missing, scale
+from twofold.bench.results import Results
+from twofold.bench.rows import ResultRow, better_of, finest, is_missing, method
+from twofold.bench.text import MAIN_METRICS, coverage_of, scale
 from twofold.errors import InvalidInput
 from twofold.report import charts
 from twofold.report.commands import place, report_command
@@ -48,7 +50,7 @@ def document(results: Results, source: str, done: Done = lambda _: None, command
     InvalidInput
         If no row has a value.
     """
-    measured = [row for row in results.rows if row["metric"] is not None and not missing(row["value"])]
+    measured = [row for row in results.rows if row["metric"] is not None and not is_missing(row["value"])]
     if not measured:
         raise InvalidInput(f"{source} holds no values; the column reason says why")
     protocols = list(dict.fromkeys(row["protocol"] for row in measured))
@@ -75,7 +77,7 @@ def document(results: Results, source: str, done: Done = lambda _: None, command
 class _Found:
     """Hold one protocol: its main metric, its values, and the comparison of methods where possible."""
 
-    def __init__(self, protocol: str | None, metric: str, rows: Sequence[Row]) -> None:
+    def __init__(self, protocol: str | None, metric: str, rows: Sequence[ResultRow]) -> None:
         self.protocol, self.metric, self.rows = protocol, metric, rows
         self.better = better_of(rows)
         self.factor, self.unit = scale(metric)
@@ -113,10 +115,10 @@ class _Found:
         return Number(value, low, high, self.factor, 2 if self.factor > 1 else 4, strong)
 
 
-def _compared(results: Results, protocol: str | None, measured: Sequence[Row]) -> _Found:
+def _compared(results: Results, protocol: str | None, measured: Sequence[ResultRow]) -> _Found:
     own = [row for row in measured if row["protocol"] == protocol and row["score"] is not None]
     have = list(dict.fromkeys(row["metric"] for row in own))
-    metric = next(name for name in (*MAIN.get(str(protocol), ("aurc",)), *have) if name in have)
+    metric = next(name for name in (*MAIN_METRICS.get(str(protocol), ("aurc",)), *have) if name in have)
     found = _Found(protocol, metric, finest(row for row in own if row["metric"] == metric))
     try:
         found.comparison = compare(results, metric, protocol=protocol)
@@ -130,7 +132,7 @@ def _compared(results: Results, protocol: str | None, measured: Sequence[Row]) -
     return found
 
 
-def _tiles(compared: Mapping[str | None, _Found], measured: Sequence[Row]) -> tuple[tuple[str, str, str], ...]:
+def _tiles(compared: Mapping[str | None, _Found], measured: Sequence[ResultRow]) -> tuple[tuple[str, str, str], ...]:
     tiles = [(f"{len(measured):,}", "values", f"{len(compared)} protocol{'s' if len(compared) > 1 else ''}")]
     for one in list(compared.values())[:4]:
         best = one.methods[0]
@@ -195,7 +197,7 @@ def _protocol(results: Results, protocol: str | None, one: _Found) -> Section:
 
 def _table(one: _Found, key: str) -> Table:
     shifts = list(dict.fromkeys(str(row["shift"]) for row in one.rows))
-    cells: dict[tuple[str, str], list[Row]] = {}
+    cells: dict[tuple[str, str], list[ResultRow]] = {}
     for row in one.rows:
         cells.setdefault((method(row), str(row["shift"])), []).append(row)
     lead = {shift: _lead(one, [v for (_, s), v in cells.items() if s == shift]) for shift in shifts}
@@ -219,7 +221,7 @@ def _table(one: _Found, key: str) -> Table:
     return Table(f"values-{key}", caption, ("method", "mean", *shifts), tuple(rows), 1, tuple(notes))
 
 
-def _lead(one: _Found, several: Sequence[Sequence[Row]]) -> float:
+def _lead(one: _Found, several: Sequence[Sequence[ResultRow]]) -> float:
     means = [float(np.mean([row["value"] for row in rows])) for rows in several]
     return max(means) if one.better == "higher" else min(means)
 
@@ -278,7 +280,7 @@ def _gaps(results: Results) -> Section:
     """List what has no value, and why."""
     reasons: dict[str, int] = {}
     for row in results.rows:
-        if missing(row["value"]) and row["reason"]:
+        if is_missing(row["value"]) and row["reason"]:
             what = method(row) if row["score"] is not None else str(row["shift"] or row["run"] or "")
             reasons[f"{what}: {row['reason']}"] = reasons.get(f"{what}: {row['reason']}", 0) + 1
     if not reasons:

@@ -16,7 +16,8 @@ from typing import Any, Literal
 from twofold import _checks
 from twofold._checks import ArrayLike
 from twofold._files import replacing
-from twofold.bench.results import CSV, Results
+from twofold.bench.results import Results
+from twofold.bench.storage import CSV
 from twofold.errors import InvalidInput, RunError
 from twofold.report.document import Cell, Document, Figure, Markup, Number, Part, Section, Table, static
 from twofold.report.material import Done, gather

@@ -13,7 +13,8 @@ from typing import Any
 
 from twofold._files import json_with_digest, parse_json_with_digest, read_regular, replacing
 from twofold.bench.cache import digest
-from twofold.bench.results import VALIDATION, Results, key_of, method
+from twofold.bench.results import Results
+from twofold.bench.rows import VALIDATION, key_of, method
 from twofold.errors import InvalidInput, RunError
 from twofold.run import Run
 from twofold.study.spec import Cell, Study, command, loads

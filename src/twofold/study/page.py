@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from twofold._files import replacing
-from twofold.bench.results import Results, scale
+from twofold.bench.results import Results
+from twofold.bench.text import scale
 from twofold.report import charts
 from twofold.report.document import Cell, Document, Figure, Number, Part, Section, Table
 from twofold.report.page import page

@@ -10,7 +10,9 @@ import numpy as np
 
 from twofold.bench.catalogue import Benchmark
 from twofold.bench.protocols import select
-from twofold.bench.results import VALIDATION, Results, better_of, key_of, method, missing, scale
+from twofold.bench.results import Results
+from twofold.bench.rows import VALIDATION, better_of, is_missing, key_of, method
+from twofold.bench.text import scale
 from twofold.errors import UndefinedMetric
 from twofold.study.folder import Told
 from twofold.study.spec import Layout, Study
@@ -106,7 +108,7 @@ def values(study: Study, found: Results) -> list[Value]:
 def _values(study: Study, found: Results, on: Benchmark, table: Layout) -> Iterator[Value]:
     groups: dict[tuple[Any, ...], list[Told]] = {}
     for row in found.rows:
-        if row["benchmark"] == on.name and row["metric"] is not None and not missing(row["value"]):
+        if row["benchmark"] == on.name and row["metric"] is not None and not is_missing(row["value"]):
             place = row["recipe"], method(row), row["protocol"], row["shift"], row["metric"]
             groups.setdefault(place, []).append(row)
     for family in dict.fromkeys(row.family for row in study.rows):

@@ -1,0 +1,342 @@
+"""Text of results: units of metrics, the overview, and Markdown and LaTeX tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from twofold import metrics
+from twofold.bench.rows import ResultRow, better_of, finest, group_rows, is_missing, method
+from twofold.errors import UnknownName
+
+MAIN_METRICS = {
+    "joint": ("ds_f1", "f1"),
+    "joint_pooled": ("ds_f1", "f1"),
+    "openood": ("auroc_ood",),
+    "stratified": ("augrc", "aurc"),
+}
+"""Metrics that the overview of a protocol ranks by, the first that was measured; AURC for protocols not named here."""
+
+OVERVIEW_LENGTH = 15  # methods that the overview lists
+
+_REMOVES_ERRORS = "without misclassified ID samples beside OOD samples"
+SAMPLES_JUDGED = {
+    "fd_shifts": _REMOVES_ERRORS,
+    "open_set": _REMOVES_ERRORS,
+    "stratified": _REMOVES_ERRORS,
+    "fd_shifts_original": "with every ID sample counted as correct beside OOD samples",
+}
+"""Protocols whose areas are of other samples than those of ``twofold evaluate``, and how these differ."""
+
+
+def scale(metric: str) -> tuple[int, str]:
+    """Look up the factor and unit in which people print a metric: areas under risk x1000, other rates in percent.
+
+    Parameters
+    ----------
+    metric : str
+        Name of the metric, with or without the suffix ``_ood``.
+
+    Returns
+    -------
+    tuple of (int, str)
+        Factor and unit; ``(1, "")`` for metrics that exceed 1 or are not registered.
+
+    Examples
+    --------
+    >>> scale("ds_aurc"), scale("auroc_ood"), scale("nll")
+    ((1000, 'x1000'), (100, '%'), (1, ''))
+    """
+    try:
+        largest = metrics.info(metric.removesuffix("_ood")).bounds[1]
+    except UnknownName:
+        return 1, ""
+    if largest > 1:
+        return 1, ""
+    if "aurc" in metric or "augrc" in metric:
+        return 1000, "x1000"
+    return 100, "%"
+
+
+def decimals(metric: str) -> int:
+    """Look up how many digits after the decimal point the text of a comparison shows.
+
+    Parameters
+    ----------
+    metric : str
+        Name of the metric.
+
+    Returns
+    -------
+    int
+        2 for metrics in percent or x1000, 4 for others.
+
+    Examples
+    --------
+    >>> decimals("aurc"), decimals("nll")
+    (2, 4)
+    """
+    factor, _ = scale(metric)
+    return 2 if factor > 1 else 4
+
+
+def coverage_of(metric: str, protocol: str | None = None) -> str:
+    """Say whose coverage an area is taken over, as the end of a clause.
+
+    Parameters
+    ----------
+    metric : str
+        Name of the metric.
+    protocol : str, optional
+        The protocol it was measured under, which may leave samples out.
+
+    Returns
+    -------
+    str
+        The clause; empty for a metric that is not an area.
+
+    Examples
+    --------
+    >>> coverage_of("aurc_id"), coverage_of("auroc_ood")
+    (', coverage of ID samples', '')
+    >>> coverage_of("aurc", "fd_shifts")
+    ', coverage of all samples (without misclassified ID samples beside OOD samples)'
+    """
+    note = metrics.coverage_note([metric])
+    if not note:
+        return ""
+    clause = note.replace(f"{metric}: ", ", ")
+    if protocol in SAMPLES_JUDGED:
+        clause += f" ({SAMPLES_JUDGED[protocol]})"
+    return clause
+
+
+def count(number: int, noun: str) -> str:
+    """Write a number with its noun, in the plural unless there is one.
+
+    Parameters
+    ----------
+    number : int
+        How many there are.
+    noun : str
+        The noun in the singular.
+
+    Returns
+    -------
+    str
+        The phrase.
+
+    Examples
+    --------
+    >>> count(1, "block"), count(3, "block")
+    ('1 block', '3 blocks')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+# --- the overview ---------------------------------------------------------------------------------------------------
+
+
+def format_overview(rows: Sequence[ResultRow]) -> str:
+    """List the methods of each protocol by the mean of its main metric, best first.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        Rows of results.
+
+    Returns
+    -------
+    str
+        A paragraph per protocol; ``"no values"`` if there are none.
+    """
+    paragraphs = []
+    for (protocol,), members in group_rows(rows, ("protocol",)).items():
+        paragraph = _rank_methods(None if protocol is None else str(protocol), members)
+        if paragraph:
+            paragraphs.append(paragraph)
+    return "\n\n".join(paragraphs) or "no values"
+
+
+def _rank_methods(protocol: str | None, rows: Sequence[ResultRow]) -> str:
+    """Rank methods by the first main metric that has values; return an empty text where none has."""
+    by_metric = group_rows((row for row in rows if row["metric"] is not None), ("metric",))
+    measured = [str(metric) for (metric,) in by_metric]
+    preferred = MAIN_METRICS.get(str(protocol), ("aurc",))
+    for metric in (*preferred, *measured):
+        valued = [row for row in finest(by_metric.get((metric,), ())) if not is_missing(row["value"])]
+        if valued:
+            return _format_ranking(protocol, metric, valued)
+    return ""
+
+
+def _format_ranking(protocol: str | None, metric: str, rows: Sequence[ResultRow]) -> str:
+    values: dict[str, list[float]] = {}
+    for row in rows:
+        values.setdefault(method(row), []).append(row["value"])
+    means = {name: float(np.mean(own)) for name, own in values.items()}
+    most_values = max(len(own) for own in values.values())
+    better = better_of(rows)
+    sign = -1 if better == "higher" else 1
+
+    def rank(name: str) -> tuple[bool, float, str]:
+        is_incomplete = len(values[name]) < most_values
+        return is_incomplete, sign * means[name], name
+
+    ranking = sorted(values, key=rank)
+    factor, unit = scale(metric)
+    title = f"{metric} ({unit})" if unit else metric
+    if protocol is not None:
+        title = f"{protocol}: {title}"
+    direction = f"{better} is better{coverage_of(metric, protocol)}"
+    lines = [f"{title}, {direction}, mean of {count(most_values, 'value')}"]
+    listed = ranking[:OVERVIEW_LENGTH]
+    numbers = [f"{factor * means[name]:.{decimals(metric)}f}" for name in listed]
+    width = max(len(number) for number in numbers)
+    for name, number in zip(listed, numbers, strict=True):
+        line = f"  {number:>{width}}  {name}"
+        if len(values[name]) < most_values:
+            line += f"  (of {len(values[name])} only)"
+        lines.append(line)
+    if len(ranking) > OVERVIEW_LENGTH:
+        lines.append(f"  and {len(ranking) - OVERVIEW_LENGTH} more")
+    return "\n".join(lines)
+
+
+# --- tables ---------------------------------------------------------------------------------------------------------
+
+_MARKDOWN = {character: f"\\{character}" for character in "\\`*_{}[]()#+!|~$"}
+_MARKDOWN |= {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
+_LATEX = {character: f"\\{character}" for character in "&%$#_{}"}
+_LATEX |= {character: f"{{{character}}}" for character in "[]*"}  # which the end of a row takes for its arguments
+_LATEX |= {character: f"{{{character}}}" for character in "\"'`-"}  # which form ligatures
+_LATEX |= {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "±": r"$\pm$",
+}
+
+
+def escape_markdown(text: str) -> str:
+    r"""Escape text so that Markdown shows it character by character, on one line.
+
+    Parameters
+    ----------
+    text : str
+        Any text.
+
+    Returns
+    -------
+    str
+        Markdown; characters that cannot be printed become spaces.
+
+    Examples
+    --------
+    >>> print(escape_markdown("a_b < c"))
+    a\_b &lt; c
+    """
+    return _escape(text, _MARKDOWN)
+
+
+def escape_latex(text: str) -> str:
+    r"""Escape text so that LaTeX shows it character by character, on one line.
+
+    Parameters
+    ----------
+    text : str
+        Any text.
+
+    Returns
+    -------
+    str
+        LaTeX; characters that cannot be printed become spaces.
+
+    Examples
+    --------
+    >>> print(escape_latex("50% of a_b"))
+    50\% of a\_b
+    """
+    return _escape(text, _LATEX)
+
+
+def _escape(text: str, replacements: Mapping[str, str]) -> str:
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    return printable.translate(str.maketrans(dict(replacements)))
+
+
+def markdown_table(
+    index: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[str]], caption: str, notes: Sequence[str]
+) -> str:
+    """Write a table as Markdown, then its caption and a list of notes.
+
+    Parameters
+    ----------
+    index, columns : sequence of str
+        Labels of the rows and columns, as plain text.
+    cells : sequence of sequence of str
+        The cells, as Markdown.
+    caption : str
+        The caption, as plain text.
+    notes : sequence of str
+        Notes below the caption, as plain text.
+
+    Returns
+    -------
+    str
+        Markdown.
+
+    Examples
+    --------
+    >>> print(markdown_table(["msp"], ["svhn"], [["**0.1**"]], "AURC.", []), end="")
+    | | svhn |
+    |---|---:|
+    | msp | **0.1** |
+    <BLANKLINE>
+    AURC.
+    """
+    heading = " | ".join(["", *map(escape_markdown, columns)])
+    lines = [f"|{heading} |", "|---|" + "---:|" * len(columns)]
+    for label, line in zip(index, cells, strict=True):
+        lines.append(f"| {' | '.join([escape_markdown(label), *line])} |")
+    lines += ["", escape_markdown(caption)]
+    if notes:
+        lines.append("")
+        lines += [f"- {escape_markdown(note)}" for note in notes]
+    return "\n".join(lines) + "\n"
+
+
+def latex_table(
+    index: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[str]], caption: str, notes: Sequence[str]
+) -> str:
+    """Write a table as a LaTeX float whose caption ends with notes.
+
+    Parameters
+    ----------
+    index, columns : sequence of str
+        Labels of the rows and columns, as plain text.
+    cells : sequence of sequence of str
+        The cells, as LaTeX.
+    caption : str
+        The caption, as plain text.
+    notes : sequence of str
+        Notes at the end of the caption, as plain text without full stops.
+
+    Returns
+    -------
+    str
+        LaTeX that needs no package.
+    """
+    heading = " & ".join(["", *map(escape_latex, columns)])
+    lines = [r"\begin{table}", r"\centering", rf"\begin{{tabular}}{{l{'r' * len(columns)}}}", r"\hline"]
+    lines += [rf"{heading} \\", r"\hline"]
+    for label, line in zip(index, cells, strict=True):
+        lines.append(rf"{' & '.join([escape_latex(label), *line])} \\")
+    sentences = [caption, *(f"{note}." for note in notes)]
+    escaped = " ".join(map(escape_latex, sentences))
+    lines += [r"\hline", r"\end{tabular}", rf"\caption{{{escaped}}}", r"\end{table}"]
+    return "\n".join(lines) + "\n"
