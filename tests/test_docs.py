@@ -94,10 +94,11 @@ def test_parts_of_recipes_that_the_page_names_exist():
 
 def test_every_kind_of_data_and_every_option_is_on_the_page():
     pytest.importorskip("torch", reason="torch is not installed")
-    from twofold.nn.data.readers import COMMON, READERS
+    from twofold.nn.data.readers import READERS
+    from twofold.nn.data.shared_keys import SHARED_KEYS
 
     text = (DOCS / "data.md").read_text(encoding="utf-8")
-    for key in COMMON:
+    for key in SHARED_KEYS:
         assert f"| `{key}` |" in text.partition("## Kinds")[0], key
     for kind, reader in READERS.items():
         section = text.partition(f"### `{kind}:PATH`")[2].partition("\n### ")[0]

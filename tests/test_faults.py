@@ -94,6 +94,9 @@ COMMANDS = {
 }
 
 
+DATA_RESIZE = "data resize noise:uniform?n=3 --out small.npz --size 8"
+DATA_CHECK = "data check noise:uniform?n=3 --sheet sheet.png"
+
 # older NumPy leaves the archive that it failed to write to be closed later, into a file that is closed
 UNCLOSED_ZIP = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
@@ -116,6 +119,22 @@ def test_a_full_disk_is_one_line_and_changes_nothing(place, words):
     assert "ile too large" in result.stderr
     assert content(place) == before
     assert run(*words.split()).exit_code == 0
+
+
+@UNCLOSED_ZIP
+@pytest.mark.parametrize("words", [DATA_RESIZE, DATA_RESIZE.replace("--size 8", "--size 256"), DATA_CHECK])
+def test_a_full_disk_while_writing_images(tmp_path, monkeypatch, words):
+    pytest.importorskip("PIL")
+    monkeypatch.chdir(tmp_path)
+    assert run(*words.split()).exit_code == 0
+    before = content(tmp_path)
+    with full_disk():
+        result = run(*words.replace("n=3", "n=4").split(), "--replace")
+    assert result.exit_code == 3, (result.output, result.exception)
+    assert len(result.stderr.strip().splitlines()) == 1, result.stderr
+    assert "ile too large" in result.stderr
+    assert content(tmp_path) == before
+    assert list(tmp_path.iterdir()) == [tmp_path / words.split()[4]]
 
 
 def test_a_full_disk_in_the_demo(tmp_path, monkeypatch):

@@ -78,14 +78,15 @@ def test_joint_protocols_have_something_to_tune_on(name):
 
 @pytest.mark.parametrize("name", names())
 def test_specs_are_of_the_grammar_and_their_class_lists_exist(name):
-    readers = pytest.importorskip("twofold.nn.data.readers")
+    spec_module = pytest.importorskip("twofold.nn.data.spec")
     classes = pytest.importorskip("twofold.nn.data.classes")
     for spec in load(name).specs("/nowhere").values():
         if spec.startswith("demo:"):
             continue
-        kind, _, keys = readers.parse(spec)
-        assert set(keys) <= {*readers.COMMON, *readers.READERS[kind].keys}, spec
-        assert set(readers.READERS[kind].required) <= set(keys), spec
+        kind, _, keys = spec_module.parse(spec)
+        reader = spec_module.READERS[kind]
+        assert set(keys) <= {*spec_module.SHARED_KEYS, *reader.keys}, spec
+        assert set(reader.required) <= set(keys), spec
         for listed in re.findall(r"=@([^&]+)", spec):
             assert classes.class_list(listed)
 

@@ -10,7 +10,7 @@ from twofold.errors import InvalidInput
 from twofold.nn import data
 from twofold.nn.data import Images, check, contact_sheet, resize, total_variation
 from twofold.nn.data.check import SUSPECT
-from twofold.nn.data.source import FileSource
+from twofold.nn.data.sources import FileSource
 
 
 def pixels(n=6, h=8, w=8, seed=0):
@@ -89,7 +89,7 @@ def test_a_broken_image_in_the_middle_is_found(tmp_path):
     for i, x in enumerate(pixels(4)):
         Image.fromarray(x).save(tmp_path / f"{i}.png")
     (tmp_path / "2.png").write_bytes(b"broken")
-    with pytest.raises(InvalidInput, match=r"2\.png is no readable image"):
+    with pytest.raises(InvalidInput, match=r"2\.png is not a readable image"):
         check(data.open(f"folder:{tmp_path}"))
 
 

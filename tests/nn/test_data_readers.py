@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from twofold.errors import InvalidInput, MissingExtra, UnknownName
+from twofold.errors import InvalidInput, MissingExtra, NameTaken, UnknownName
 from twofold.nn import data
-from twofold.nn.data.archives import plain_pickle
-from twofold.nn.data.readers import READERS, parse
+from twofold.nn.data.pickles import plain_pickle
+from twofold.nn.data.readers import READERS, reader
+from twofold.nn.data.spec import parse
 
 
 def pixels(n, h=32, w=32, seed=0):
@@ -77,6 +78,22 @@ def test_what_is_missing_is_named(kind, tmp_path):
     needed = {"cifar10c": "type=fog", "cifar100c": "type=fog", "wilds": "dataset=iwildcam", "breeds": "split=source"}
     with pytest.raises(InvalidInput, match="nowhere"):
         data.open(f"{kind}:{tmp_path}/nowhere?{needed.get(kind, 'limit=1')}")
+
+
+def test_a_kind_that_is_taken_is_replaced_only_on_request():
+    before = READERS["noise"]
+
+    def read(path: str) -> data.Images:
+        return data.Images.of(pixels(2))
+
+    with pytest.raises(NameTaken, match="the kind 'noise' is registered already; pass replace=True"):
+        reader("noise")(read)
+    assert READERS["noise"] is before
+    try:
+        assert reader("noise", replace=True)(read) is read
+        assert len(data.open("noise:any")) == 2
+    finally:
+        READERS["noise"] = before
 
 
 def test_every_kind_says_what_it_is():
@@ -417,7 +434,7 @@ def test_cifar_c(tmp_path):
     with pytest.raises(InvalidInput, match="five blocks"):
         data.open(f"cifar10c:{tmp_path}?type=fog")
     (tmp_path / "fog.npy").write_bytes((tmp_path / "snow.npy").read_bytes()[:-50])
-    with pytest.raises(InvalidInput, match=r"fog\.npy is no \.npy array, or a truncated one"):
+    with pytest.raises(InvalidInput, match=r"fog\.npy is not a \.npy array, or is truncated"):
         data.open(f"cifar10c:{tmp_path}?type=fog")
     (tmp_path / "labels.npy").unlink()
     (tmp_path / "fog.npy").unlink()
@@ -479,7 +496,7 @@ def test_npz_and_npy(tmp_path):
     whole = (tmp_path / "a.npz").read_bytes()
     for size in (0, 30, len(whole) // 2, len(whole) - 30):
         (tmp_path / "a.npz").write_bytes(whole[:size])
-        with pytest.raises(InvalidInput, match=r"a\.npz is no \.npz file, or a truncated one"):
+        with pytest.raises(InvalidInput, match=r"a\.npz is not an \.npz file, or is truncated"):
             data.open(f"npz:{tmp_path}/a.npz?images=x")
     middle = bytearray(whole)
     middle[200:260] = bytes(60)
@@ -545,7 +562,7 @@ def test_idx_damage(tmp_path):
     file = tmp_path / "images"
     for content, words in [
         (b"", "begins with"),
-        (b"\x00\x00\x08\x01" + bytes(20), "is no IDX file of images: it begins with 00000801, not 00000803"),
+        (b"\x00\x00\x08\x01" + bytes(20), "is not an IDX file of images: it begins with 00000801, not 00000803"),
         (idx_bytes(x)[:10], "truncated"),
         (idx_bytes(x)[:-1], "must hold 48 bytes after its header .* got 47"),
         (idx_bytes(x) + b"0", "got 49"),
@@ -594,7 +611,7 @@ def test_flat_folder(tmp_path, monkeypatch):
     o = data.open("folder:~")
     assert (o.ids.tolist(), o.labels.tolist(), o.class_names) == (["a.bmp", "b.png"], [-1, -1], None)
     (tmp_path / "a.bmp").write_text("no image")
-    with pytest.raises(InvalidInput, match=r"a\.bmp is no readable image"):
+    with pytest.raises(InvalidInput, match=r"a\.bmp is not a readable image"):
         data.open(f"folder:{tmp_path}")
     with pytest.raises(InvalidInput, match="is a file; image folder must be a folder"):
         data.open(f"folder:{tmp_path}/b.png")
@@ -621,7 +638,7 @@ def test_list(tmp_path):
         with pytest.raises(InvalidInput, match=words):
             data.open(f"list:{file}?root={tmp_path}/root")
     file.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InvalidInput, match="is no text file"):
+    with pytest.raises(InvalidInput, match="is not a text file"):
         data.open(f"list:{file}?root={tmp_path}/root")
     with pytest.raises(InvalidInput, match="nowhere: there is no such root folder"):
         data.open(f"list:{file}?root={tmp_path}/nowhere")
@@ -770,7 +787,7 @@ def test_breeds_from_a_map(tmp_path):
         assert (o.ids.tolist(), o.labels.tolist()) == (["n1/a.png", "n2/a.png", "n3/a.png"], [0, 0, 1])
         assert o.class_names == ("dog", "cat")
     for content, words in [
-        ("{", "is no JSON"),
+        ("{", "is not JSON"),
         ("[1]", "has the keys"),
         (json.dumps({"source": {"dog": ["n1"]}}), "has the keys"),
         (json.dumps({**table, "target": {"cat": ["n5"], "dog": ["n4"]}}), "same super-classes"),

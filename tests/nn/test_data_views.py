@@ -208,7 +208,7 @@ def test_openood_rule(tmp_path):
     with pytest.raises(InvalidInput, match="share 1 images"):
         validation_split(images, "openood", val=val, test=test)
     test.write_text("d/4.png 1\n")
-    with pytest.raises(InvalidInput, match=r"'d/4\.png' is no id"):
+    with pytest.raises(InvalidInput, match=r"'d/4\.png' is not an id"):
         validation_split(images, "openood", val=val, test=test)
     with pytest.raises(InvalidInput, match="needs val=FILE and test=FILE"):
         validation_split(images, "openood", val=val)
@@ -246,7 +246,7 @@ def test_normalise_is_the_formula():
 
 
 def test_own_statistics_are_those_of_numpy(monkeypatch):
-    monkeypatch.setattr("twofold.nn.data.source.BLOCK_BYTES", 100)
+    monkeypatch.setattr("twofold.nn.data.images.BLOCK_BYTES", 100)
     images = world(30)
     x = images.read().astype(np.float64) / 255
     mean, std = own_statistics(images)

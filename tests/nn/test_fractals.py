@@ -159,7 +159,7 @@ def test_folder_with_a_damaged_file_names_it(tmp_path, damage):
     Image.fromarray(noise).save(tmp_path / "worse.png")
     data = (tmp_path / "worse.png").read_bytes()
     (tmp_path / "worse.png").write_bytes({"truncated": data[:900], "text": b"hello", "zero": b""}[damage])
-    with pytest.raises(InvalidInput, match=r"worse\.png is no readable image"):
+    with pytest.raises(InvalidInput, match=r"worse\.png is not a readable image"):
         Mixers.folder(tmp_path)
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from twofold.nn.data.check import Report, check, contact_sheet, resize, total_variation
 from twofold.nn.data.classes import class_list, superclasses
-from twofold.nn.data.readers import READERS, open  # noqa: A004  # the name of the contract
-from twofold.nn.data.source import Images
+from twofold.nn.data.images import Images
+from twofold.nn.data.readers import READERS
+from twofold.nn.data.spec import open  # noqa: A004  # the name of the contract
 from twofold.nn.data.views import (
     STATISTICS,
     Parts,

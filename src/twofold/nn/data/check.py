@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
+import math
 import zipfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +15,11 @@ import numpy.typing as npt
 from twofold._checks import Array, choice, whole
 from twofold._files import replacing
 from twofold.errors import InvalidInput
-from twofold.nn.data.readers import drawn
-from twofold.nn.data.source import Images, Pixels, Step, pillow
+from twofold.nn.data.decoding import import_pillow
+from twofold.nn.data.images import Images
+from twofold.nn.data.sizing import SizeRule
 from twofold.nn.data.views import Channels, own_statistics
+from twofold.nn.rows import Pixels, draw_rows
 
 # Standardised difference of total variation from which a set is suspected. Against CIFAR-10, antialiased sets of real
 # photographs reach 0.55 (Tiny-ImageNet at 32 pixels); halved by nearest neighbour they give 0.9 (scenes) to 1.5
@@ -93,7 +96,7 @@ class Report:
     difference: float | None = None
     warning: str | None = None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the report as a dictionary of plain values.
 
         Returns
@@ -107,21 +110,18 @@ class Report:
         {'mean': 0.0, 'std': 0.0, 'looked_at': 3}
         """
         result = asdict(self)
-        for key in ("smoothness", "reference_smoothness"):
-            given = getattr(self, key)
-            result[key] = None if given is None else given._asdict()
+        result["smoothness"] = self.smoothness._asdict()
+        if self.reference_smoothness is not None:
+            result["reference_smoothness"] = self.reference_smoothness._asdict()
         return result
 
     def __str__(self) -> str:
-        names = self.class_names or [str(k) for k in range(len(self.class_counts))]
-        shown = [f"{name} {count}" for name, count in zip(names, self.class_counts, strict=True)]
-        more = f", ... {len(shown) - 10} more" if len(shown) > 10 else ""
         lines = [
             f"{self.name}: {self.rows} images of {self.height}x{self.width}",
-            f"classes: {', '.join(shown[:10])}{more}" if shown else "classes: none",
+            f"classes: {self._format_classes()}",
             f"rows without a class: {self.unlabelled}",
-            f"first ids: {', '.join(str(i) for i in self.first_ids)}",
-            f"mean: {_three(self.mean)}  std: {_three(self.std)}",
+            f"first ids: {', '.join(str(id_) for id_ in self.first_ids)}",
+            f"mean: {_format_channels(self.mean)}  std: {_format_channels(self.std)}",
             f"total variation: {self.smoothness.mean:.4f} (std {self.smoothness.std:.4f})",
         ]
         if self.reference_smoothness is not None:
@@ -129,11 +129,25 @@ class Report:
                 f"against {self.reference}: {self.reference_smoothness.mean:.4f} "
                 f"(std {self.reference_smoothness.std:.4f}), standardised difference {self.difference:+.2f}"
             )
-        return "\n".join(lines if self.warning is None else [*lines, f"warning: {self.warning}"])
+        if self.warning is not None:
+            lines.append(f"warning: {self.warning}")
+        return "\n".join(lines)
+
+    def _format_classes(self) -> str:
+        """List the first ten classes with their counts."""
+        if not self.class_counts:
+            return "none"
+        names = self.class_names or [str(number) for number in range(len(self.class_counts))]
+        classes = [f"{name} {count}" for name, count in zip(names, self.class_counts, strict=True)]
+        listed = ", ".join(classes[:10])
+        if len(classes) > 10:
+            listed += f", ... {len(classes) - 10} more"
+        return listed
 
 
-def _three(values: Channels) -> str:
-    return " ".join(f"{v:.4f}" for v in values)
+def _format_channels(values: Channels) -> str:
+    red, green, blue = values
+    return f"{red:.4f} {green:.4f} {blue:.4f}"
 
 
 def total_variation(batch: Pixels) -> Array:
@@ -166,8 +180,9 @@ def total_variation(batch: Pixels) -> Array:
     x = np.asarray(batch).astype(np.int16)
     if x.ndim != 4 or min(x.shape[1:3]) < 2:
         raise InvalidInput(f"batch must be images (B, H, W, 3) of at least 2x2 pixels, got shape {x.shape}")
-    down, across = np.abs(np.diff(x, axis=1)), np.abs(np.diff(x, axis=2))
-    pairs = down[0].size + across[0].size if len(x) else 1
+    down = np.abs(np.diff(x, axis=1))
+    across = np.abs(np.diff(x, axis=2))
+    pairs = math.prod(down.shape[1:]) + math.prod(across.shape[1:])
     total = down.sum(axis=(1, 2, 3), dtype=np.int64) + across.sum(axis=(1, 2, 3), dtype=np.int64)
     return total / (255 * pairs)
 
@@ -190,7 +205,7 @@ def smoothness(images: Images) -> Smoothness:
     >>> smoothness(Images.of(np.zeros((3, 4, 4), np.uint8)))
     Smoothness(mean=0.0, std=0.0, looked_at=3)
     """
-    rows = drawn(len(images), min(SAMPLE, len(images)), seed=0)
+    rows = draw_rows(len(images), min(SAMPLE, len(images)), seed=0)
     values = np.concatenate([total_variation(batch) for batch in images[rows].blocks()])
     return Smoothness(float(values.mean()), float(values.std()), len(values))
 
@@ -234,9 +249,15 @@ def check(images: Images, reference: Images | None = None) -> Report:
     height, width = images.shape
     channels = own_statistics(images)
     own = smoothness(images)
-    other = None if reference is None else _comparable(images, reference)
-    difference = None if other is None else _standardised(own, other)
-    counts = np.bincount(images.labels[images.labels >= 0], minlength=len(images.class_names or ()))
+    other, difference, warning = None, None, None
+    if reference is not None:
+        _check_same_shape(images, reference)
+        other = smoothness(reference)
+        difference = _standardise_difference(own, other)
+        if difference >= SUSPECT:
+            warning = _suspect_resizing(images.name, reference.name, difference)
+    is_labelled = images.labels >= 0
+    counts = np.bincount(images.labels[is_labelled], minlength=len(images.class_names or ()))
     return Report(
         name=images.name,
         rows=len(images),
@@ -244,7 +265,7 @@ def check(images: Images, reference: Images | None = None) -> Report:
         width=width,
         class_names=images.class_names,
         class_counts=tuple(counts.tolist()),
-        unlabelled=int((images.labels < 0).sum()),
+        unlabelled=int((~is_labelled).sum()),
         first_ids=tuple(images.ids[:5].tolist()),
         mean=channels.mean,
         std=channels.std,
@@ -252,31 +273,33 @@ def check(images: Images, reference: Images | None = None) -> Report:
         reference=None if reference is None else reference.name,
         reference_smoothness=other,
         difference=difference,
-        warning=_warning(images, reference, difference),
+        warning=warning,
     )
 
 
-def _comparable(images: Images, reference: Images) -> Smoothness:
+def _check_same_shape(images: Images, reference: Images) -> None:
     if images.shape != reference.shape:
-        (h, w), (y, x) = images.shape, reference.shape
+        (height, width), (reference_height, reference_width) = images.shape, reference.shape
         raise InvalidInput(
-            f"{images.name} is {h}x{w} but the reference {reference.name} is {y}x{x}; total variation compares at one "
-            f"size, so open both with the same size="
+            f"{images.name} is {height}x{width} but the reference {reference.name} is "
+            f"{reference_height}x{reference_width}; total variation compares at one size, "
+            "so open both with the same size="
         )
-    return smoothness(reference)
 
 
-def _standardised(own: Smoothness, other: Smoothness) -> float:
+def _standardise_difference(own: Smoothness, other: Smoothness) -> float:
+    """Divide the difference of the means by the root mean square of the standard deviations."""
     spread = float(np.sqrt((own.std**2 + other.std**2) / 2))
-    gap = own.mean - other.mean
-    return gap / spread if spread > 0 else float(np.sign(gap) * np.inf) if gap else 0.0
+    difference = own.mean - other.mean
+    if spread > 0:
+        return difference / spread
+    return 0.0 if difference == 0 else math.copysign(math.inf, difference)
 
 
-def _warning(images: Images, reference: Images | None, difference: float | None) -> str | None:
-    if reference is None or difference is None or difference < SUSPECT:
-        return None
+def _suspect_resizing(name: str, reference: str, difference: float) -> str:
+    """Word the warning about images that look resized without antialiasing."""
     return (
-        f"{images.name} is much rougher than {reference.name} (total variation {difference:+.2f} standard deviations, "
+        f"{name} is much rougher than {reference} (total variation {difference:+.2f} standard deviations, "
         f"suspect from {SUSPECT:+.2f}): it looks resized without antialiasing; look at a contact sheet, and make it "
         "again from the original images (data resize --rule fix)"
     )
@@ -316,19 +339,21 @@ def contact_sheet(images: Images, path: str | Path, *, n: int = 64, seed: int = 
     'sheet.png'
     """
     count = min(whole(n, "n", 1), len(images))
-    tiles = images.read(drawn(len(images), count, seed=seed))
+    tiles = images.read(draw_rows(len(images), count, seed=seed))
     columns = int(np.ceil(np.sqrt(count)))
     lines = -(-count // columns)
     height, width = tiles.shape[1:3]
     gap = 2
     canvas = np.full((lines * (height + gap) + gap, columns * (width + gap) + gap, 3), 255, dtype=np.uint8)
     for i, tile in enumerate(tiles):
-        top, left = (i // columns) * (height + gap) + gap, (i % columns) * (width + gap) + gap
+        line, column = divmod(i, columns)
+        top = line * (height + gap) + gap
+        left = column * (width + gap) + gap
         canvas[top : top + height, left : left + width] = tile
-    image = pillow().fromarray(canvas)
+    image = import_pillow().fromarray(canvas)
     buffer = io.BytesIO()
     image.save(buffer, format="PNG")
-    target = _writable(Path(path))
+    target = _check_target(Path(path))
     with replacing(target) as file:
         file.write(buffer.getvalue())
     return target
@@ -381,31 +406,34 @@ def resize(images: Images, out: str | Path, *, size: int = 32, rule: Literal["fi
     """
     choice(rule, "rule", ("fix", "shorter"))
     whole(size, "size", 1)
-    target = _writable(Path(out))
+    target = _check_target(Path(out))
     if target.suffix != ".npz":
         raise InvalidInput(f"out must end in .npz, got {target}")
-    recipe: tuple[Step, ...] = (("shorter", FIX_SIDE), ("crop", FIX_SIDE), ("exact", size))
-    ready = images.stepped(*recipe) if rule == "fix" else images.fit(size=size)
+    if rule == "fix":
+        fix_rules: tuple[SizeRule, ...] = (("shorter", FIX_SIDE), ("crop", FIX_SIDE), ("exact", size))
+        resized = images.with_size_rules(*fix_rules)
+    else:
+        resized = images.fit(size=size)
+    arrays: dict[str, npt.NDArray[np.generic]] = {"labels": resized.labels, "ids": resized.ids}
+    if resized.class_names is not None:
+        arrays["class_names"] = np.array(resized.class_names)
     with replacing(target) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        with archive.open(_entry("images"), "w", force_zip64=True) as stream:
-            header = {"descr": "|u1", "fortran_order": False, "shape": (len(ready), size, size, 3)}
+        with archive.open(_zip_entry("images"), "w", force_zip64=True) as stream:
+            header = {"descr": "|u1", "fortran_order": False, "shape": (len(resized), size, size, 3)}
             np.lib.format.write_array_header_1_0(stream, header)
-            for batch in ready.blocks():
+            for batch in resized.blocks():
                 stream.write(batch.tobytes())
-        arrays: dict[str, npt.NDArray[Any]] = {"labels": ready.labels, "ids": ready.ids}
-        if ready.class_names is not None:
-            arrays["class_names"] = np.array(ready.class_names)
         for name, array in arrays.items():
-            with archive.open(_entry(name), "w") as stream:
+            with archive.open(_zip_entry(name), "w") as stream:
                 np.lib.format.write_array(stream, array, allow_pickle=False)
     return target
 
 
-def _entry(name: str) -> zipfile.ZipInfo:
+def _zip_entry(name: str) -> zipfile.ZipInfo:
     return zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))  # no clock in the bytes
 
 
-def _writable(path: Path) -> Path:
+def _check_target(path: Path) -> Path:
     if not path.parent.is_dir():
         raise InvalidInput(f"{path.parent}: there is no such folder to write {path.name} to")
     if path.is_dir():

@@ -16,10 +16,10 @@ _IMAGENET = ("tiny_imagenet158", "imagenet200", "imagenet_near", "imagenet_exter
 
 
 @cache
-def _file(name: str) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(
-        files("twofold.nn.data").joinpath("lists", f"{name}.json").read_text(encoding="utf-8")
-    )
+def _read_lists(file: str) -> dict[str, Any]:
+    """Read a JSON file of class lists by name."""
+    path = files("twofold.nn.data").joinpath("lists", f"{file}.json")
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return content
 
 
@@ -36,8 +36,9 @@ def list_names() -> tuple[str, ...]:
     >>> list_names()[:3]
     ('cifar10', 'cifar100', 'cifar40/0')
     """
-    cifar = [f"{kind}/{i}" for kind in ("cifar40", "cifar60") for i in range(CIFAR40_SPLITS)]
-    return (*_HOME, *cifar, *_IMAGENET, _OVERLAP)
+    inside = [f"cifar40/{split}" for split in range(CIFAR40_SPLITS)]
+    outside = [f"cifar60/{split}" for split in range(CIFAR40_SPLITS)]
+    return (*_HOME, *inside, *outside, *_IMAGENET, _OVERLAP)
 
 
 def class_list(name: str) -> tuple[str, ...]:
@@ -73,16 +74,16 @@ def class_list(name: str) -> tuple[str, ...]:
     if name not in list_names():
         raise UnknownName.of("class list", name, list_names())
     if name in _HOME:
-        return tuple(_file(_HOME[name])[name])
+        return tuple(_read_lists(_HOME[name])[name])
     kind, _, split = name.partition("/")
     if kind == "cifar40":
-        return tuple(_file("cifar40")[split])
+        return tuple(_read_lists("cifar40")[split])
     if kind == "cifar60":
-        inside = set(_file("cifar40")[split])
+        inside = set(_read_lists("cifar40")[split])
         return tuple(c for c in class_list("cifar100") if c not in inside)
     if name == _OVERLAP:
-        return tuple(_file(name)["removed"])
-    return tuple(_file("imagenet")[name])
+        return tuple(_read_lists(name)["removed"])
+    return tuple(_read_lists("imagenet")[name])
 
 
 def superclasses() -> dict[str, tuple[str, ...]]:
@@ -98,4 +99,4 @@ def superclasses() -> dict[str, tuple[str, ...]]:
     >>> list(superclasses())[0], superclasses()["people"]
     ('aquatic mammals', ('baby', 'boy', 'girl', 'man', 'woman'))
     """
-    return {name: tuple(members) for name, members in sorted(_file("cifar")["superclasses"].items())}
+    return {name: tuple(members) for name, members in sorted(_read_lists("cifar")["superclasses"].items())}

@@ -11,19 +11,19 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from twofold.errors import InvalidInput, UnknownName
-from twofold.nn.data.archives import existing
+from twofold.nn.data.image_files import check_path
 
 ROOT = "n00001740"  # "entity" in WordNet 3.0
 SEED = 2  # of the published splits
 
 
 @dataclass(frozen=True)
-class Task:
+class BreedsTask:
     """Define a BREEDS task by the depth of its super-classes, their number of sub-classes, and where they lie.
 
     Parameters
@@ -42,10 +42,10 @@ class Task:
 
 
 TASKS = {
-    "entity13": Task(3, 20),
-    "entity30": Task(4, 8),
-    "living17": Task(5, 4, "n00004258"),
-    "nonliving26": Task(5, 4, "n00021939"),
+    "entity13": BreedsTask(3, 20),
+    "entity30": BreedsTask(4, 8),
+    "living17": BreedsTask(5, 4, "n00004258"),
+    "nonliving26": BreedsTask(5, 4, "n00021939"),
 }
 Groups: TypeAlias = dict[str, tuple[str, ...]]  # super-class name: wnids
 Domain: TypeAlias = Literal["source", "target"]
@@ -84,20 +84,20 @@ def breeds_map(folder: Path, task: str) -> dict[Domain, Groups]:
     if task not in TASKS:
         raise UnknownName.of("BREEDS task", task, TASKS)
     rule = TASKS[task]
-    leaves, edges, names = _hierarchy(folder)
-    children = _ancestors_only(leaves, edges)
-    depth = _depths(children)
-    allowed = None if rule.below is None else _below(children, rule.below)
-    nodes = sorted(n for n, d in depth.items() if d == rule.level and (allowed is None or n in allowed))
+    hierarchy = _read_hierarchy(folder)
+    children = _find_children(hierarchy)
+    depths = _measure_depths(children)
+    allowed = _find_below(children, rule.below or ROOT)
+    nodes = sorted(node for node in allowed if depths.get(node) == rule.level)
     rng = np.random.RandomState(SEED)  # the generator of the published draw
     result: dict[Domain, Groups] = {"source": {}, "target": {}}
     half = rule.subclasses // 2
     for node in nodes:
-        under = sorted(_below(children, node) & leaves)
-        if len(under) < rule.subclasses:
+        candidates = sorted(_find_below(children, node) & hierarchy.leaves)
+        if len(candidates) < rule.subclasses:
             continue
-        drawn = [str(w) for w in rng.choice(under, rule.subclasses, replace=False)]
-        name = names.get(node, node)
+        drawn = rng.choice(candidates, rule.subclasses, replace=False).tolist()
+        name = hierarchy.names.get(node, node)
         result["source"][name] = tuple(drawn[:half])
         result["target"][name] = tuple(drawn[half:])
     if not result["source"]:
@@ -138,51 +138,81 @@ def read_map(path: Path, task: str) -> dict[Domain, Groups]:
     {'cat': ('n2',)}
     """
     try:
-        content = json.loads(existing(path, "sub-class map", folder=False).read_text(encoding="utf-8"))
+        content = json.loads(check_path(path, "sub-class map", folder=False).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{path} is no JSON: {error}") from error
+        raise InvalidInput(f"{path} is not JSON: {error}") from error
     found = content.get(task, content) if isinstance(content, dict) else content
     if not isinstance(found, dict) or set(found) != {"source", "target"}:
         raise InvalidInput(f'{path}: a sub-class map has the keys "source" and "target", or {task!r} with those two')
-    source, target = _groups(found["source"], path), _groups(found["target"], path)
+    source = _check_groups(found["source"], path)
+    target = _check_groups(found["target"], path)
     if list(source) != list(target):
         raise InvalidInput(f"{path}: source and target must have the same super-classes in the same order")
     return {"source": source, "target": target}
 
 
-def _groups(value: Any, path: Path) -> Groups:
-    good = isinstance(value, dict) and all(
-        isinstance(v, list) and v and all(isinstance(w, str) for w in v) for v in value.values()
-    )
-    if not good:
-        raise InvalidInput(f"{path}: each domain must map super-classes to lists of wnids")
-    wnids = [w for v in value.values() for w in v]
-    if len(set(wnids)) != len(wnids):
-        raise InvalidInput(f"{path}: a wnid is in two super-classes, or twice in one")
-    return {str(k): tuple(v) for k, v in value.items()}
+def _check_groups(domain: object, path: Path) -> Groups:
+    """Check the sub-classes of one domain: lists of wnids by super-class, none of them twice."""
+    wrong = InvalidInput(f"{path}: each domain must map super-classes to lists of wnids")
+    if not isinstance(domain, dict):
+        raise wrong
+    groups: Groups = {}
+    seen: set[str] = set()
+    for name, wnids in domain.items():
+        if not isinstance(wnids, list) or not wnids:
+            raise wrong
+        for wnid in wnids:
+            if not isinstance(wnid, str):
+                raise wrong
+            if wnid in seen:
+                raise InvalidInput(f"{path}: a wnid is in two super-classes, or twice in one")
+            seen.add(wnid)
+        groups[str(name)] = tuple(wnids)
+    return groups
 
 
-def _hierarchy(folder: Path) -> tuple[set[str], list[tuple[str, str]], dict[str, str]]:
-    """Read the wnids of the classes, the edges from parent to child, and the names of nodes."""
-    existing(folder, "hierarchy folder", folder=True)
-    files = [folder / n for n in ("dataset_class_info.json", "class_hierarchy.txt", "node_names.txt")]
-    texts = [existing(f, "hierarchy file", folder=False).read_text(encoding="utf-8") for f in files]
+@dataclass(frozen=True)
+class _Hierarchy:
+    """Hold a hierarchy as its files have it."""
+
+    leaves: set[str]  # wnids of the classes
+    edges: list[tuple[str, str]]  # parent and child
+    names: dict[str, str]  # of nodes, by wnid
+
+
+def _read_hierarchy(folder: Path) -> _Hierarchy:
+    check_path(folder, "hierarchy folder", folder=True)
+    class_info = _read_text(folder / "dataset_class_info.json")
+    edge_lines = _read_text(folder / "class_hierarchy.txt").splitlines()
+    name_lines = _read_text(folder / "node_names.txt").splitlines()
+    edges, names = [], {}
     try:
-        leaves = {str(row[1]) for row in json.loads(texts[0])}
-        edges = [(p, c) for p, c in (line.split() for line in texts[1].splitlines() if line.strip())]
-        names = {row[0]: row[1] for row in (line.split("\t") for line in texts[2].splitlines() if line.strip())}
+        leaves = {str(row[1]) for row in json.loads(class_info)}
+        for line in edge_lines:
+            if line.strip():
+                parent, child = line.split()
+                edges.append((parent, child))
+        for line in name_lines:
+            if line.strip():
+                fields = line.split("\t")
+                names[fields[0]] = fields[1]
     except (ValueError, TypeError, IndexError, KeyError, RecursionError) as error:
         raise InvalidInput(f"{folder}: these hierarchy files cannot be read: {error}") from error
-    return leaves, edges, names
+    return _Hierarchy(leaves, edges, names)
 
 
-def _ancestors_only(leaves: set[str], edges: list[tuple[str, str]]) -> dict[str, set[str]]:
+def _read_text(file: Path) -> str:
+    return check_path(file, "hierarchy file", folder=False).read_text(encoding="utf-8")
+
+
+def _find_children(hierarchy: _Hierarchy) -> dict[str, set[str]]:
     """Collect the children of each node that lies on a path to a class."""
     parents: dict[str, set[str]] = {}
-    for parent, child in edges:
+    for parent, child in hierarchy.edges:
         parents.setdefault(child, set()).add(parent)
     children: dict[str, set[str]] = {}
-    seen, todo = set(leaves), list(leaves)
+    seen = set(hierarchy.leaves)
+    todo = list(hierarchy.leaves)
     while todo:
         node = todo.pop()
         for parent in parents.get(node, ()):
@@ -193,16 +223,17 @@ def _ancestors_only(leaves: set[str], edges: list[tuple[str, str]]) -> dict[str,
     return children
 
 
-def _depths(children: Mapping[str, set[str]]) -> dict[str, int]:
+def _measure_depths(children: Mapping[str, set[str]]) -> dict[str, int]:
     """Compute the length of the longest path from the root to each node."""
     if ROOT not in children:
         raise InvalidInput(f"the hierarchy has no classes below its root {ROOT}")
-    waiting: dict[str, int] = {}
-    reached = _below(children, ROOT) | {ROOT}
+    waiting: dict[str, int] = {}  # parents of a node that are still to be visited
+    reached = _find_below(children, ROOT) | {ROOT}
     for node in reached:
         for child in children.get(node, ()):
             waiting[child] = waiting.get(child, 0) + 1
-    depth, todo = {ROOT: 0}, [ROOT]
+    depth = {ROOT: 0}
+    todo = [ROOT]
     finished = 0
     while todo:  # a node is visited once all its parents have been
         node = todo.pop()
@@ -217,9 +248,10 @@ def _depths(children: Mapping[str, set[str]]) -> dict[str, int]:
     return depth
 
 
-def _below(children: Mapping[str, set[str]], node: str) -> set[str]:
+def _find_below(children: Mapping[str, set[str]], node: str) -> set[str]:
     """Collect all nodes under a node, itself included."""
-    seen, todo = {node}, [node]
+    seen = {node}
+    todo = [node]
     while todo:
         for child in children.get(todo.pop(), ()):
             if child not in seen:

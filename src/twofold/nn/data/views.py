@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from twofold._checks import choice, number, whole
+from twofold._checks import Labels, choice, number, whole
 from twofold.errors import InvalidInput, UnknownName
-from twofold.nn.data.archives import existing
 from twofold.nn.data.classes import class_list, superclasses
-from twofold.nn.data.readers import drawn, read_list
-from twofold.nn.data.source import Images, Pixels
+from twofold.nn.data.image_files import read_image_list
+from twofold.nn.data.images import ClassSelection, Images
+from twofold.nn.rows import Pixels, draw_rows
 
 Channels: TypeAlias = tuple[float, float, float]
 
@@ -109,7 +109,7 @@ def own_statistics(images: Images) -> Statistics:
 
 
 def _channels(values: npt.NDArray[np.float64]) -> Channels:
-    red, green, blue = (float(v) for v in values)
+    red, green, blue = values.tolist()
     return red, green, blue
 
 
@@ -140,14 +140,15 @@ def normalise(batch: Pixels, mean: Sequence[float], std: Sequence[float]) -> npt
     """
     if batch.ndim != 4 or batch.shape[3] != 3 or batch.dtype != np.uint8:
         raise InvalidInput(f"batch must be uint8 of shape (B, H, W, 3), got {batch.dtype} of {batch.shape}")
-    m, s = np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64)
-    if m.shape != (3,) or s.shape != (3,) or not (s > 0).all():
+    means = np.asarray(mean, dtype=np.float64)
+    stds = np.asarray(std, dtype=np.float64)
+    if means.shape != (3,) or stds.shape != (3,) or not (stds > 0).all():
         raise InvalidInput(f"mean and std must be three numbers each, std above 0, got {mean} and {std}")
     # one table of 256 values a channel, computed in float64, so that the division is rounded once
-    table = ((np.arange(256)[:, None] / 255 - m) / s).astype(np.float32)
+    table = ((np.arange(256)[:, None] / 255 - means) / stds).astype(np.float32)
     result = np.empty((len(batch), 3, *batch.shape[1:3]), dtype=np.float32)
-    for c in range(3):
-        np.take(table[:, c], batch[..., c], out=result[:, c], mode="clip")  # no byte is out of range; clip is faster
+    for channel in range(3):  # no byte is out of range; the mode clip is faster
+        np.take(table[:, channel], batch[..., channel], out=result[:, channel], mode="clip")
     return result
 
 
@@ -169,7 +170,7 @@ class Parts(NamedTuple):
     rest: Images
 
 
-def hold_out(images: Images, classes: Any, *, keep_labels: bool = False) -> Parts:
+def hold_out(images: Images, classes: ClassSelection, *, keep_labels: bool = False) -> Parts:
     """Hold out classes: split a set into the rows of the other classes and the rows of these, labelled -1.
 
     Parameters
@@ -200,13 +201,13 @@ def hold_out(images: Images, classes: Any, *, keep_labels: bool = False) -> Part
     >>> inside.labels, outside.labels
     (array([0, 1]), array([-1]))
     """
-    out = set(images.class_numbers(classes))
-    kept = [k for k in range(_class_count(images)) if k not in out]
+    held_out = images.class_numbers(classes)
+    kept = [label for label in range(images.class_count) if label not in held_out]
     if not kept:
         raise InvalidInput(f"{images.name}: all classes are held out; leave at least one")
-    inside = images.subset(kept, keep_labels=keep_labels)
-    outside = images.subset(sorted(out)).relabel(-1, inside.class_names)
-    return Parts(inside, outside)
+    known = images.subset(kept, keep_labels=keep_labels)
+    unknown = images.subset(sorted(held_out)).relabel(-1, known.class_names)
+    return Parts(known, unknown)
 
 
 def open_set_classes(count: int, *, share: float = 0.4, seed: int = 0) -> list[int]:
@@ -239,8 +240,9 @@ def open_set_classes(count: int, *, share: float = 0.4, seed: int = 0) -> list[i
     (4, 40)
     """
     number(share, "share", 0, 1, open_low=True, open_high=True)
-    held = min(max(round(share * whole(count, "count", 2)), 1), count - 1)
-    return sorted(np.random.default_rng(seed).choice(count, held, replace=False).tolist())
+    wanted = round(share * whole(count, "count", 2))
+    held_out = min(max(wanted, 1), count - 1)
+    return np.sort(np.random.default_rng(seed).choice(count, held_out, replace=False)).tolist()
 
 
 def open_set(images: Images, *, share: float = 0.4, seed: int = 0, keep_labels: bool = False) -> Parts:
@@ -273,7 +275,9 @@ def open_set(images: Images, *, share: float = 0.4, seed: int = 0, keep_labels: 
     >>> len(known), len(unknown)
     (6, 4)
     """
-    return hold_out(images, open_set_classes(_class_count(images), share=share, seed=seed), keep_labels=keep_labels)
+    _check_has_labels(images)
+    held_out = open_set_classes(images.class_count, share=share, seed=seed)
+    return hold_out(images, held_out, keep_labels=keep_labels)
 
 
 def cifar40_60(images: Images, *, split: int = 0) -> Parts:
@@ -310,7 +314,7 @@ def cifar40_60(images: Images, *, split: int = 0) -> Parts:
     >>> len(known.class_names), len(unknown)
     (40, 60)
     """
-    _need_cifar100(images)
+    _check_is_cifar100(images)
     return hold_out(images, class_list(f"cifar60/{split}"))
 
 
@@ -353,18 +357,20 @@ def subclass_shift(images: Images, groups: Mapping[str, Sequence[str]], held_out
     >>> source.labels, shifted.labels
     (array([0, 1]), array([0]))
     """
-    members = {images.class_numbers(c)[0]: k for k, group in enumerate(groups.values()) for c in group}
-    out = set(images.class_numbers(held_out)) & set(members)
-    if not out or out == set(members):
+    group_of: dict[int, int] = {}
+    for group_number, group in enumerate(groups.values()):
+        for name in group:
+            group_of[images.class_numbers(name)[0]] = group_number
+    shifted = set(images.class_numbers(held_out)) & set(group_of)
+    source = set(group_of) - shifted
+    if not shifted or not source:
         raise InvalidInput("held_out must name some, but not all, classes of the groups")
 
-    def part(classes: set[int]) -> Images:
-        rows = images[np.flatnonzero(np.isin(images.labels, sorted(classes)))]
-        if len(rows) == 0:
-            raise InvalidInput(f"{images.name}: no row has one of the classes {sorted(classes)[:5]}")
-        return rows.relabel({c: members[c] for c in classes}, tuple(groups))
+    def label_by_group(classes: set[int]) -> Images:
+        rows = images.subset(sorted(classes), keep_labels=True)
+        return rows.relabel({label: group_of[label] for label in classes}, tuple(groups))
 
-    return Parts(part(set(members) - out), part(out))
+    return Parts(label_by_group(source), label_by_group(shifted))
 
 
 def super_cifar100(images: Images) -> Parts:
@@ -393,24 +399,20 @@ def super_cifar100(images: Images) -> Parts:
     >>> len(source), len(shifted), len(source.class_names)
     (76, 19, 19)
     """
-    _need_cifar100(images)
+    _check_is_cifar100(images)
     groups = {name: members for name, members in superclasses().items() if name != "vehicles 2"}
-    kept = {c for members in groups.values() for c in members}
-    return subclass_shift(images, groups, [c for c in SUPER_CIFAR_HELD_OUT if c in kept])
+    held_out = [name for name in SUPER_CIFAR_HELD_OUT if name != "tractor"]  # the one of "vehicles 2"
+    return subclass_shift(images, groups, held_out)
 
 
-def _need_cifar100(images: Images) -> None:
+def _check_is_cifar100(images: Images) -> None:
     if images.class_names != class_list("cifar100"):
         raise InvalidInput(f"{images.name} must have the 100 fine classes of CIFAR-100; open it with labels=fine")
 
 
-def _class_count(images: Images) -> int:
-    if images.class_names is not None:
-        return len(images.class_names)
-    count = int(images.labels.max(initial=-1)) + 1
-    if count == 0:
+def _check_has_labels(images: Images) -> None:
+    if images.class_count == 0:
         raise InvalidInput(f"{images.name} has no labels, so no classes can be held out")
-    return count
 
 
 # --- splits ---------------------------------------------------------------------------------------------------------
@@ -472,7 +474,7 @@ def split(images: Images, n: int, *, seed: int) -> Parts:
     """
     if whole(n, "n", 1) >= len(images):
         raise InvalidInput(f"n must be less than the {len(images)} rows of {images.name}, got {n}")
-    return _parts(images, drawn(len(images), n, seed=seed))
+    return _split_off(images, draw_rows(len(images), n, seed=seed))
 
 
 def split_by_class(images: Images, n: int, *, seed: int) -> Parts:
@@ -505,19 +507,20 @@ def split_by_class(images: Images, n: int, *, seed: int) -> Parts:
     """
     whole(n, "n", 1)
     rng = np.random.default_rng(seed)
-    picked = []
-    for k in range(_class_count(images)):
-        rows = np.flatnonzero(images.labels == k)
+    _check_has_labels(images)
+    drawn = []
+    for label in range(images.class_count):
+        rows = np.flatnonzero(images.labels == label)
         if len(rows) <= n:
-            raise InvalidInput(f"{images.name}: class {k} has {len(rows)} rows, so {n} of them leave no rest")
-        picked.append(rng.choice(rows, n, replace=False))
-    return _parts(images, np.sort(np.concatenate(picked)))
+            raise InvalidInput(f"{images.name}: class {label} has {len(rows)} rows, so {n} of them leave no rest")
+        drawn.append(rng.choice(rows, n, replace=False))
+    return _split_off(images, np.sort(np.concatenate(drawn)))
 
 
-def _parts(images: Images, rows: npt.NDArray[np.int64]) -> Parts:
-    away = np.ones(len(images), dtype=bool)
-    away[rows] = False
-    return Parts(images[rows], images[np.flatnonzero(away)])
+def _split_off(images: Images, rows: Labels) -> Parts:
+    is_rest = np.ones(len(images), dtype=bool)
+    is_rest[rows] = False
+    return Parts(images[rows], images[is_rest])
 
 
 RULES = ("fd_shifts", "unknown_detection", "openood")
@@ -580,25 +583,30 @@ def validation_split(
         return split_by_class(images, 50, seed=seed)
     if val is None or test is None:
         raise InvalidInput("the rule 'openood' needs val=FILE and test=FILE, its image lists")
-    return _listed(images, Path(val), Path(test))
+    return _split_by_lists(images, Path(val), Path(test))
 
 
-def _listed(images: Images, val: Path, test: Path) -> Parts:
+def _split_by_lists(images: Images, val: Path, test: Path) -> Parts:
     """Select the rows named by two image lists, in the order of the lists."""
-    place = {str(name): row for row, name in enumerate(images.ids.tolist())}
-    if len(place) != len(images):
+    row_of = {str(name): row for row, name in enumerate(images.ids.tolist())}
+    if len(row_of) != len(images):
         raise InvalidInput(f"{images.name}: ids are not unique, so lists cannot be matched to rows")
-    rows = []
-    for file in (val, test):
-        names, _ = read_list(existing(file, "image list", folder=False))
-        lost = next((n for n in names if n not in place), None)
-        if lost is not None:
-            raise InvalidInput(f"{file}: {lost!r} is no id of {images.name}, whose first is {images.ids[0]!r}")
-        rows.append([place[n] for n in names])
-    shared = set(rows[0]) & set(rows[1])
+    val_rows = _match_list(val, row_of, images)
+    test_rows = _match_list(test, row_of, images)
+    shared = set(val_rows) & set(test_rows)
     if shared:
         raise InvalidInput(
-            f"{val} and {test} share {len(shared)} images, the first is {images.ids[min(shared)]!r}; "
+            f"{val} and {test} share {len(shared)} images, the first is {images.ids[min(shared)].item()!r}; "
             "tuning on test images makes every number too good"
         )
-    return Parts(images[rows[0]], images[rows[1]])
+    return Parts(images[val_rows], images[test_rows])
+
+
+def _match_list(file: Path, row_of: Mapping[str, int], images: Images) -> list[int]:
+    """Look up the rows of the images that a list names."""
+    names, _ = read_image_list(file)
+    for name in names:
+        if name not in row_of:
+            first = images.ids[0].item()
+            raise InvalidInput(f"{file}: {name!r} is not an id of {images.name}, whose first is {first!r}")
+    return [row_of[name] for name in names]

@@ -162,19 +162,19 @@ class Mixers:
         InvalidInput
             If there is no such folder, it has no image files, or an argument is out of range.
         """
-        from twofold.nn.data.readers import SUFFIXES
-        from twofold.nn.data.source import FileSource, Images
+        from twofold.nn.data.image_files import IMAGE_SUFFIXES, list_image_files
+        from twofold.nn.data.images import Images
+        from twofold.nn.data.sources import FileSource
 
         root = Path(path)
         if not root.is_dir():
             raise InvalidInput(f"{root}: there is no such folder of pictures to mix in")
-        files = [p for p in root.rglob("*") if p.suffix.lower() in SUFFIXES and p.name[0] != "." and p.is_file()]
+        files = list_image_files(root)
         if not files:
             raise InvalidInput(
-                f"{root} holds no image files ({', '.join(sorted(SUFFIXES))}) to mix in; "
+                f"{root} holds no image files ({', '.join(sorted(IMAGE_SUFFIXES))}) to mix in; "
                 "put some there, or use Mixers.fractals()"
             )
-        files.sort(key=lambda p: p.relative_to(root).as_posix())
         if limit is not None and _checks.whole(limit, "limit", 1) < len(files):
             files = [files[i * len(files) // limit] for i in range(limit)]
         source = Images.of(FileSource(files), name=root.name).fit(size=size)

@@ -8,7 +8,7 @@ from PIL import Image
 
 from twofold.errors import InvalidInput, UnknownName
 from twofold.nn.data import Images
-from twofold.nn.data.source import ArraySource, FileSource, NoiseSource, TableSource
+from twofold.nn.data.sources import ArraySource, FileSource, NoiseSource, TableSource
 
 
 def pixels(n=6, h=8, w=8, seed=0):
@@ -209,7 +209,7 @@ def test_images_of_several_sizes_need_a_rule(tmp_path):
 
 
 def test_blocks_are_the_whole_in_order(monkeypatch):
-    monkeypatch.setattr("twofold.nn.data.source.BLOCK_BYTES", 2 * 8 * 8 * 3)
+    monkeypatch.setattr("twofold.nn.data.images.BLOCK_BYTES", 2 * 8 * 8 * 3)
     blocks = list(images(5).blocks())
     assert [len(b) for b in blocks] == [2, 2, 1]
     np.testing.assert_array_equal(np.concatenate(blocks), pixels(5))
@@ -251,7 +251,7 @@ def test_files_that_are_no_images(tmp_path, kind):
 def test_a_decompression_bomb_is_refused(tmp_path, monkeypatch):
     Image.fromarray(pixels(1, 64, 64)[0]).save(tmp_path / "big.png")
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
-    with pytest.raises(InvalidInput, match=r"big\.png is no readable image"):
+    with pytest.raises(InvalidInput, match=r"big\.png is not a readable image"):
         Images.of(FileSource([tmp_path / "big.png"])).read()
 
 
