@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -215,11 +216,117 @@ def test_a_full_disk_while_a_gate_is_exported(place):
     assert content(place) == before
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("words", ["gate apply gate run", "gate apply gate run --json", "gate apply gate test.npz"])
+@pytest.mark.parametrize("buffering", ["", "1"])
+def test_verdicts_into_a_full_file(place, words, buffering):
+    """Also at exit, when Python writes what it still holds."""
+    before = content(place)
+    command = [sys.executable, "-m", "twofold.cli", *words.split()]
+    environment = {**os.environ, "PYTHONUNBUFFERED": buffering}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False)
+    assert done.returncode == 3, done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert "no space left on device" in done.stderr
+    assert content(place) == before
+
+
+STUDY = """
+name = "tiny"
+title = "A tiny study"
+source = "made here"
+model = "resnet8_cifar"
+seeds = [0]
+resamples = 10
+classes = 4
+protocols = ["joint", "fd_shifts"]
+scores = ["msp", "energy"]
+pairs = [["msp", "energy"]]
+[settings]
+preset = "cifar"
+epochs = 1
+batch = 16
+[[recipes]]
+name = "basic"
+recipe = "basic"
+[[recipes]]
+name = "again"
+recipe = "basic"
+"""
+NETWORK = {  # commands that run a network, or read what one left; those before the last prepare it
+    "extract": ["extract resnet8_cifar --classes 4 --data npz:images.npz --role test --out run-out"],
+    "extract more": [
+        "extract resnet8_cifar --classes 4 --data npz:images.npz --role test --out out",
+        "extract resnet8_cifar --classes 4 --data npz:images.npz --role far --out out",
+    ],
+    "study run": ["study run tiny.toml --out out --root ."],
+    "study run more": [
+        "study run tiny.toml --out out --root . --row basic",
+        "study run tiny.toml --out out --root .",
+    ],
+    "study keep": ["study run tiny.toml --out out --root . --row basic", "study keep out kept"],
+    "study keep more": [
+        "study run tiny.toml --out out --root . --row basic",
+        "study keep out kept",
+        "study run tiny.toml --out out --root .",
+        "study keep out kept",
+    ],
+}
+
+
+@pytest.fixture
+def images(tmp_path, monkeypatch) -> Path:
+    """A folder with images and a study, which is the working directory."""
+    pytest.importorskip("torch", reason="networks need torch")
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (32, 32, 32, 3), np.uint8)
+    np.savez(tmp_path / "images.npz", images=pixels, labels=np.arange(32) % 4)
+    sets = ""
+    for role in ("train", "val", "test", "far"):
+        sets += f'[[sets]]\nname = "my-{role}"\nrole = "{role}"\ndata = "npz:{{data}}/images.npz"\nget = "here"\n'
+    (tmp_path / "tiny.toml").write_text(STUDY + sets, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def complete(folder: Path) -> dict[str, bytes]:
+    """What a user would miss: every file but those of work in progress, and the record of what was tried."""
+    found = {}
+    for name, raw in content(folder).items():
+        if not name.endswith((".part", ".journal", "study.json")):
+            found[name] = raw
+    return found
+
+
+@pytest.mark.parametrize("lines", NETWORK.values(), ids=NETWORK.keys())
+def test_a_full_disk_while_a_network_runs(images, lines):
+    *first, last = lines
+    for line in first:
+        assert run(*line.split()).exit_code == 0
+    before = complete(images)
+    with full_disk():
+        result = run(*last.split())
+    assert result.exit_code == 3, (result.output, result.exception)
+    assert result.stderr.strip().splitlines()[-1].startswith("Error: "), result.stderr
+    assert "ile too large" in result.stderr
+    assert "Traceback" not in result.output
+    after = complete(images)
+    assert {name: after.get(name) for name in before} == before
+    assert run(*last.split()).exit_code == 0
+
+
 PLACES = {
     "a file as a folder": ["report", "run", "--out", "test.npz/page.html"],
     "a missing folder": ["report", "run", "--out", "nowhere/page.html"],
     "score into a missing folder": ["score", "run", "--score", "msp", "--out", "nowhere/scores.npz"],
     "gate in a file": ["gate", "fit", "run", "--out", "test.npz/gate"],
+    "gate in the place of a run": ["gate", "fit", "run", "--out", "run"],
+    "a gate in a vanished folder": ["gate", "apply", "nowhere/gate", "run"],
+    "a gate in a file": ["gate", "apply", "test.npz", "run"],
+    "a gate without its scores": ["gate", "apply", "half-gate", "run"],
+    "verdicts on a vanished run": ["gate", "apply", "gate", "nowhere/run"],
+    "verdicts on a run without its outputs": ["gate", "apply", "gate", "half-run"],
     "a run in a file": ["verify", "test.npz"],
     "a run in a vanished folder": ["verify", "nowhere/run"],
     "results in a file": ["bench", "run", "digits", "--run", "run", "--out", "test.npz/results"],
@@ -229,6 +336,10 @@ PLACES = {
 
 @pytest.mark.parametrize("words", PLACES.values(), ids=PLACES.keys())
 def test_places_that_cannot_be_written_or_read(place, words):
+    for whole, half, lost in (("gate", "half-gate", "scores-*"), ("run", "half-run", "test.safetensors")):
+        shutil.copytree(place / whole, place / half)
+        for path in (place / half).glob(lost):
+            path.unlink()
     before = content(place)
     result = run(*words)
     assert result.exit_code in (2, 3), (result.output, result.exception)
@@ -237,16 +348,92 @@ def test_places_that_cannot_be_written_or_read(place, words):
     assert content(place) == before
 
 
-@pytest.mark.skipif(os.name != "posix" or not hasattr(os, "geteuid"), reason="permissions of POSIX")
-def test_a_file_that_may_not_be_written(place, monkeypatch):
-    def refuse(*args: object) -> None:
-        raise PermissionError(13, "Permission denied", str(args[0]))
+@contextmanager
+def forbidden() -> Iterator[None]:
+    """While open, no file of this process may be written: permission is denied, even to root."""
+    really_open, really_make = os.open, os.mkdir
 
-    monkeypatch.setattr("twofold._files.os.open", refuse)
-    result = run("report", "run", "--out", "page.html")
-    assert result.exit_code == 3
+    def open_to_read(path: object, flags: int, *args: object, **more: object) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            raise PermissionError(13, "Permission denied", str(path))
+        return really_open(path, flags, *args, **more)
+
+    def make_nothing(path: object, *args: object, **more: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    os.open, os.mkdir = open_to_read, make_nothing
+    try:
+        yield
+    finally:
+        os.open, os.mkdir = really_open, really_make
+
+
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS.keys())
+def test_files_that_may_not_be_written(place, words):
+    if "twofold-demo" in words:
+        pytest.importorskip("sklearn")
+        assert run("demo", "--resamples", 10).exit_code == 0
+    before = content(place)
+    with forbidden():
+        result = run(*words.split())
+    assert result.exit_code == 3, (result.output, result.exception)
     assert "permission denied" in result.stderr.lower()
     assert len(result.stderr.strip().splitlines()) == 1
+    assert content(place) == before
+
+
+@pytest.mark.parametrize("lines", NETWORK.values(), ids=NETWORK.keys())
+def test_files_that_a_network_may_not_write(images, lines):
+    *first, last = lines
+    for line in first:
+        assert run(*line.split()).exit_code == 0
+    before = complete(images)
+    with forbidden():
+        result = run(*last.split())
+    assert result.exit_code == 3, (result.output, result.exception)
+    assert "permission denied" in result.stderr.lower()
+    assert "Traceback" not in result.output
+    after = complete(images)
+    assert {name: after.get(name) for name in before} == before
+
+
+VANISHING = {
+    "gate fit": "gate fit {place}/run --out gate",
+    "report": "report {place}/run --out page.html",
+    "score": "score {place}/run --score msp --out scores.npz",
+    "gate apply": "gate apply gate {place}/run",
+}
+
+
+@pytest.mark.parametrize("words", VANISHING.values(), ids=VANISHING.keys())
+def test_a_working_directory_that_vanished(place, monkeypatch, words):
+    gone = place / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    before = content(place)
+    result = run(*words.format(place=place).split())
+    assert result.exit_code in (2, 3), (result.output, result.exception)
+    assert "Traceback" not in result.output
+    assert result.stderr.strip().splitlines()[-1].startswith("Error: ")
+    monkeypatch.chdir(place)
+    assert content(place) == before
+
+
+def test_a_folder_that_vanishes_while_a_gate_is_saved(place, monkeypatch):
+    replace = os.replace
+
+    def vanish(source: str, target: str) -> None:
+        shutil.rmtree(place / "new-gate", ignore_errors=True)
+        replace(source, target)
+
+    before = content(place)
+    monkeypatch.setattr(os, "replace", vanish)
+    result = run("gate", "fit", "run", "--out", "new-gate")
+    assert result.exit_code == 3, (result.output, result.exception)
+    assert len(result.stderr.strip().splitlines()) == 1, result.stderr
+    assert "no such file" in result.stderr.lower()
+    assert content(place) == before
 
 
 TAKE_NPZ = [
