@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 
 from twofold import _toml
 from twofold.bench import catalogue as benchmarks
-from twofold.bench.cache import Cache, Entry
+from twofold.bench.cache import Cache, CacheEntry
 from twofold.bench.results import Results
 from twofold.cli import main
 from twofold.errors import InvalidInput, RunError, TwofoldError
@@ -155,7 +155,7 @@ WRITERS = {
     "chain": lambda folder: scorer("mds").fit(outputs(0)).save(folder / "chain.npz"),
     "outputs": lambda folder: outputs(8).to_npz(folder / "test.npz"),
     "results": lambda folder: Results.of([]).save(folder / "results"),
-    "cache": lambda folder: Cache(folder / "cache").write("a", Entry({"x": np.ones(3)}, {"x": "key"})),
+    "cache": lambda folder: Cache.open(folder / "cache").write("a", CacheEntry({"x": np.ones(3)}, {"x": "key"})),
     "summary": lambda folder: ScoreSummary(cells=64).to_npz(folder / "summary.npz"),
 }
 

@@ -81,10 +81,11 @@ def test_processes_that_share_a_benchmark_know_the_plugin(folder, monkeypatch):
     (folder / "shared_score.py").write_text(MODULE.format(name="lead_shared"))
     code = """
 from twofold.scores import chain as steps
-from twofold.bench.runner import execute
+from functools import partial
+from twofold.bench.engines import Workers, execute
 steps.load_plugin("shared_score")
-tasks = [(steps.info, ("lead_shared",)), (steps.info, ("msp",))]
-found = {place: record.name for place, record in execute(tasks, jobs=2, engine="local", address=None)}
+tasks = [partial(steps.info, "lead_shared"), partial(steps.info, "msp")]
+found = {index: record.name for index, record in execute(tasks, Workers(jobs=2))}
 assert found == {0: "lead_shared", 1: "msp"}, found
 """
     done = subprocess.run(

@@ -12,8 +12,9 @@ import pytest
 import twofold
 from twofold import Outputs, Run, metrics, scorer
 from twofold.bench import runner
-from twofold.bench.cache import Cache, Entry
+from twofold.bench.cache import Cache, CacheEntry
 from twofold.bench.catalogue import load, loads
+from twofold.bench.confidences import plan_chain
 from twofold.bench.protocols import Tuning
 from twofold.bench.runner import run
 from twofold.errors import InvalidInput, RunError
@@ -171,8 +172,8 @@ def test_settings_are_chosen_by_the_rule_of_the_protocol(made):
 )
 def test_a_fitted_temperature_stands_in_front_of_all_that_reads_logits_or_head(spec, scaled):
     plain, tempered = Tuning("augrc", ("val",)), Tuning("augrc", ("val",), temperature=True)
-    assert runner._planned_chain(spec, plain).spec == scorer(spec).spec
-    found = runner._planned_chain(spec, tempered).spec
+    assert plan_chain(spec, plain).spec == scorer(spec).spec
+    found = plan_chain(spec, tempered).spec
     assert found == (f"temperature|{scorer(spec).spec}" if scaled else scorer(spec).spec)
 
 
@@ -226,13 +227,13 @@ def test_a_new_score_costs_only_itself(made):
 def test_changed_data_are_computed_anew(made, tmp_path, monkeypatch):
     path = world(tmp_path / "toy")
     judged(path, tmp_path / "out")
-    values, seen = runner._values, set()
+    values, seen = runner.measure_views, set()
 
     def watched(views, *rest):
         seen.update(view.sets for view in views)
         return values(views, *rest)
 
-    monkeypatch.setattr(runner, "_values", watched)
+    monkeypatch.setattr(runner, "measure_views", watched)
     Run.open(path).add("noise", outputs("other", "far"), role="far", replace=True)
     results, _ = judged(path, tmp_path / "out")
     assert seen
@@ -261,7 +262,7 @@ def test_damaged_entries_are_computed_anew(made, tmp_path):
 def test_no_flipped_bit_of_an_entry_is_read(tmp_path):
     """An entry that is not as it was written counts as not there; one whose shape alone was changed as well."""
     cache = Cache(tmp_path)
-    entry = Entry({"a": np.arange(6.0).reshape(2, 3), "b": np.ones(4, np.int64)}, {"a": "k", "b": "k"}, {"n": 3})
+    entry = CacheEntry({"a": np.arange(6.0).reshape(2, 3), "b": np.ones(4, np.int64)}, {"a": "k", "b": "k"}, {"n": 3})
     cache.write("one", entry)
     raw = (tmp_path / "one.safetensors").read_bytes()
     damages = [raw.replace(b"[2,3]", b"[3,2]")]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -25,12 +25,12 @@ from twofold.errors import RunError
 FORMAT = "twofold cell 2"
 
 
-def digest(*parts: Any) -> str:
+def digest(*parts: object) -> str:
     """Compute a short digest of plain values.
 
     Parameters
     ----------
-    *parts : Any
+    *parts : object
         Numbers, text, and lists and mappings of them.
 
     Returns
@@ -61,17 +61,18 @@ def code(*modules: str) -> str:
     str
         32 hexadecimal digits.
     """
+    root = Path(str(files("twofold")))
     hashed = hashlib.sha256()
     for module in modules:
-        place = files("twofold").joinpath(*module.split("/"))
-        found = sorted(place.rglob("*.py")) if place.is_dir() else [place]  # type: ignore[attr-defined]
-        for file in found:
-            hashed.update(file.read_bytes())
+        path = root.joinpath(*module.split("/"))
+        sources = sorted(path.rglob("*.py")) if path.is_dir() else [path]
+        for source in sources:
+            hashed.update(source.read_bytes())
     return hashed.hexdigest()[:32]
 
 
 @cache
-def code_of(*makers: Any) -> str:
+def code_of(*makers: Callable[..., object]) -> str:
     """Compute a digest of the source of functions and classes, also of those that a user registered.
 
     Parameters
@@ -90,12 +91,13 @@ def code_of(*makers: Any) -> str:
             parts.append(inspect.getsource(inspect.getmodule(maker) or maker))
         except (OSError, TypeError):  # typed at a prompt: what it was compiled to
             function = getattr(maker, "score", maker)
-            parts.append(repr((maker.__qualname__, getattr(function, "__code__", None) and function.__code__.co_code)))
+            compiled = getattr(function, "__code__", None)
+            parts.append(repr((maker.__qualname__, compiled and compiled.co_code)))
     return digest(parts)
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
+class CacheEntry:
     """Hold arrays with the key of each, and plain facts about them.
 
     Parameters
@@ -127,7 +129,7 @@ class Entry:
 
         Examples
         --------
-        >>> Entry({"a": np.zeros(1)}, {"a": "old"}).current({"a": "new"})
+        >>> CacheEntry({"a": np.zeros(1)}, {"a": "old"}).current({"a": "new"})
         {}
         """
         found = {}
@@ -144,23 +146,37 @@ class Cache:
     Parameters
     ----------
     folder : Path
-        The folder; it is created if it does not exist.
-
-    Raises
-    ------
-    RunError
-        If the folder cannot be created.
+        The folder, which must exist; :meth:`open` creates it.
     """
 
     folder: Path
 
-    def __post_init__(self) -> None:
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunError(f"{self.folder} cannot be written to ({error.strerror}); choose another folder") from error
+    @classmethod
+    def open(cls, folder: Path) -> Cache:
+        """Create the folder if it does not exist.
 
-    def read(self, name: str) -> Entry:
+        Parameters
+        ----------
+        folder : Path
+            The folder.
+
+        Returns
+        -------
+        Cache
+            The entries in it.
+
+        Raises
+        ------
+        RunError
+            If the folder cannot be created.
+        """
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"{folder} cannot be written to ({error.strerror}); choose another folder") from error
+        return cls(folder)
+
+    def read(self, name: str) -> CacheEntry:
         """Read an entry.
 
         Parameters
@@ -170,7 +186,7 @@ class Cache:
 
         Returns
         -------
-        Entry
+        CacheEntry
             The entry, empty if there is none or it is damaged.
         """
         from safetensors import SafetensorError, safe_open
@@ -178,25 +194,25 @@ class Cache:
         path = self.folder / f"{name}.safetensors"
         try:
             with safe_open(path, framework="numpy") as file:
-                told = file.metadata() or {}
+                metadata = file.metadata() or {}
                 arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
-            digest = told.pop("sha256", None)
-            if told.get("format") != FORMAT or digest != arrays_digest(arrays, told):
-                return Entry()
-            about = json.loads(told["about"])
+            stored_digest = metadata.pop("sha256", None)
+            if metadata.get("format") != FORMAT or stored_digest != arrays_digest(arrays, metadata):
+                return CacheEntry()
+            about = json.loads(metadata["about"])
             keys, facts = dict(about["keys"]), dict(about["facts"])
         except (SafetensorError, OSError, LookupError, ValueError, TypeError, AttributeError, RecursionError):
-            return Entry()
-        return Entry(arrays, keys, facts)
+            return CacheEntry()
+        return CacheEntry(arrays, keys, facts)
 
-    def write(self, name: str, entry: Entry) -> None:
+    def write(self, name: str, entry: CacheEntry) -> None:
         """Replace an entry, whole or not at all.
 
         Parameters
         ----------
         name : str
             Name of the entry.
-        entry : Entry
+        entry : CacheEntry
             What to store.
 
         Raises
@@ -208,13 +224,13 @@ class Cache:
 
         about = json.dumps({"keys": dict(entry.keys), "facts": dict(entry.facts)}, sort_keys=True)
         arrays = {key: np.ascontiguousarray(array) for key, array in entry.arrays.items()}
-        told = {"format": FORMAT, "about": about}
-        told["sha256"] = arrays_digest(arrays, told)
+        metadata = {"format": FORMAT, "about": about}
+        metadata["sha256"] = arrays_digest(arrays, metadata)
         try:
             with replacing(self.folder / f"{name}.safetensors") as file:
-                file.write(save(arrays, metadata=told))
+                file.write(save(arrays, metadata=metadata))
         except OSError as error:
             raise RunError(
-                f"{self.folder} cannot be written to ({error.strerror}); what was finished before is kept, the same "
-                "command goes on from there"
+                f"{self.folder} cannot be written to ({error.strerror}); finished work is kept: run the same command "
+                "again to resume"
             ) from error

@@ -265,8 +265,11 @@ def escape_latex(text: str) -> str:
 
 
 def _escape(text: str, replacements: Mapping[str, str]) -> str:
-    printable = "".join(character if character.isprintable() else " " for character in text)
-    return printable.translate(str.maketrans(dict(replacements)))
+    escaped = []
+    for character in text:
+        shown = character if character.isprintable() else " "
+        escaped.append(replacements.get(shown, shown))
+    return "".join(escaped)
 
 
 def markdown_table(

@@ -1,0 +1,381 @@
+"""Methods under evaluation: a score or a pair of scores on a run under a protocol, and its rows of results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache, cached_property
+
+import numpy as np
+
+from twofold._checks import Array
+from twofold.bench.cache import CacheEntry, code, digest
+from twofold.bench.catalogue import Benchmark
+from twofold.bench.confidences import Confidences
+from twofold.bench.protocols import Protocol, ProtocolView, ScoredSet, Tuning
+from twofold.bench.resampling import Values, averaged, values
+from twofold.bench.rows import CHOICES, VALIDATION, Key, registered_direction
+from twofold.bench.subjects import Subject
+
+MEASURING = ("_math.py", "_kernels.py", "metrics", "stats/bootstrap.py", "bench/protocols.py", "bench/resampling.py")
+"""Source that values depend on."""
+
+LEVEL = 0.95  # of the intervals
+
+
+@dataclass(frozen=True, eq=False)
+class ViewValues:
+    """Hold the values of one view.
+
+    Parameters
+    ----------
+    metrics : mapping of str to ndarray
+        By metric: the value, then its bootstrap replicates.
+    n : int
+        Number of rows that entered.
+    n_id : int
+        Number of known rows among them.
+    """
+
+    metrics: Values
+    n: int
+    n_id: int
+
+
+def measure_views(
+    views: Sequence[ProtocolView], scored: Mapping[str, ScoredSet], is_pair: bool, resamples: int, seed: int
+) -> dict[str, ViewValues]:
+    """Compute the metrics of views.
+
+    It takes plain values, so that it runs in any process.
+
+    Parameters
+    ----------
+    views : sequence of ProtocolView
+        The views.
+    scored : mapping of str to ScoredSet
+        Scored data sets by name.
+    is_pair : bool
+        Whether to measure the metrics of a pair of scores, or those of a single score.
+    resamples : int
+        Number of bootstrap resamples.
+    seed : int
+        Seed of the resampling.
+
+    Returns
+    -------
+    dict of str to ViewValues
+        By shift.
+    """
+    found = {}
+    for view in views:
+        inputs = view.collect(scored)
+        n = len(inputs.conf)
+        if view.rule in ("proposed", "original"):
+            n_id = int(inputs.correct.sum())
+        elif inputs.is_id is None:
+            n_id = n
+        else:
+            n_id = int(inputs.is_id.sum())
+        wanted = view.pair_metrics if is_pair else view.metrics
+        measured = values(view, scored, wanted, n=resamples, seed=seed)
+        found[view.shift] = ViewValues(measured, n, n_id)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class MethodEvaluation:
+    """Hold one score or pair of a run under a protocol, with its confidences.
+
+    Parameters
+    ----------
+    benchmark : Benchmark
+        The benchmark.
+    subject : Subject
+        The run.
+    protocol : Protocol
+        The protocol.
+    score : str
+        The score, or the ID score of a pair.
+    pair : str or None
+        The OOD score of a pair.
+    first : Confidences
+        Confidences of ``score``.
+    second : Confidences or None
+        Confidences of ``pair``.
+    seed : int
+        Seed of the resampling.
+    """
+
+    benchmark: Benchmark
+    subject: Subject
+    protocol: Protocol
+    score: str
+    pair: str | None
+    first: Confidences
+    second: Confidences | None
+    seed: int
+
+    @cached_property
+    def views(self) -> tuple[ProtocolView, ...]:
+        """The views of the protocol and that of the validation data; for a pair, those that have pair metrics.
+
+        Returns
+        -------
+        tuple of ProtocolView
+            Views of a single score also measure the metrics that the benchmark adds.
+        """
+        views = self.protocol.views(self.subject.roles)
+        if self.pair is not None:
+            return tuple(view for view in views if view.pair_metrics)
+        extended = []
+        for view in views:
+            metrics = dict.fromkeys([*view.metrics, *self.benchmark.metrics])
+            extended.append(replace(view, metrics=tuple(metrics)))
+        return (*extended, *_validation_views(self.subject, self.protocol.tuning))
+
+    def metrics_of(self, view: ProtocolView) -> tuple[str, ...]:
+        """List the metrics to measure in a view.
+
+        Parameters
+        ----------
+        view : ProtocolView
+            A view of this method.
+
+        Returns
+        -------
+        tuple of str
+            Metrics of a single score, or of a pair.
+        """
+        return view.metrics if self.pair is None else view.pair_metrics
+
+    def measures(self, metric: str) -> bool:
+        """Check whether some view measures a metric.
+
+        Parameters
+        ----------
+        metric : str
+            Name of the metric.
+
+        Returns
+        -------
+        bool
+            True if it is among the metrics of a view.
+        """
+        return any(metric in self.metrics_of(view) for view in self.views)
+
+    def scored_sets(self, views: Iterable[ProtocolView]) -> dict[str, ScoredSet]:
+        """Collect the data sets of views under this score or pair.
+
+        Parameters
+        ----------
+        views : iterable of ProtocolView
+            The views.
+
+        Returns
+        -------
+        dict of str to ScoredSet
+            By name of the data set.
+        """
+        scored: dict[str, ScoredSet] = {}
+        for view in views:
+            for name in view.sets:
+                if name not in scored:
+                    correct, is_id = self.subject.truth(name, self.first.judges)
+                    conf_ood = None if self.second is None else self.second.conf[name]
+                    scored[name] = ScoredSet(correct, is_id, self.first.conf[name], conf_ood)
+        return scored
+
+    # --- the cache --------------------------------------------------------------------------------------------------
+
+    @property
+    def cache_name(self) -> str:
+        """Name of the entry in the cache."""
+        return f"value-{digest(self.subject.folder, self.protocol.name, self.score, self.pair)}"
+
+    @cached_property
+    def view_digests(self) -> dict[str, str]:
+        """Digests of what the values of each view depend on.
+
+        Returns
+        -------
+        dict of str to str
+            By shift.
+        """
+        source = code(*MEASURING)
+        found = {}
+        for view in self.views:
+            confidences = [self._set_digest(name) for name in view.sets]
+            found[view.shift] = digest(_as_dict(view), confidences, self.seed, self.first.judges, source)
+        return found
+
+    def _set_digest(self, name: str) -> str:
+        """Combine the digests of the confidences on a data set."""
+        if self.second is None:
+            return self.first.digests[name]
+        return digest(self.first.digests[name], self.second.digests[name])
+
+    def read_entry(self, entry: CacheEntry, resamples: int) -> dict[str, ViewValues]:
+        """Read the values that a cache entry holds and that are still valid.
+
+        Parameters
+        ----------
+        entry : CacheEntry
+            What the cache holds for this method.
+        resamples : int
+            Number of bootstrap replicates that values must have at least.
+
+        Returns
+        -------
+        dict of str to ViewValues
+            By shift; views that must be computed are absent.
+        """
+        found = {}
+        for view in self.views:
+            if entry.keys.get(view.shift) != self.view_digests[view.shift]:
+                continue
+            stored = _read_view(entry, view.shift, self.metrics_of(view))
+            if stored is not None and all(len(array) > resamples for array in stored.metrics.values()):
+                found[view.shift] = stored
+        return found
+
+    def make_entry(self, found: Mapping[str, ViewValues]) -> CacheEntry:
+        """Make the cache entry of values.
+
+        Parameters
+        ----------
+        found : mapping of str to ViewValues
+            Values by shift.
+
+        Returns
+        -------
+        CacheEntry
+            What :meth:`read_entry` reads.
+        """
+        arrays = {}
+        counts = {}
+        for shift, own in found.items():
+            counts[shift] = [own.n, own.n_id]
+            for metric, array in own.metrics.items():
+                arrays[f"{shift}|{metric}"] = array
+        keys = {shift: self.view_digests[shift] for shift in found}
+        return CacheEntry(arrays, keys, {"counts": counts})
+
+    # --- rows of results --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def shared_columns(self) -> dict[str, object]:
+        """The columns that all rows of this method share.
+
+        Returns
+        -------
+        dict
+            Those of the run, and score, pair, protocol, tuned and chosen.
+        """
+        parts = [self.first] if self.second is None else [self.first, self.second]
+        labels = [part.tuned for part in parts if part.tuned]
+        return {
+            **self.subject.shared_columns(self.benchmark),
+            "score": self.score,
+            "pair": self.pair,
+            "protocol": self.protocol.name,
+            "tuned": max(labels, key=CHOICES["tuned"].index) if labels else None,
+            "chosen": " + ".join(part.chosen for part in parts) or None,
+        }
+
+    def make_rows(self, found: Mapping[str, ViewValues]) -> tuple[list[dict[str, object]], dict[Key, Array]]:
+        """Make the rows of results of this method.
+
+        Parameters
+        ----------
+        found : mapping of str to ViewValues
+            Values of every view by shift.
+
+        Returns
+        -------
+        tuple of (list of dict, dict)
+            One row for each shift and metric, averages among them, and the replicates of each.
+        """
+        roles = {view.shift: view.role for view in self.views}
+        measured = {view.shift: found[view.shift] for view in self.views}
+        for average in self.protocol.averages(self.subject.roles):
+            if all(shift in found for shift in average.of):
+                members = [found[shift] for shift in average.of]
+                means = averaged(average, {shift: own.metrics for shift, own in found.items()})
+                n, n_id = sum(own.n for own in members), sum(own.n_id for own in members)
+                roles[average.shift] = average.role
+                measured[average.shift] = ViewValues(means, n, n_id)
+        intervals = _intervals(measured)
+        rows: list[dict[str, object]] = []
+        replicates: dict[Key, Array] = {}
+        for shift, own in measured.items():
+            for metric, array in own.metrics.items():
+                row = self._make_row(shift, roles[shift], metric, float(array[0]), own)
+                if (shift, metric) in intervals:
+                    low, high = intervals[shift, metric]
+                    row |= {"low": low, "high": high, "level": LEVEL, "resamples": len(array) - 1}
+                    key = self.subject.name, self.score, self.pair, shift, self.protocol.name, metric
+                    replicates[key] = array[1:]
+                rows.append(row)
+        return rows, replicates
+
+    def _make_row(self, shift: str, role: str, metric: str, value: float, own: ViewValues) -> dict[str, object]:
+        """Make one row, without an interval."""
+        return {
+            **self.shared_columns,
+            "shift": shift,
+            "role": role,
+            "metric": metric,
+            "value": value,
+            "n": own.n,
+            "n_id": own.n_id,
+            "n_ood": own.n - own.n_id,
+            "reason": "the metric has no value here" if math.isnan(value) else None,
+            "better": _direction(metric),
+        }
+
+
+@cache
+def _as_dict(view: ProtocolView) -> dict[str, object]:
+    return asdict(view)
+
+
+_direction = cache(registered_direction)
+
+
+def _validation_views(subject: Subject, tuning: Tuning) -> list[ProtocolView]:
+    """View the data on which settings were chosen, judged by the metric that chose them."""
+    val, ood_val = subject.names("val"), subject.names("ood_val")
+    if "ood_val" not in tuning.sets:
+        return [ProtocolView(VALIDATION, "val", val, (), "known", (tuning.metric,))]
+    if ood_val:
+        return [ProtocolView(VALIDATION, "val", val, ood_val, "joint", (tuning.metric,))]
+    return []
+
+
+def _read_view(entry: CacheEntry, shift: str, metrics: Sequence[str]) -> ViewValues | None:
+    """Read the values of a shift with its counts of rows; None where they are not all there, or malformed."""
+    try:
+        n, n_id = entry.facts["counts"][shift]
+        arrays = {metric: entry.arrays[f"{shift}|{metric}"] for metric in metrics}
+    except (LookupError, TypeError, ValueError):
+        return None
+    return ViewValues(arrays, n, n_id)
+
+
+def _intervals(measured: Mapping[str, ViewValues]) -> dict[tuple[str, str], tuple[float, float]]:
+    """Compute the interval of each value that has replicates, by shift and metric."""
+    replicates = {}
+    for shift, own in measured.items():
+        for metric, array in own.metrics.items():
+            has_value = ~np.isnan(array[1:])
+            if has_value.any():
+                replicates[shift, metric] = array[1:]
+    if not replicates:
+        return {}
+    table = np.stack(list(replicates.values()))
+    tails = (1 - LEVEL) / 2, (1 + LEVEL) / 2
+    quantile = np.nanquantile if np.isnan(table).any() else np.quantile  # the second is much faster
+    low, high = quantile(table, tails, axis=1)
+    return {where: (float(low[i]), float(high[i])) for i, where in enumerate(replicates)}
