@@ -22,7 +22,7 @@ from twofold.nn.data import Images
 from twofold.nn.ingredients.fractals import Mixers
 from twofold.nn.models import parts
 from twofold.nn.recipes import RECIPES
-from twofold.nn.training import Settings, Step, Training
+from twofold.nn.training import Settings, TrainingSetup, TrainingStep, prepare_training
 
 NAMES = ("basic", "regmixup", "regpixmix", "crl", "augmix", "sam", "fsam", "ema", "sure", "sure_plus", "sure_plus_fast")
 BATCH = 64
@@ -33,13 +33,14 @@ def prepared(name, network="resnet20_cifar", batch=BATCH, **options):
     data = Images.of(rng.integers(0, 256, (256, 32, 32, 3), dtype=np.uint8), np.arange(256) % 10, name="random")
     made = RECIPES[name]
     model = build(network, 10, **made.options).train()
-    return Training(made, model, data, Settings(epochs=1, batch=batch), mixers=Mixers.fractals(200), **options)
+    setup = TrainingSetup(mixers=Mixers.fractals(200), **options)
+    return prepare_training(made, model, data, Settings(epochs=1, batch=batch), setup)
 
 
 def one(training):
     def step():
-        made = Step(training, np.arange(training.settings.batch), 0, 0)
-        training._move(made)
+        made = TrainingStep(training, np.arange(training.settings.batch), 0, 0)
+        training.update(made)
         made.finish()
         if training.average is not None:
             training.average.update(training.model)
@@ -57,7 +58,7 @@ def held(training):
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
-        for loss in Step(training, np.arange(BATCH), 0, 0).losses():
+        for loss in TrainingStep(training, np.arange(BATCH), 0, 0).losses():
             loss.backward()
             most, saved = max(most, saved), 0
     return most

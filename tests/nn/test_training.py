@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -12,15 +13,13 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from PIL import Image  # noqa: E402
-from safetensors.torch import save_file  # noqa: E402
+from training_toys import MIXERS, PREPARE, network, pictures, run  # noqa: E402, F401  # MIXERS for the scripts
 
 from twofold import Run  # noqa: E402
 from twofold.errors import InvalidInput, RunError, UnknownName  # noqa: E402
 from twofold.nn import build  # noqa: E402
-from twofold.nn.data import Images  # noqa: E402
-from twofold.nn.extraction import Prepare, extract  # noqa: E402
-from twofold.nn.ingredients.fractals import Mixers  # noqa: E402
-from twofold.nn.models.checkpoint import load_parameters, read_parameters  # noqa: E402
+from twofold.nn.extraction import extract  # noqa: E402
+from twofold.nn.models.checkpoint import load_parameters  # noqa: E402
 from twofold.nn.recipes import (  # noqa: E402
     CRL,
     RECIPES,
@@ -38,48 +37,16 @@ from twofold.nn.training import (  # noqa: E402
     RESNET18_NORM,
     Plan,
     Settings,
-    Step,
     Training,
-    _nested,
-    _read_tensors,
-    _wrapped,
-    _write_tensors,
+    TrainingSetup,
+    TrainingStep,
+    prepare_training,
     tensorboard,
     train,
     validate,
 )
-
-
-def pictures(n=64, seed=0, classes=4):
-    """Noise around one colour for each class: easy to learn."""
-    rng = np.random.default_rng(seed)
-    labels = np.arange(n) % classes
-    colours = np.random.default_rng(9).integers(30, 226, (classes, 1, 1, 3))
-    pixels = np.clip(colours[labels] + 20 * rng.normal(size=(n, 32, 32, 3)), 0, 255).astype(np.uint8)
-    return Images.of(pixels, labels, name="pictures")
-
-
-MIXERS = Mixers(np.random.default_rng(0).integers(0, 256, (8, 36, 36, 3), dtype=np.uint8))
-PREPARE = Prepare((0.5, 0.5, 0.5), (0.25, 0.25, 0.25))
-
-
-def network(name="basic"):
-    return build("resnet8_cifar", 4, **recipe(name).options)
-
-
-def run(name, out, model=None, epochs=2, **options):
-    settings = Settings(epochs=epochs, batch=32, lr=0.02, **options)
-    extra = {"outliers": pictures(40, seed=5)} if name in ("oe", "energy_finetune") else {}
-    return train(
-        recipe(name),
-        model or network(name),
-        pictures(),
-        out,
-        settings=settings,
-        prepare=PREPARE,
-        mixers=MIXERS,
-        **extra,
-    )
+from twofold.nn.training.optimiser import wrap_optimiser  # noqa: E402
+from twofold.nn.training.state import TrainingIdentity, read_state  # noqa: E402
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -165,8 +132,9 @@ def test_parts_replace_their_own_kind():
 
 def test_the_learning_rate_follows_its_schedule():
     def rates(**options):
-        training = Training(recipe("basic"), network(), pictures(), Settings(epochs=10, batch=32, lr=1.0, **options))
-        return [training.rate(i) for i in range(training.steps)]
+        settings = Settings(epochs=10, batch=32, lr=1.0, **options)
+        training = prepare_training(recipe("basic"), network(), pictures(), settings)
+        return [training.learning_rate.at(i) for i in range(training.steps)]
 
     cosine = rates()
     assert cosine[0] == pytest.approx(1.0)
@@ -190,34 +158,6 @@ def test_validation_keeps_the_best(tmp_path):
     best = max(values["accuracy"] for values in found.history)
     assert validate(found.model, pictures(32, 7), PREPARE)["accuracy"] == pytest.approx(best)
     assert (tmp_path / "run" / "metrics.csv").read_text().splitlines()[0].startswith("epoch,lr,loss")
-
-
-@pytest.mark.parametrize("name", ["state.safetensors", "weights.safetensors"])
-def test_no_flipped_bit_of_what_training_wrote_is_read(tmp_path, name):
-    run("basic", tmp_path / "run")
-    path = tmp_path / "run" / name
-    raw = path.read_bytes()
-    tensors, told = _read_tensors(path)
-    refused = 0
-    for place in np.random.default_rng(0).choice(8 * len(raw), 100, replace=False).tolist():
-        damaged = bytearray(raw)
-        damaged[place // 8] ^= 1 << place % 8
-        path.write_bytes(damaged)
-        with pytest.raises(RunError, match="delete it to start again"):
-            _read_tensors(path)
-        try:  # as a checkpoint, too
-            read_parameters(path)
-        except InvalidInput:
-            refused += 1
-    assert refused == 100
-    del told["state" if name.startswith("state") else "recipe"]
-    _write_tensors(path, tensors, told)  # a digest that fits, but not what it must hold
-    if name.startswith("state"):
-        with pytest.raises(RunError, match="does not hold the state of this training; delete it"):
-            run("basic", tmp_path / "run")
-    save_file(tensors, path, metadata={"twofold": "{}"})
-    with pytest.raises(RunError, match="has no digest, as an older format had none; delete it to start again"):
-        _read_tensors(path)
 
 
 def test_errors_are_clear_and_lose_nothing(tmp_path):
@@ -297,14 +237,14 @@ def shared(gather=False):
 def by_shares(made):
     """What two processes promise, in one: each half of a batch by itself, and the mean of their gradients."""
     model = plain()
-    training = Training(made, model, pictures(), shared(), prepare=PREPARE)
+    training = prepare_training(made, model, pictures(), shared(), TrainingSetup(prepare=PREPARE))
     for epoch in range(3):
         order = np.random.default_rng((0, epoch)).permutation(64)
         for i in range(4):
             number = 4 * epoch + i
-            training.optimiser.param_groups[0]["lr"] = training.rate(number)
+            training.optimiser.param_groups[0]["lr"] = training.learning_rate.at(number)
             training.optimiser.zero_grad()
-            steps = [Step(training, order[16 * i : 16 * i + 16][k::2], epoch, number) for k in range(2)]
+            steps = [TrainingStep(training, order[16 * i : 16 * i + 16][k::2], epoch, number) for k in range(2)]
             for step in steps:
                 for loss in step.losses():
                     (loss / 2).backward()
@@ -334,9 +274,10 @@ def test_two_processes_share_a_batch(tmp_path):
         if name != "basic":
             assert max(float((one[key] - apart[key]).abs().max()) for key in one) > 1e-3, name
     for gather in (False, True):  # the record counts the right answers of both
-        tensors, told = _read_tensors(tmp_path / f"crl-{gather}" / "state.safetensors")
-        counts = _nested(told["state"], tensors)["memory"]["correctness"]["counts"]
-        assert int(counts.sum()) == round(sum(64 * values["train_accuracy"] for values in told["history"])) > 0
+        identity = TrainingIdentity(str(COUPLED["crl"]), asdict(shared(gather)), 64)
+        saved = read_state(tmp_path / f"crl-{gather}" / "state.safetensors", identity)
+        counts = saved.state["memory"]["correctness"]["counts"]
+        assert int(counts.sum()) == round(sum(64 * values["train_accuracy"] for values in saved.progress.history)) > 0
 
 
 def _weights(folder):
@@ -420,11 +361,11 @@ def test_a_relative_radius_is_that_of_a_resnet18():
     radius = {}
     for name, model in (("big", big), ("small", small)):
         sgd = torch.optim.SGD(model.parameters(), 0.1)
-        radius[name] = _wrapped(Sharpness("fsam", rho=0.2, rho_relative=True), sgd, model).rho
+        radius[name] = wrap_optimiser(Sharpness("fsam", rho=0.2, rho_relative=True), sgd, model).rho
     assert radius["big"] == pytest.approx(0.2, rel=2e-3)
     assert radius["small"] == pytest.approx(0.2 * norms[1] / norms[0], rel=2e-3)
     assert radius["small"] < 0.2 / 4.4
-    assert _wrapped(Sharpness("sam"), sgd, small).rho == 0.2
+    assert wrap_optimiser(Sharpness("sam"), sgd, small).rho == 0.2
 
 
 def test_recipes_take_settings_of_their_parts():
@@ -542,6 +483,6 @@ def test_memory_that_does_not_suffice(tmp_path, monkeypatch):
     def full(self, step):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
 
-    monkeypatch.setattr(Training, "_move", full)
+    monkeypatch.setattr(Training, "update", full)
     with pytest.raises(RunError, match="a batch of 32 does not fit in memory"):
         run("basic", tmp_path / "run")

@@ -1,6 +1,6 @@
 r"""Training recipes: each is one expression that puts small parts together.
 
-A recipe is loss terms (what is asked of the network on which view of a batch), an optimiser wrapper, an average of the
+A recipe is loss terms (what the network learns from which view of a batch), an optimiser wrapper, an average of the
 weights, options of the network, and stages that follow. ``a | b`` puts parts together, ``recipe - Kind`` leaves a part
 out, so that the ablations of a paper are one expression each. Equations stand with the parts in
 :mod:`twofold.nn.ingredients`.
@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -23,12 +25,32 @@ from twofold.nn.ingredients.mixing import Mixed, augmix, cutmix, mixup
 from twofold.nn.ingredients.pixmix import pixmix
 
 if TYPE_CHECKING:
-    from twofold.nn.training import Step
+    from twofold.nn.training import TrainingStep
+
+P = TypeVar("P", bound="Part")
+
+
+class Remembered(Protocol):
+    """Define what a loss term may keep from step to step: it can be saved and restored with the training."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what is saved: plain values and tensors by name."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any], /) -> None:
+        """Restore what :meth:`state_dict` returned.
+
+        Parameters
+        ----------
+        state : mapping
+            What was saved.
+        """
+        ...
 
 
 @dataclass(frozen=True)
 class Part:
-    """One piece of a recipe."""
+    """Define one piece of a recipe; ``part | part`` makes a recipe."""
 
     def __or__(self, other: Part | Recipe) -> Recipe:
         return Recipe((self,)) | other
@@ -36,42 +58,98 @@ class Part:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Parts put together; a later part of one kind takes the place of an earlier one."""
+    """Put parts together; a later part replaces an earlier one of the same kind.
+
+    Parameters
+    ----------
+    parts : tuple of Part
+        The parts, in order.
+
+    Examples
+    --------
+    >>> own = Clean() | MixUp(10.0) | Sharpness("sam")
+    >>> own.passes
+    4
+    >>> print(own - Sharpness)
+    Clean(weight=1.0, smoothing=0.0) | MixUp(alpha=10.0, weight=1.0)
+    """
 
     parts: tuple[Part, ...]
 
     def __or__(self, other: Part | Recipe) -> Recipe:
         added = other.parts if isinstance(other, Recipe) else (other,)
-        kept = tuple(p for p in self.parts if not any(type(p) is type(a) for a in added))
+        replaced = {type(part) for part in added}
+        kept = [part for part in self.parts if type(part) not in replaced]
         return Recipe((*kept, *added))
 
     def __sub__(self, kind: type[Part]) -> Recipe:
         if self.get(kind) is None:
             raise InvalidInput(f"this recipe has no {kind.__name__} to leave out")
-        return Recipe(tuple(p for p in self.parts if not isinstance(p, kind)))
+        return Recipe(tuple(part for part in self.parts if not isinstance(part, kind)))
 
-    def get(self, kind: type[Any]) -> Any:
-        """The part of a kind, or None."""
-        return next((p for p in self.parts if isinstance(p, kind)), None)
+    def get(self, kind: type[P]) -> P | None:
+        """Find the part of a kind.
+
+        Parameters
+        ----------
+        kind : type
+            A class of this module, such as ``Sharpness``.
+
+        Returns
+        -------
+        Part or None
+            The part; None if the recipe has none of this kind.
+
+        Examples
+        --------
+        >>> recipe("regmixup").get(MixUp)
+        MixUp(alpha=10.0, weight=1.0)
+        """
+        for part in self.parts:
+            if isinstance(part, kind):
+                return part
+        return None
 
     @property
     def terms(self) -> tuple[Term, ...]:
         """The parts that make the loss."""
-        return tuple(p for p in self.parts if isinstance(p, Term))
+        return tuple(part for part in self.parts if isinstance(part, Term))
 
     @property
     def passes(self) -> int:
         """Forward and backward passes of one step."""
         views = {view for term in self.terms for view in term.views}
-        sharpness: Sharpness | None = self.get(Sharpness)
+        sharpness = self.get(Sharpness)
         if sharpness is None:
             return len(views)
-        return len(views) + (1 if sharpness.ascent == "clean" else len(views))
+        if sharpness.ascent == "clean":
+            return len(views) + 1
+        return 2 * len(views)
+
+    @property
+    def outliers_per_image(self) -> int:
+        """Outliers that a step needs for each training image; 0 where no term learns from outliers."""
+        return max((term.outliers for term in self.terms), default=0)
+
+    @property
+    def memory(self) -> tuple[str, ...]:
+        """Names of what the terms remember from step to step."""
+        return tuple(name for term in self.terms for name in term.memory)
+
+    @property
+    def later_stages(self) -> tuple[Stage, ...]:
+        """Trainings that follow the first; none in most recipes."""
+        stages = self.get(Stages)
+        return () if stages is None else stages.then
 
     @property
     def options(self) -> dict[str, Any]:
-        """What the network must be built with."""
-        return {k: v for p in self.parts if isinstance(p, Option) for k, v in p.options.items()}
+        """Keywords of :func:`twofold.nn.build` that the network must be built with."""
+        options: dict[str, Any] = {}
+        for part in self.parts:
+            if isinstance(part, Option):
+                options |= part.options
+        return options
 
     def __str__(self) -> str:
         return " | ".join(map(repr, self.parts))
@@ -82,186 +160,433 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Term(Part, ABC):
-    """A share of the loss, on views of the batch."""
+    """Define a share of the loss, computed on views of the batch.
+
+    A subclass is a frozen dataclass of settings with :meth:`loss`, and may set three class variables.
+
+    Attributes
+    ----------
+    views : tuple of str
+        Views of the batch that the network sees for this term; terms that name the same view share a pass.
+    outliers : int
+        Outliers that the term needs for each training image.
+    memory : tuple of str
+        Names of what the term keeps by :meth:`TrainingStep.remember`; a state without them is refused.
+    """
 
     views: ClassVar[tuple[str, ...]] = ("clean",)
+    outliers: ClassVar[int] = 0
+    memory: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
-    def loss(self, step: Step) -> Tensor:
-        """The loss of a step, weighted."""
+    def loss(self, step: TrainingStep) -> Tensor:
+        """Compute the weighted loss of a step.
+
+        Parameters
+        ----------
+        step : TrainingStep
+            The batch: its labels, views and logits.
+
+        Returns
+        -------
+        Tensor
+            The loss, a scalar.
+        """
 
 
 @dataclass(frozen=True)
 class Clean(Term):
-    """Cross-entropy on the clean batch, with label smoothing."""
+    """Learn by cross-entropy on the clean batch, with label smoothing.
+
+    Parameters
+    ----------
+    weight : float, default=1.0
+        Weight of the term.
+    smoothing : float, default=0.0
+        Share of the label that is spread over all classes.
+    """
 
     weight: float = 1.0
     smoothing: float = 0.0
 
-    def loss(self, step: Step) -> Tensor:
-        """Weighted."""
+    def loss(self, step: TrainingStep) -> Tensor:
+        """Compute the weighted cross-entropy.
+
+        Parameters
+        ----------
+        step : TrainingStep
+            The batch.
+
+        Returns
+        -------
+        Tensor
+            The loss, a scalar.
+        """
         return self.weight * losses.cross_entropy(step.logits, step.labels, self.smoothing)
 
 
 @dataclass(frozen=True)
 class MixUp(Term):
-    """Cross-entropy on images mixed in pairs; beside :class:`Clean` with alpha 10 it is RegMixup."""
+    """Learn by cross-entropy on images mixed in pairs; beside :class:`Clean` with alpha 10 it is RegMixup.
+
+    Parameters
+    ----------
+    alpha : float, default=10.0
+        Both parameters of the Beta distribution of the share; large values mix half and half.
+    weight : float, default=1.0
+        Weight of the term.
+    """
 
     alpha: float = 10.0
     weight: float = 1.0
     views: ClassVar[tuple[str, ...]] = ("mixup",)
 
-    def loss(self, step: Step) -> Tensor:
-        """Weighted."""
-        return self.weight * _of_pairs(mixup, self.alpha, step)
+    def loss(self, step: TrainingStep) -> Tensor:
+        """Compute the weighted cross-entropy on mixed images.
+
+        Parameters
+        ----------
+        step : TrainingStep
+            The batch.
+
+        Returns
+        -------
+        Tensor
+            The loss, a scalar.
+        """
+        images, labels = step.gather_batch(step.images), step.gather_batch(step.labels)
+        mixed = mixup(images, labels, self.alpha, seed=step.seed, epoch=step.epoch, step=step.number)
+        return self.weight * _mixed_cross_entropy(step, mixed)
 
 
 @dataclass(frozen=True)
 class CutMix(Term):
-    """Cross-entropy on images that hold a box of another."""
+    """Learn by cross-entropy on images that hold a box of another.
+
+    Parameters
+    ----------
+    alpha : float, default=1.0
+        Both parameters of the Beta distribution of the share that is left of an image.
+    weight : float, default=1.0
+        Weight of the term.
+    """
 
     alpha: float = 1.0
     weight: float = 1.0
     views: ClassVar[tuple[str, ...]] = ("cutmix",)
 
-    def loss(self, step: Step) -> Tensor:
-        """Weighted."""
-        return self.weight * _of_pairs(cutmix, self.alpha, step)
+    def loss(self, step: TrainingStep) -> Tensor:
+        """Compute the weighted cross-entropy on mixed images.
+
+        Parameters
+        ----------
+        step : TrainingStep
+            The batch.
+
+        Returns
+        -------
+        Tensor
+            The loss, a scalar.
+        """
+        images, labels = step.gather_batch(step.images), step.gather_batch(step.labels)
+        mixed = cutmix(images, labels, self.alpha, seed=step.seed, epoch=step.epoch, step=step.number)
+        return self.weight * _mixed_cross_entropy(step, mixed)
 
 
-def _of_pairs(mix: Callable[..., Mixed], alpha: float, step: Step) -> Tensor:
-    """Cross-entropy on a batch mixed in pairs."""
-    images, labels = step.together(step.images), step.together(step.labels)
-    mixed = mix(images, labels, alpha, seed=step.seed, epoch=step.epoch, step=step.number)
-    images, partners = step.own(mixed.images), step.own(mixed.partners)
+def _mixed_cross_entropy(step: TrainingStep, mixed: Mixed) -> Tensor:
+    """Compute the cross-entropy of a batch mixed in pairs, on the rows of this process."""
+    images, partners = step.own_rows(mixed.images), step.own_rows(mixed.partners)
     return losses.mixed_cross_entropy(step.network(images), step.labels, partners, mixed.share)
 
 
 @dataclass(frozen=True)
 class PixMix(Term):
-    """Cross-entropy on images mixed with fractals; beside :class:`Clean` it is RegPixMix."""
+    """Learn by cross-entropy on images mixed with fractals; beside :class:`Clean` it is RegPixMix.
+
+    Parameters
+    ----------
+    weight : float, default=1.0
+        Weight of the term.
+    compat : {"paper", "published"}, default="paper"
+        Whether to mix as the paper describes or as its code does.
+    """
 
     weight: float = 1.0
     compat: Literal["paper", "published"] = "paper"
     views: ClassVar[tuple[str, ...]] = ("pixmix",)
 
-    def loss(self, step: Step) -> Tensor:
-        """Weighted."""
-        pixels = step.once(
-            "pixmix",
-            lambda: pixmix(step.pixels, step.mixers, step.index, compat=self.compat, seed=step.seed, epoch=step.epoch),
-        )
-        return self.weight * losses.cross_entropy(step.network(step.prepared(pixels)), step.labels)
+    def loss(self, step: TrainingStep) -> Tensor:
+        """Compute the weighted cross-entropy on mixed images.
+
+        Parameters
+        ----------
+        step : TrainingStep
+            The batch.
+
+        Returns
+        -------
+        Tensor
+            The loss, a scalar.
+        """
+
+        def mix() -> npt.NDArray[np.float32]:
+            return pixmix(step.pixels, step.mixers, step.index, compat=self.compat, seed=step.seed, epoch=step.epoch)
+
+        mixed = step.normalise(step.once("pixmix", mix))
+        return self.weight * losses.cross_entropy(step.network(mixed), step.labels)
 
 
 @dataclass(frozen=True)
 class AugMix(Term):
-    """Agreement of the clean image and two augmented ones."""
+    """Learn to predict the same for the clean image and two augmented ones.
+
+    Parameters
+    ----------
+    weight : float, default=12.0
+        Weight of the Jensen-Shannon divergence.
+    """
 
     weight: float = 12.0
     views: ClassVar[tuple[str, ...]] = ("clean", "augmix 0", "augmix 1")
 
-    def loss(self, step: Step) -> Tensor:
-        """Weighted."""
-        return self.weight * losses.jsd(step.logits, _augmented(step, 0), _augmented(step, 1))
+    def loss(self, step: TrainingStep) -> Tensor:
+        """Compute the weighted Jensen-Shannon divergence of the three predictions.
+
+        Parameters
+        ----------
+        step : TrainingStep
+            The batch.
+
+        Returns
+        -------
+        Tensor
+            The loss, a scalar.
+        """
+        clean = step.logits
+        first, second = _augmix_logits(step, view=0), _augmix_logits(step, view=1)
+        return self.weight * losses.jsd(clean, first, second)
 
 
 @dataclass(frozen=True)
 class AugMixed(Term):
-    """Cross-entropy on an augmented image, without the agreement of :class:`AugMix`."""
+    """Learn by cross-entropy on an augmented image, without the agreement of :class:`AugMix`."""
 
     views: ClassVar[tuple[str, ...]] = ("augmix 0",)
 
-    def loss(self, step: Step) -> Tensor:
-        """The loss."""
-        return losses.cross_entropy(_augmented(step, 0), step.labels)
+    def loss(self, step: TrainingStep) -> Tensor:
+        """Compute the cross-entropy on augmented images.
+
+        Parameters
+        ----------
+        step : TrainingStep
+            The batch.
+
+        Returns
+        -------
+        Tensor
+            The loss, a scalar.
+        """
+        return losses.cross_entropy(_augmix_logits(step, view=0), step.labels)
 
 
-def _augmented(step: Step, view: int) -> Tensor:
-    """Logits of one augmented view."""
+def _augmix_logits(step: TrainingStep, view: int) -> Tensor:
+    """Compute the logits of one view that AugMix makes."""
 
-    def make() -> Any:
+    def make() -> npt.NDArray[np.float32]:
         return augmix(step.pixels, step.index, seed=step.seed, epoch=step.epoch, view=view)
 
-    return step.network(step.prepared(step.once(f"augmix {view}", make)))
+    return step.network(step.normalise(step.once(f"augmix {view}", make)))
 
 
 @dataclass(frozen=True)
 class CRL(Term):
-    """Correctness ranking: what was often answered rightly should be the more confident."""
+    """Rank confidences by how often each training image was predicted correctly so far (correctness ranking loss).
+
+    Parameters
+    ----------
+    weight : float, default=1.0
+        Weight of the term.
+    equal : {"ignore", "pull"}, default="ignore"
+        What to do with pairs that were correct equally often: leave them out, or pull their confidences together.
+    """
 
     weight: float = 1.0
     equal: Literal["ignore", "pull"] = "ignore"
+    memory: ClassVar[tuple[str, ...]] = ("correctness",)
 
-    def loss(self, step: Step) -> Tensor:
-        """Weighted."""
-        record = step.kept("correctness", lambda: losses.Correctness(step.rows))
+    def loss(self, step: TrainingStep) -> Tensor:
+        """Compute the weighted ranking loss; correct predictions are counted once the weights have moved.
+
+        Parameters
+        ----------
+        step : TrainingStep
+            The batch.
+
+        Returns
+        -------
+        Tensor
+            The loss, a scalar.
+        """
+        record = step.remember("correctness", lambda: losses.Correctness(step.rows))
         confidence = step.logits.softmax(dim=1).max(dim=1).values
         index = torch.as_tensor(step.index)
-        if step.first:
-            right = step.logits.detach().argmax(dim=1) == step.labels
-            step.after(lambda: record.update(step.gathered(index.to(right.device)), step.gathered(right)))
+        if step.is_first_pass:
+            correct = step.logits.detach().argmax(dim=1) == step.labels
+            step.after_update(lambda: record.update(step.gather(index.to(correct.device)), step.gather(correct)))
         target = record.targets(index, step.epoch + 1).to(confidence.device)
-        return self.weight * step.shared(losses.crl(step.together(confidence), step.together(target), self.equal))
+        ranking = losses.crl(step.gather_batch(confidence), step.gather_batch(target), self.equal)
+        return self.weight * step.batch_loss(ranking)
 
 
 @dataclass(frozen=True)
 class LogitNorm(Term):
-    """Cross-entropy of logits of one length."""
+    """Learn by cross-entropy of logits that are scaled to one norm.
+
+    Parameters
+    ----------
+    temperature : float, default=0.04
+        What the normalised logits are divided by.
+    """
 
     temperature: float = 0.04
 
-    def loss(self, step: Step) -> Tensor:
-        """The loss."""
+    def loss(self, step: TrainingStep) -> Tensor:
+        """Compute the cross-entropy of the normalised logits.
+
+        Parameters
+        ----------
+        step : TrainingStep
+            The batch.
+
+        Returns
+        -------
+        Tensor
+            The loss, a scalar.
+        """
         return losses.logit_norm(step.logits, step.labels, self.temperature)
 
 
 @dataclass(frozen=True)
 class Evidential(Term):
-    """The evidential loss; its weight of the prior is not told by the benchmark that used it, 0.01 is our choice."""
+    """Learn by the evidential loss.
+
+    Parameters
+    ----------
+    weight : float, default=0.01
+        Weight of the divergence from the prior. The benchmark that used this loss does not state it; 0.01 is our
+        choice.
+    """
 
     weight: float = 0.01
 
-    def loss(self, step: Step) -> Tensor:
-        """The loss."""
+    def loss(self, step: TrainingStep) -> Tensor:
+        """Compute the evidential loss.
+
+        Parameters
+        ----------
+        step : TrainingStep
+            The batch.
+
+        Returns
+        -------
+        Tensor
+            The loss, a scalar.
+        """
         return losses.edl(step.logits, step.labels, weight=self.weight)
 
 
 @dataclass(frozen=True)
 class OutlierExposure(Term):
-    """Uniform answers on outliers, which share the pass of the clean batch."""
+    """Learn to predict all classes equally on outliers, which share the pass of the clean batch.
+
+    Parameters
+    ----------
+    weight : float, default=0.5
+        Weight of the term.
+    """
 
     weight: float = 0.5
-    outliers: ClassVar[int] = 2  # for each training image
+    outliers: ClassVar[int] = 2
 
-    def loss(self, step: Step) -> Tensor:
-        """Weighted."""
+    def loss(self, step: TrainingStep) -> Tensor:
+        """Compute the weighted cross-entropy of outliers from the uniform prediction.
+
+        Parameters
+        ----------
+        step : TrainingStep
+            The batch.
+
+        Returns
+        -------
+        Tensor
+            The loss, a scalar.
+        """
         return self.weight * losses.outlier_exposure(step.outlier_logits)
 
 
 @dataclass(frozen=True)
 class EnergyMargin(Term):
-    """Energy of known inputs below one margin, of outliers above another; margins of the benchmark for CIFAR."""
+    """Learn an energy below one margin on known inputs and above another on outliers.
+
+    Parameters
+    ----------
+    weight : float, default=0.1
+        Weight of the term.
+    m_in : float, default=-27.0
+        Margin of known inputs; the defaults are those of the benchmark for CIFAR.
+    m_out : float, default=-3.0
+        Margin of outliers.
+    """
 
     weight: float = 0.1
     m_in: float = -27.0
     m_out: float = -3.0
     outliers: ClassVar[int] = 2
 
-    def loss(self, step: Step) -> Tensor:
-        """Weighted."""
+    def loss(self, step: TrainingStep) -> Tensor:
+        """Compute the weighted squared distances beyond the margins.
+
+        Parameters
+        ----------
+        step : TrainingStep
+            The batch.
+
+        Returns
+        -------
+        Tensor
+            The loss, a scalar.
+        """
         return self.weight * losses.energy_margin(step.logits, step.outlier_logits, self.m_in, self.m_out)
 
 
 @dataclass(frozen=True)
 class Gambler(Term):
-    """Deep Gamblers: plain cross-entropy for a share of the run, then a reservation that pays ``reward``."""
+    """Learn when to abstain (Deep Gamblers): plain cross-entropy at first, then a reservation at a price.
+
+    Parameters
+    ----------
+    reward : float, default=2.2
+        What a correct prediction pays; the larger, the less the network abstains.
+    warm_up : float, default=1/3
+        Share of the run with plain cross-entropy.
+    """
 
     reward: float = 2.2
     warm_up: float = 1 / 3
 
-    def loss(self, step: Step) -> Tensor:
-        """The loss."""
+    def loss(self, step: TrainingStep) -> Tensor:
+        """Compute cross-entropy during the warm-up, the loss of Deep Gamblers after it.
+
+        Parameters
+        ----------
+        step : TrainingStep
+            The batch.
+
+        Returns
+        -------
+        Tensor
+            The loss, a scalar.
+        """
         if step.progress < self.warm_up:
             return losses.cross_entropy(step.logits[:, :-1], step.labels)
         return losses.gambler(step.logits, step.labels, self.reward)
@@ -269,44 +594,90 @@ class Gambler(Term):
 
 @dataclass(frozen=True)
 class Hints(Term):
-    """DeVries and Taylor: the network may ask for hints, at a price that keeps to a budget."""
+    """Learn a confidence by which the network may ask for hints, at a price that keeps to a budget (DeVries, Taylor).
+
+    Parameters
+    ----------
+    budget : float, default=0.3
+        Cost of hints that the price is adapted to.
+    """
 
     budget: float = 0.3
+    memory: ClassVar[tuple[str, ...]] = ("budget",)
 
-    def loss(self, step: Step) -> Tensor:
-        """The loss."""
-        price = step.kept("budget", lambda: losses.Budget(self.budget))
+    def loss(self, step: TrainingStep) -> Tensor:
+        """Compute the loss with hints; the price is adapted once the weights have moved.
+
+        Parameters
+        ----------
+        step : TrainingStep
+            The batch.
+
+        Returns
+        -------
+        Tensor
+            The loss, a scalar.
+        """
+        price = step.remember("budget", lambda: losses.Budget(self.budget))
         confidence = step.confidence
-        hint = step.coins()
-        if step.first:
-            held = confidence.detach()
-            step.after(lambda: price.update(step.gathered(held)))
-        return losses.devries(step.logits, confidence, step.labels, hint, price.weight)
+        gets_hint = step.flip_coins()
+        if step.is_first_pass:
+            reached = confidence.detach()
+            step.after_update(lambda: price.update(step.gather(reached)))
+        return losses.devries(step.logits, confidence, step.labels, gets_hint, price.weight)
 
 
 @dataclass(frozen=True)
 class TrueClass(Term):
-    """ConfidNet: the branch learns the probability of the true class; the classifier stays as it is."""
+    """Teach the confidence branch the probability of the true class (ConfidNet); the classifier stays as it is."""
 
-    def loss(self, step: Step) -> Tensor:
-        """The loss."""
+    def loss(self, step: TrainingStep) -> Tensor:
+        """Compute the squared distance between the confidence and the true-class probability.
+
+        Parameters
+        ----------
+        step : TrainingStep
+            The batch.
+
+        Returns
+        -------
+        Tensor
+            The loss, a scalar.
+        """
         return losses.confidnet(step.confidence, step.logits, step.labels)
 
 
 @dataclass(frozen=True)
 class Ranked(Term):
-    """AURC of the batch as the loss."""
+    """Learn by the AURC of the batch.
+
+    Parameters
+    ----------
+    estimator : {"empirical", "log", "sele", "self_excluded"}, default="empirical"
+        Estimator of the AURC.
+    """
 
     estimator: Literal["empirical", "log", "sele", "self_excluded"] = "empirical"
 
-    def loss(self, step: Step) -> Tensor:
-        """The loss."""
-        z = step.logits
-        each = torch.nn.functional.cross_entropy(z, step.labels, reduction="none")
-        top, chosen = z.max(dim=1)
-        others = z.scatter(1, chosen[:, None], float("-inf"))
-        sure = step.together(top - others.logsumexp(dim=1))
-        return step.shared(losses.aurc(step.together(each), sure, self.estimator))
+    def loss(self, step: TrainingStep) -> Tensor:
+        """Compute the AURC of the cross-entropy, ranked by the log-odds of the top class.
+
+        Parameters
+        ----------
+        step : TrainingStep
+            The batch.
+
+        Returns
+        -------
+        Tensor
+            The loss, a scalar.
+        """
+        logits = step.logits
+        each = torch.nn.functional.cross_entropy(logits, step.labels, reduction="none")
+        top, prediction = logits.max(dim=1)
+        others = logits.scatter(1, prediction[:, None], float("-inf"))
+        log_odds = step.gather_batch(top - others.logsumexp(dim=1))
+        return step.batch_loss(losses.aurc(step.gather_batch(each), log_odds, self.estimator))
 
 
 # Optimiser wrapper, averages, network
@@ -314,14 +685,23 @@ class Ranked(Term):
 
 @dataclass(frozen=True)
 class Sharpness(Part):
-    """Sharpness-aware steps: SAM, or F-SAM in one of its forms.
+    """Take sharpness-aware steps: SAM, or F-SAM in one of its forms.
 
-    ``rho`` is the length of the perturbation over all parameters. The printed 0.2 is an absolute length for a
-    ResNet-18, so it is a larger share of a smaller network: 4.5 times larger for a ResNet-8, whose weights have 0.22
-    of the norm. ``rho_relative`` multiplies ``rho`` by the norm of the network's parameters when training begins, over
-    that of a ResNet-18 as initialised (:data:`twofold.nn.training.RESNET18_NORM`).
-    ``ascent``: the perturbation comes from the gradient of all views, or from that of the clean view alone, which
-    saves the first pass over the others.
+    Parameters
+    ----------
+    kind : {"sam", "fsam"}, default="sam"
+        The method.
+    rho : float, default=0.2
+        Length of the perturbation over all parameters. The printed 0.2 is an absolute length for a ResNet-18, so it is
+        a larger share of a smaller network: 4.5 times larger for a ResNet-8, whose weights have 0.22 of the norm.
+    rho_relative : bool, default=False
+        Multiply ``rho`` by the norm of the network's parameters when training begins, over that of a ResNet-18 as
+        initialised (:data:`twofold.nn.training.RESNET18_NORM`).
+    variant : {"released", "original", "printed"}, default="released"
+        Form of F-SAM: of the released code of SURE+, of the original method, or as printed in SURE+.
+    ascent : {"all", "clean"}, default="all"
+        Take the perturbation from the gradient of all views, or from that of the clean view alone, which saves the
+        first pass over the others.
     """
 
     kind: Literal["sam", "fsam"] = "sam"
@@ -333,11 +713,20 @@ class Sharpness(Part):
 
 @dataclass(frozen=True)
 class Averaged(Part):
-    """The weights that are kept at the end: their moving average (``ema``) or plain average (``swa``).
+    """Keep an average of the weights at the end: moving (``ema``) or plain (``swa``).
 
-    ``start``: SWA begins after this share of the run, at the constant rate ``lr`` (a share of the first one).
-    ``rebn``: batch-norm statistics are estimated anew over the training set, once. ``released``: EMA blends
-    batch-norm statistics, as the released code of SURE+ does.
+    Parameters
+    ----------
+    kind : {"ema", "swa"}, default="ema"
+        The average.
+    rebn : bool, default=True
+        Estimate batch-norm statistics anew over the training set, once.
+    start : float, default=0.6
+        Share of the run after which SWA starts.
+    lr : float, default=1.0
+        Constant rate of SWA, as a share of the first one.
+    released : bool, default=False
+        Let EMA blend batch-norm statistics, as the released code of SURE+ does.
     """
 
     kind: Literal["ema", "swa"] = "ema"
@@ -349,7 +738,7 @@ class Averaged(Part):
 
 @dataclass(frozen=True)
 class Option(Part, ABC):
-    """What the network is built with."""
+    """Define what the network is built with."""
 
     @property
     @abstractmethod
@@ -359,7 +748,13 @@ class Option(Part, ABC):
 
 @dataclass(frozen=True)
 class CosineClassifier(Option):
-    """A cosine head (CSC)."""
+    """Build the network with a cosine head (CSC).
+
+    Parameters
+    ----------
+    scale : float, default=8.0
+        What the cosines are multiplied by.
+    """
 
     scale: float = 8.0
 
@@ -371,19 +766,25 @@ class CosineClassifier(Option):
 
 @dataclass(frozen=True)
 class Dropout(Option):
-    """Dropout at the sites of the network, for MC dropout."""
+    """Build the network with dropout, for MC dropout.
+
+    Parameters
+    ----------
+    rate : float, default=0.2
+        Rate of dropout.
+    """
 
     rate: float = 0.2
 
     @property
     def options(self) -> dict[str, Any]:
-        """The rate."""
+        """Dropout of this rate."""
         return {"dropout": self.rate}
 
 
 @dataclass(frozen=True)
 class Abstention(Option):
-    """One more output: the reservation."""
+    """Build the network with one more output: the reservation."""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -393,68 +794,120 @@ class Abstention(Option):
 
 @dataclass(frozen=True)
 class Branch(Option):
-    """A confidence branch; ``encoder``: it learns a copy of the encoder too, and leaves the classifier its own."""
+    """Build the network with a confidence branch.
+
+    Parameters
+    ----------
+    kind : {"devries", "confidnet"}, default="devries"
+        The branch.
+    encoder : bool, default=False
+        Let the branch learn a copy of the encoder too, and leave the classifier its own.
+    """
 
     kind: Literal["devries", "confidnet"] = "devries"
     encoder: bool = False
 
     @property
     def options(self) -> dict[str, Any]:
-        """The branch."""
+        """A confidence branch of this kind."""
         return {"confidence": self.kind}
 
 
 @dataclass(frozen=True)
 class FineTune(Part):
-    """Start from a trained checkpoint, at a fraction of the learning rate."""
+    """Start from a trained checkpoint, at a fraction of the learning rate.
+
+    Parameters
+    ----------
+    lr : float, default=0.01
+        The fraction.
+    """
 
     lr: float = 0.01
 
 
 @dataclass(frozen=True)
 class Frozen(Part):
-    """The classifier stays as it is, dropout off and batch norm on its running statistics; only the branch learns."""
+    """Train the confidence branch alone: the classifier stays as it is, dropout off, batch norm on its statistics."""
 
 
 @dataclass(frozen=True)
 class ReBN(Part):
-    """Batch-norm statistics of a checkpoint estimated anew over the training set, and nothing else."""
+    """Estimate the batch-norm statistics of a checkpoint anew over the training set, and nothing else."""
 
 
 @dataclass(frozen=True)
 class Members(Part):
-    """Several networks that differ in their seed alone: a deep ensemble."""
+    """Train several networks that differ in their seed alone: a deep ensemble.
+
+    Parameters
+    ----------
+    count : int, default=5
+        Number of networks.
+    """
 
     count: int = 5
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A training that follows another: its recipe, its epochs as a share of the first one's, its Adam rate."""
+    """Describe a training that follows another.
+
+    Parameters
+    ----------
+    name : str
+        Name of its folder.
+    recipe : Recipe
+        Its recipe.
+    epochs : float
+        Its epochs as a share of those of the first training.
+    lr : float
+        Its learning rate, of Adam.
+    """
 
     name: str
     recipe: Recipe
     epochs: float
     lr: float
 
+    def count_epochs(self, first: int) -> int:
+        """Count the epochs of this stage.
+
+        Parameters
+        ----------
+        first : int
+            Epochs of the first training.
+
+        Returns
+        -------
+        int
+            At least 1.
+        """
+        return max(1, round(self.epochs * first))
+
 
 @dataclass(frozen=True)
 class Stages(Part):
-    """Trainings that follow the one of the recipe; a run that starts from a checkpoint begins with them."""
+    """Train in stages: those listed follow the training of the recipe; a run from a checkpoint starts with them.
+
+    Parameters
+    ----------
+    then : tuple of Stage
+        The trainings that follow.
+    """
 
     then: tuple[Stage, ...]
 
 
 def _confidnet() -> Recipe:
-    r"""The classifier, then the branch alone, then the branch with an encoder of its own.
+    """Compose ConfidNet: the classifier, then the branch alone, then the branch with an encoder of its own.
 
     250, 200 and 20 epochs on CIFAR, by Adam at 1e-4 and 1e-6 after the first (FD-Shifts).
     """
-    learn = TrueClass() | Branch("confidnet") | Frozen()
-    own = learn | Branch("confidnet", encoder=True)
-    return (
-        Clean() | Branch("confidnet") | Stages((Stage("branch", learn, 0.8, 1e-4), Stage("encoder", own, 0.08, 1e-6)))
-    )
+    branch = TrueClass() | Branch("confidnet") | Frozen()
+    encoder = branch | Branch("confidnet", encoder=True)
+    stages = Stages((Stage("branch", branch, 0.8, 1e-4), Stage("encoder", encoder, 0.08, 1e-6)))
+    return Clean() | Branch("confidnet") | stages
 
 
 SURE = Clean() | MixUp(10.0) | CRL() | CosineClassifier() | Sharpness("sam") | Averaged("swa")
@@ -501,28 +954,68 @@ RECIPES: Mapping[str, Recipe] = {
 
 
 def recipe(name: str) -> Recipe:
-    """A recipe by name, with settings of its parts where given: ``aurc_finetune(estimator='sele')``."""
-    head, bracket, _ = name.partition("(")
-    if head not in RECIPES:
-        raise UnknownName.of("recipe", head, RECIPES)
-    return _with_settings(RECIPES[head], name) if bracket else RECIPES[head]
+    """Return a recipe by name, with settings of its parts where they are given.
+
+    Parameters
+    ----------
+    name : str
+        A name in ``RECIPES``, or ``name(setting=value, ...)`` where exactly one part of the recipe has each setting.
+
+    Returns
+    -------
+    Recipe
+        The recipe.
+
+    Raises
+    ------
+    UnknownName
+        If there is no such recipe or setting.
+    InvalidInput
+        If the text is not a name or a call, or several parts have a setting of this name.
+
+    Examples
+    --------
+    >>> print(recipe("aurc_finetune(estimator='sele')"))
+    FineTune(lr=0.02) | Ranked(estimator='sele')
+    """
+    plain, bracket, _ = name.partition("(")
+    if plain not in RECIPES:
+        raise UnknownName.of("recipe", plain, RECIPES)
+    if not bracket:
+        return RECIPES[plain]
+    changed = RECIPES[plain]
+    for setting, value in _parse_settings(name).items():
+        part = _find_part_with(changed, setting, plain)
+        changed |= replace(part, **{setting: value})  # type: ignore[arg-type]
+    return changed
 
 
-def _with_settings(plain: Recipe, text: str) -> Recipe:
+def _parse_settings(text: str) -> dict[str, object]:
+    """Read the keywords of a call whose values are literals."""
+    settings: dict[str, object] = {}
     try:
         call = ast.parse(text, mode="eval").body
         if not isinstance(call, ast.Call) or call.args:
-            raise ValueError("not a call")
-        given = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+            raise ValueError("not a call with keywords alone")
+        for keyword in call.keywords:
+            settings[str(keyword.arg)] = ast.literal_eval(keyword.value)
     except (SyntaxError, ValueError) as error:
         raise InvalidInput(f"recipe {text!r} must be a name, or name(setting=value, ...)") from error
-    for key, value in given.items():
-        holders = [part for part in plain.parts if key in {field.name for field in fields(part)}]
-        if len(holders) != 1:
-            known = sorted({field.name for part in plain.parts for field in fields(part)})
-            if holders:
-                kinds = " and ".join(type(part).__name__ for part in holders)
-                raise InvalidInput(f"{key} is a setting of {kinds} of this recipe; compose it in Python instead")
-            raise UnknownName.of(f"setting of {text.partition('(')[0]}", key, known)
-        plain |= replace(holders[0], **{key: value})
-    return plain
+    return settings
+
+
+def _find_part_with(composed: Recipe, setting: str, name: str) -> Part:
+    """Find the one part of a recipe that has a setting."""
+    known: set[str] = set()
+    holders = []
+    for part in composed.parts:
+        names = {field.name for field in fields(part)}
+        known |= names
+        if setting in names:
+            holders.append(part)
+    if not holders:
+        raise UnknownName.of(f"setting of {name}", setting, sorted(known))
+    if len(holders) > 1:
+        kinds = " and ".join(type(part).__name__ for part in holders)
+        raise InvalidInput(f"{setting} is a setting of {kinds} of this recipe; compose it in Python instead")
+    return holders[0]

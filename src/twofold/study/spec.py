@@ -627,7 +627,7 @@ def _check_row(study: Study, row: Row) -> None:
     replace(training.PRESETS[study.base], **{**study.settings, **row.settings})
     if made.get(recipes.FineTune) is not None and row.checkpoint is None:
         raise InvalidInput(f"{row.recipe} starts from another row, or a file of weights; name it in checkpoint")
-    if any(hasattr(term, "outliers") for term in made.terms) and row.outliers is None:
+    if made.outliers_per_image and row.outliers is None:
         raise InvalidInput(f"{row.recipe} needs outliers; name a data set in outliers")
     if row.passes and not row.dropout and made.get(recipes.Dropout) is None:
         raise InvalidInput("passes need dropout; add dropout = 0.1, or leave passes out")

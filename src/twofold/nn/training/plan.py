@@ -1,0 +1,377 @@
+"""A training described by text, as ``twofold train`` and studies take it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TypedDict
+
+import numpy as np
+from torch import nn
+
+from twofold.errors import InvalidInput, UnknownName
+from twofold.nn import data as images
+from twofold.nn.extraction import Prepare, extract
+from twofold.nn.ingredients.fractals import Mixers
+from twofold.nn.models.checkpoint import load_parameters, read_parameters
+from twofold.nn.models.load import load
+from twofold.nn.models.zoo import ZOO, build
+from twofold.nn.recipes import FineTune, Members, ReBN, Recipe, Stages
+from twofold.nn.recipes import recipe as find_recipe
+from twofold.nn.rows import ImageRows
+from twofold.nn.training.loop import Trained, prepare_training, train
+from twofold.nn.training.progress import Done, ignore_progress
+from twofold.nn.training.settings import PRESETS, Precision, Settings, TrainingSetup
+from twofold.nn.training.step import TrainingStep
+
+FRESH = "confidence.layers."  # parameters that a checkpoint of the plain classifier does not have
+
+
+class Description(TypedDict):
+    """Say what a plan would do: its parts, its size, and how long it would take."""
+
+    recipe: str
+    parts: list[str]
+    network: str
+    parameters: int
+    classes: int
+    rows: int
+    steps: int
+    passes_per_step: int
+    seconds_per_step: float
+    hours: float
+    settings: dict[str, object]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Hold a training that was described by text, ready to start.
+
+    Build one with :meth:`of`, which opens the data and checks that everything fits together.
+
+    Parameters
+    ----------
+    name : str
+        The recipe as text.
+    model : str
+        The network as text.
+    recipe : Recipe
+        The recipe.
+    settings : Settings
+        How long and how fast the network learns.
+    data : Images
+        The training set.
+    val : ImageRows or None
+        The validation set.
+    prepare : Prepare
+        Normalisation of the images.
+    mixers : Mixers or None
+        Pictures for PixMix.
+    outliers : ImageRows or None
+        Images of no known class.
+    checkpoint : str or None
+        File of weights to start from.
+    device : str
+        Where the network runs.
+    precision : {"float32", "bf16"}
+        Precision of forward passes.
+    compiled : bool
+        Whether to compile the network.
+    """
+
+    name: str
+    model: str
+    recipe: Recipe
+    settings: Settings
+    data: images.Images
+    val: ImageRows | None
+    prepare: Prepare
+    mixers: Mixers | None
+    outliers: ImageRows | None
+    checkpoint: str | None
+    device: str
+    precision: Precision
+    compiled: bool
+
+    @classmethod
+    def of(
+        cls,
+        recipe: str,
+        model: str,
+        data: str,
+        *,
+        val: str | None = None,
+        outliers: str | None = None,
+        mixers: str | None = None,
+        checkpoint: str | None = None,
+        normalise: str = "none",
+        preset: str = "cifar",
+        device: str = "cpu",
+        precision: Precision = "float32",
+        compiled: bool = False,
+        **changes: object,
+    ) -> Plan:
+        """Open the data of a training and check that everything fits together.
+
+        Parameters
+        ----------
+        recipe : str
+            A recipe as :func:`twofold.nn.recipe` takes it.
+        model : str
+            A network of the zoo, or one as :func:`twofold.nn.load` takes it.
+        data : str
+            The training set as :func:`twofold.nn.data.open` takes it.
+        val : str, optional
+            The validation set, likewise.
+        outliers : str, optional
+            Images of no known class, likewise.
+        mixers : str, optional
+            Folder of pictures for PixMix; by default fractals are drawn.
+        checkpoint : str, optional
+            File of weights to start from.
+        normalise : str, default="none"
+            Name of the channel statistics, one of ``twofold.nn.data.STATISTICS``, or ``"none"``.
+        preset : str, default="cifar"
+            Name of the settings of a paper, one of ``PRESETS``.
+        device : str, default="cpu"
+            Where the network runs.
+        precision : {"float32", "bf16"}, default="float32"
+            Precision of forward passes.
+        compiled : bool, default=False
+            Compile the network first.
+        **changes
+            Fields of :class:`Settings` that differ from the preset's; None leaves the preset's value.
+
+        Returns
+        -------
+        Plan
+            The plan.
+
+        Raises
+        ------
+        UnknownName
+            If there is no such recipe, preset or statistics.
+        InvalidInput
+            If a data set cannot be opened, the recipe needs a checkpoint, or the outliers share a class with the
+            training set.
+        """
+        if preset not in PRESETS:
+            raise UnknownName.of("preset", preset, PRESETS)
+        if normalise not in ("none", *images.STATISTICS):
+            raise UnknownName.of("statistics", normalise, ["none", *images.STATISTICS])
+        composed = find_recipe(recipe)
+        if composed.get(FineTune) is not None and checkpoint is None:
+            raise InvalidInput(f"{recipe} starts from a trained network; pass its weights with --checkpoint")
+        training_set = images.open(data)
+        unknown = None if outliers is None else images.open(outliers)
+        if unknown is not None:
+            _check_unknown(training_set.class_names, unknown.class_names)
+        pictures = None
+        if mixers is not None:
+            pictures = Mixers.folder(mixers, size=round(max(training_set.shape) * 9 / 8))
+        changed = {name: value for name, value in changes.items() if value is not None}
+        settings = replace(PRESETS[preset], **changed)  # type: ignore[arg-type]
+        prepare = Prepare() if normalise == "none" else Prepare(*images.STATISTICS[normalise])
+        return cls(
+            name=recipe,
+            model=model,
+            recipe=composed,
+            settings=settings,
+            data=training_set,
+            val=None if val is None else images.open(val),
+            prepare=prepare,
+            mixers=pictures,
+            outliers=unknown,
+            checkpoint=checkpoint,
+            device=device,
+            precision=precision,
+            compiled=compiled,
+        )
+
+    @property
+    def setup(self) -> TrainingSetup:
+        """Where and on what the network is trained."""
+        return TrainingSetup(
+            device=self.device,
+            precision=self.precision,
+            compiled=self.compiled,
+            prepare=self.prepare,
+            mixers=self.mixers,
+            outliers=self.outliers,
+        )
+
+    @property
+    def classes(self) -> int:
+        """Number of classes in the training set.
+
+        Raises
+        ------
+        InvalidInput
+            If a row has no label.
+        """
+        if self.data.labels.min() < 0:
+            raise InvalidInput(f"{self.data.name} has no labels to learn; name them, as in ?labels=FILE")
+        if self.data.class_names is not None:
+            return len(self.data.class_names)
+        return int(self.data.labels.max()) + 1
+
+    @property
+    def members(self) -> int:
+        """Number of networks to train: more than one for an ensemble."""
+        members = self.recipe.get(Members)
+        return 1 if members is None else int(members.count)
+
+    @property
+    def steps(self) -> int:
+        """Updates of the weights in all, with those of later stages and of all members."""
+        if self.recipe.get(ReBN) is not None:
+            return 0
+        epochs = self.settings.epochs
+        if self.recipe.get(Stages) is not None and self.checkpoint is not None:
+            epochs = 0  # the first stage is trained already
+        for stage in self.recipe.later_stages:
+            epochs += stage.count_epochs(self.settings.epochs)
+        return self.members * (len(self.data) // self.settings.batch) * epochs
+
+    def network(self, member: int = 0) -> nn.Module:
+        """Build the network with what the recipe asks of it, from the checkpoint if there is one.
+
+        Parameters
+        ----------
+        member : int, default=0
+            Number of the network in an ensemble, which is added to the seed.
+
+        Returns
+        -------
+        torch.nn.Module
+            The network.
+
+        Raises
+        ------
+        InvalidInput
+            If the network cannot have what the recipe asks for, or the checkpoint does not fit.
+        """
+        options = self.recipe.options
+        if self.model not in ZOO:
+            if options:
+                asked = ", ".join(f"{name}={value!r}" for name, value in options.items())
+                raise InvalidInput(f"{self.name} needs a network with {asked}, which only those of the zoo can have")
+            return load(self.model, classes=self.classes, checkpoint=self.checkpoint)
+        network = build(self.model, self.classes, seed=self.settings.seed + member, **options)
+        if self.checkpoint is not None:
+            parameters = read_parameters(self.checkpoint)
+            for name, value in network.state_dict().items():
+                if name.startswith(FRESH):
+                    parameters.setdefault(name, value)
+            load_parameters(network, parameters, source=str(self.checkpoint), expected=self.model)
+        return network
+
+    def describe(self, steps: int = 3) -> Description:
+        """Measure a few steps and say what the training would do and how long it would take.
+
+        Parameters
+        ----------
+        steps : int, default=3
+            Number of steps to take; the fastest counts.
+
+        Returns
+        -------
+        dict
+            ``recipe``, its ``parts``, ``network``, number of its ``parameters``, ``classes``, ``rows``, ``steps``,
+            ``passes_per_step``, ``seconds_per_step``, ``hours`` and ``settings``.
+        """
+        model = self.network()
+        training = prepare_training(self.recipe, model, self.data, self.settings, self.setup)
+        model.train()
+        rows = np.arange(self.settings.batch)
+        seconds = []
+        for number in range(steps):
+            start = time.perf_counter()
+            training.update(TrainingStep(training, rows, 0, number))
+            seconds.append(time.perf_counter() - start)
+        fastest = min(seconds)
+        return {
+            "recipe": self.name,
+            "parts": [repr(part) for part in self.recipe.parts],
+            "network": self.model,
+            "parameters": sum(parameter.numel() for parameter in model.parameters()),
+            "classes": self.classes,
+            "rows": len(self.data),
+            "steps": self.steps,
+            "passes_per_step": self.recipe.passes,
+            "seconds_per_step": fastest,
+            "hours": self.steps * fastest / 3600,
+            "settings": asdict(self.settings),
+        }
+
+    def run(self, out: str | Path, done: Done = ignore_progress) -> list[Trained]:
+        """Train all networks of the plan; run it again to resume.
+
+        With validation data, the outputs of the trained network on them are in the folder ``run``, ready to be
+        evaluated.
+
+        Parameters
+        ----------
+        out : str or Path
+            Folder of the files; the members of an ensemble go to folders of their own in it.
+        done : callable, optional
+            Called with the values of every step and every epoch.
+
+        Returns
+        -------
+        list of Trained
+            One entry for each network.
+
+        Raises
+        ------
+        InvalidInput, RunError
+            What :func:`~twofold.nn.training.train` raises.
+        """
+        results = []
+        for member in range(self.members):
+            folder = Path(out) if self.members == 1 else Path(out) / f"member-{member}"
+            results.append(self._train_member(member, folder, done))
+        if self.val is not None:
+            networks = [result.model for result in results]
+            extract(
+                networks if len(networks) > 1 else networks[0],
+                self.val,
+                Path(out) / "run",
+                name="val",
+                role="val",
+                prepare=self.prepare,
+                device=self.device,
+                seed=self.settings.seed,
+                replace=True,
+                model=self.model,
+                recipe=self.name,
+            )
+        return results
+
+    def _train_member(self, member: int, folder: Path, done: Done) -> Trained:
+        return train(
+            self.recipe,
+            self.network(member),
+            self.data,
+            folder,
+            val=self.val,
+            settings=replace(self.settings, seed=self.settings.seed + member),
+            prepare=self.prepare,
+            mixers=self.mixers,
+            outliers=self.outliers,
+            device=self.device,
+            precision=self.precision,
+            compiled=self.compiled,
+            trained=self.checkpoint is not None,
+            done=done,
+        )
+
+
+def _check_unknown(known: tuple[str, ...] | None, outliers: tuple[str, ...] | None) -> None:
+    """Raise an error if outliers are of a class that the network is to learn."""
+    shared = sorted(set(known or ()) & set(outliers or ()))
+    if shared:
+        raise InvalidInput(
+            f"outliers must be of classes that the network does not know; {', '.join(shared[:3])} are in both sets"
+        )
