@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from twofold import metrics
 from twofold.bench.catalogue import names as benchmark_names
 from twofold.cli import main
-from twofold.cli.shared import in_terms_of_options
+from twofold.cli.messages import in_terms_of_options
 from twofold.outputs import Outputs
 from twofold.run import Run
 from twofold.scores import chain as steps
@@ -222,11 +222,11 @@ def test_completion_offers_recipes_and_models():
 
 WRITES = {"--out", "--sheet", "--figure", "--map"}
 RESUMES = {
-    ("train",): "the same command goes on where it stopped",
+    ("train",): "Rerun the command to resume",
     ("bench", "extract"): "rerun the command to resume",
-    ("bench", "run"): "the same command continues after a kill",
-    ("study", "run"): "the same command goes on",
-    ("demo",): "The run of an earlier demo is replaced, any other is left alone",
+    ("bench", "run"): "rerun the command to resume",
+    ("study", "run"): "Rerun it to resume",
+    ("demo",): "The run of an earlier demo is replaced; any other folder is left alone",
 }
 
 

@@ -155,7 +155,7 @@ def test_card_judges_test_alone_and_with_each_ood_set(digits, made):
         (["fit", "RUN", "--ood-share", "1", "--out", "X"], "'--ood-share'"),
         (["fit", "RUN", "--objective", "given", "--tau-id", "1", "--out", "X"], "needs --tau-ood"),
         (["fit", "RUN", "--id", "mps", "--out", "X"], "or 'msp'"),
-        (["card", "GATE", "NPZ", "--name", "test"], "this is a file"),
+        (["card", "GATE", "NPZ", "--name", "test"], "SOURCE is a file"),
         (["show", "RUN"], "gate.json"),
     ],
 )

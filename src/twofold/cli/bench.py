@@ -1,29 +1,29 @@
-"""Verbs of benchmarks: ``twofold bench ...`` and ``twofold compare``."""
+"""``twofold bench``: judge classifiers by the protocols of the papers."""
 
 from __future__ import annotations
 
 import json
+import math
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 
-from twofold.cli.options import (
-    BENCHMARK,
-    METRIC,
-    MODEL,
-    PLUGIN,
-    PROTOCOL,
-    SCORE,
-    AliasedOption,
-)
+from twofold._files import replacing
+from twofold.cli.extract import print_data_sets
+from twofold.cli.options import BENCHMARK, FILE, FOLDER, MODEL, PLUGIN, PROTOCOL, ROOT, SCORE, AliasedOption
 from twofold.cli.shared import JSON, REPLACE, Verbs, check_target, from_torch, progress, resumable
 from twofold.roles import OOD_TEST
 
-ROOT = click.option("--root", type=click.Path(path_type=Path), help="Folder of data; by default $TWOFOLD_DATA.")
-FOLDER = click.Path(path_type=Path, file_okay=False)
-RUN = click.Path(path_type=Path)  # Run.open says what to do where it is none
+if TYPE_CHECKING:
+    from twofold.bench.catalogue import Status
+    from twofold.bench.published import Agreement, RankAgreement
+    from twofold.bench.wordnet import Built
+
+RUN = click.Path(path_type=Path)  # Run.open says what to do if the folder is not a run
 
 
 @click.group("bench", cls=Verbs)
@@ -39,20 +39,22 @@ def bench_group() -> None:
 @bench_group.command("list")
 @JSON
 def list_command(as_json: bool) -> None:
-    """List the benchmarks.
+    """List the benchmarks of the catalogue, each with its title.
 
     \b
       twofold bench list
     """
     from twofold.bench.catalogue import load, names
 
-    found = [load(name) for name in names()]
-    rows = [{"name": b.name, "title": b.title, "classes": b.classes, "protocols": b.protocols} for b in found]
+    benchmarks = [load(name) for name in names()]
     if as_json:
+        rows = []
+        for one in benchmarks:
+            rows.append({"name": one.name, "title": one.title, "classes": one.classes, "protocols": one.protocols})
         click.echo(json.dumps(rows, indent=2))
         return
-    width = max(len(b.name) for b in found)
-    for one in found:
+    width = max(len(one.name) for one in benchmarks)
+    for one in benchmarks:
         click.echo(f"{one.name:<{width}}  {one.title}")
 
 
@@ -61,9 +63,9 @@ def list_command(as_json: bool) -> None:
 @ROOT
 @JSON
 def show_command(name: str, root: Path | None, as_json: bool) -> None:
-    """Show what a benchmark needs, what of it is here, and where a person gets the rest.
+    """Show which data sets a benchmark needs, which are here, and where to get the others.
 
-    NAME is one of `twofold bench list`, or a TOML file of one's own.
+    NAME is one of `twofold bench list`, or a TOML file of your own.
 
     \b
       twofold bench show cifar10-real
@@ -81,23 +83,48 @@ def show_command(name: str, root: Path | None, as_json: bool) -> None:
 
         status = found.status(root, opened)
     if as_json:
-        sets = [
-            {"name": s.set.name, "role": s.set.role, "data": s.set.data, "published_rows": s.set.rows, "rows": s.rows}
-            | {"missing": s.reason, "get": s.set.get, "note": s.set.note, "removed": s.set.removed}
-            for s in status
-        ]
-        about = {"name": found.name, "title": found.title, "source": found.source, "classes": found.classes}
-        click.echo(json.dumps(about | {"protocols": found.protocols, "sets": sets}, indent=2))
+        description = {
+            "name": found.name,
+            "title": found.title,
+            "source": found.source,
+            "classes": found.classes,
+            "protocols": found.protocols,
+            "sets": [_status_as_json(one) for one in status],
+        }
+        click.echo(json.dumps(description, indent=2))
         return
     click.echo(f"{found.name}: {found.title}\n{found.source}\nprotocols: {', '.join(found.protocols)}\n")
-    width = max(len(s.set.name) for s in status)
+    width = max(len(one.set.name) for one in status)
     for one in status:
-        state = f"{one.rows:>7,} rows" if one.present else "missing     "
-        odd = f" (published {one.set.rows:,})" if one.published is False else ""
-        gone = f" ({one.set.removed:,} rows of known classes removed)" if one.set.removed else ""
-        click.echo(f"{one.set.name:<{width}}  {one.set.role:<7}  {state}{odd}{gone}")
-        if not one.present:
-            click.echo(f"{'':<{width}}  {one.reason}\n{'':<{width}}  get it from: {one.set.get}")
+        _print_status(one, width)
+
+
+def _status_as_json(status: Status) -> dict[str, object]:
+    return {
+        "name": status.set.name,
+        "role": status.set.role,
+        "data": status.set.data,
+        "published_rows": status.set.rows,
+        "rows": status.rows,
+        "missing": status.reason,
+        "get": status.set.get,
+        "note": status.set.note,
+        "removed": status.set.removed,
+    }
+
+
+def _print_status(status: Status, width: int) -> None:
+    """Print one data set of a benchmark, and where to get it if it is missing."""
+    line = f"{status.set.name:<{width}}  {status.set.role:<7}  "
+    line += f"{status.rows:>7,} rows" if status.present else "missing     "
+    if status.published is False:
+        line += f" (published {status.set.rows:,})"
+    if status.set.removed:
+        line += f" ({status.set.removed:,} rows of known classes removed)"
+    click.echo(line)
+    if not status.present:
+        indent = " " * width
+        click.echo(f"{indent}  {status.reason}\n{indent}  get it from: {status.set.get}")
 
 
 @bench_group.command("extract")
@@ -147,15 +174,18 @@ def extract_command(
     from twofold.nn import data
 
     found = load(name)
-    status = [s for s in found.status(root, data.open) if not chosen or s.set.name in chosen]
     for word in chosen:
         found[word]  # an unknown name is an error
-    if any(s.set.embedded for s in status):
-        raise InvalidInput(f"{name} comes with its classifier: `twofold demo --out {out}` writes the run")
-    for one in status:
-        if not one.present:
+    sets = []
+    for one in found.status(root, data.open):
+        if chosen and one.set.name not in chosen:
+            continue
+        if one.set.embedded:
+            raise InvalidInput(f"{name} comes with its classifier: `twofold demo --out {out}` writes the run")
+        if one.present:
+            sets.append((one.set.spec(root), one.set.role, one.set.name))
+        else:
             click.echo(str(one), err=True)
-    sets = [(s.set.spec(root), s.set.role, s.set.name) for s in status if s.present]
     with progress(rate=True) as bar:
         task = bar.add_task("loading", total=None)
         run = from_torch("extraction").extract_all(
@@ -170,11 +200,7 @@ def extract_command(
             **options,
         )
     rows = [{"name": label, "role": role, "rows": len(run[label])} for label, role in run.roles.items()]
-    if as_json:
-        click.echo(json.dumps({"run": str(out), "data": rows}, indent=2))
-        return
-    for row in rows:
-        click.echo(f"{row['name']}  ({row['role']})  {row['rows']} rows")
+    print_data_sets(out, rows, as_json=as_json)
 
 
 @bench_group.command("run")
@@ -200,10 +226,10 @@ def extract_command(
 def run_command(
     name: str, runs: tuple[Path, ...], pairs: tuple[str, ...], out: Path, as_json: bool, **options: Any
 ) -> None:
-    """Judge runs by a benchmark: all scores and pairs, all shifts, with intervals.
+    """Judge runs by a benchmark: every score and pair of scores on every shift, with intervals.
 
-    Results go to --out as results.csv (and Parquet); what is known already is not computed again, so that the same
-    command continues after a kill, and a new score costs only itself.
+    Results are written to --out as results.csv (and Parquet). Values that are there already are not computed again:
+    rerun the command to resume an interrupted benchmark, or to add a score.
 
     \b
       twofold bench run digits --run twofold-demo --score msp --score energy --out results
@@ -211,13 +237,9 @@ def run_command(
     from twofold.bench import runner
     from twofold.bench.catalogue import load
 
-    chosen = []
-    for pair in pairs:
-        parts = [part.strip() for part in pair.split(" + ")]
-        if len(parts) != 2:
-            raise click.UsageError(f"--pair must be two scores with ' + ' between them, got {pair!r}")
-        chosen.append((SCORE.convert(parts[0], None, None), SCORE.convert(parts[1], None, None)))
-    options |= {key: options[key] or None for key in ("scores", "protocols")}
+    chosen = [_parse_pair(text) for text in pairs]
+    for key in ("scores", "protocols"):
+        options[key] = options[key] or None
     with progress() as bar:
         task = bar.add_task("scores", total=None)
 
@@ -234,14 +256,23 @@ def run_command(
         click.echo(f"{len(missing)} rows have no value; the column reason of {out}/results.csv says why.", err=True)
 
 
+def _parse_pair(text: str) -> tuple[str, str]:
+    parts = [part.strip() for part in text.split(" + ")]
+    if len(parts) != 2:
+        raise click.UsageError(f"--pair must be two scores with ' + ' between them, got {text!r}")
+    id_score, ood_score = parts
+    return SCORE.convert(id_score, None, None), SCORE.convert(ood_score, None, None)
+
+
 @bench_group.command("check")
 @click.argument("results", type=click.Path(path_type=Path))
 @click.option("--benchmark", type=BENCHMARK, help="Of the published numbers; by default that of the results.")
 @JSON
 def check_command(results: Path, benchmark: str | None, as_json: bool) -> None:
-    """Compare results with the published numbers, and name what differs between the two.
+    """Compare results with the published numbers, and list the differences between the set-ups.
 
-    Means over some levels of corruption are not compared with published ones, which are over all five.
+    RESULTS is a folder that `bench run` wrote. Published means over corruptions cover five levels; means over fewer are
+    not compared with them.
 
     \b
       twofold bench check results
@@ -252,35 +283,55 @@ def check_command(results: Path, benchmark: str | None, as_json: bool) -> None:
     from twofold.bench.results import Results
     from twofold.errors import InvalidInput
 
-    opened = Results.open(results)
-    ours = list(dict.fromkeys(row["benchmark"] for row in opened.rows if row["benchmark"]))
-    names = [benchmark] if benchmark else list(dict.fromkeys(one for name in ours for one in counterparts(name)))
-    rows = opened.to_dicts()
-    found = [one for name in names for one in agreement(rows, name)]
-    refused = incomplete_corruptions(rows)
-    if not found:
-        reasons = "".join(f"; {line}" for line in refused)
+    rows = Results.open(results).to_dicts()
+    ours = _distinct(str(row["benchmark"]) for row in rows if row["benchmark"])
+    names = [benchmark] if benchmark else _distinct(other for name in ours for other in counterparts(name))
+    compared: list[Agreement] = []
+    for name in names:
+        compared += agreement(rows, name)
+    not_compared = incomplete_corruptions(rows)
+    if not compared:
+        reasons = "".join(f"; {line}" for line in not_compared)
         raise InvalidInput(f"nothing in {results} has a published counterpart{reasons}")
-    ranks = rank_agreement(found)
-    differences = [line for name in ours for line in DIFFERENCES.get(name, ())]
+    ranks = rank_agreement(compared)
+    differences: list[str] = []
+    for name in ours:
+        differences += DIFFERENCES.get(name, ())
     if as_json:
-        told = {"cells": [asdict(one) for one in found], "ranks": [asdict(one) for one in ranks]}
-        click.echo(json.dumps(told | {"differences": differences, "not_compared": refused}, indent=2))
+        report = {
+            "cells": [asdict(one) for one in compared],
+            "ranks": [asdict(one) for one in ranks],
+            "differences": differences,
+            "not_compared": not_compared,
+        }
+        click.echo(json.dumps(report, indent=2))
         return
-    same = sum(one.same_model for one in found)
-    click.echo(f"{len(found)} values have a published counterpart, {same} of them of the same network.\n")
+    same = sum(one.same_model for one in compared)
+    click.echo(f"{len(compared)} values have a published counterpart, {same} of them of the same network.\n")
+    _print_ranks(ranks)
+    _print_list("Not compared:", not_compared)
+    _print_list("What differs from the published set-up:", differences)
+
+
+def _distinct(names: Iterable[str]) -> list[str]:
+    """Return each name once, in the order of first appearance."""
+    return list(dict.fromkeys(names))
+
+
+def _print_ranks(ranks: Sequence[RankAgreement]) -> None:
+    """Print how well the ranks of scores agree with each published table."""
     click.echo("rank correlation   scores   published")
     for one in ranks:
-        where = " ".join(part for part in (one.paper, "table", one.table, one.model, one.recipe) if part)
-        shown = "-" if one.spearman != one.spearman else f"{one.spearman:+.2f}"
-        click.echo(f"{shown:>16}   {one.scores:>6}   {one.metric} on {one.shift}: {where}")
-    if refused:
-        click.echo("\nNot compared:")
-    for line in refused:
-        click.echo(f"- {line}")
-    if differences:
-        click.echo("\nWhat differs from the published set-up:")
-    for line in differences:
+        source = [one.paper, "table", one.table, one.model, one.recipe]
+        correlation = "-" if math.isnan(one.spearman) else f"{one.spearman:+.2f}"
+        where = " ".join(part for part in source if part)
+        click.echo(f"{correlation:>16}   {one.scores:>6}   {one.metric} on {one.shift}: {where}")
+
+
+def _print_list(title: str, lines: Sequence[str]) -> None:
+    if lines:
+        click.echo(f"\n{title}")
+    for line in lines:
         click.echo(f"- {line}")
 
 
@@ -301,10 +352,10 @@ def build_command(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Apply the WordNet rules of the unknown-detection benchmark: a line for each class.
+    """Choose near, external and far classes by the WordNet rules of the unknown-detection benchmark.
 
-    WORDNET is a folder with data.noun and index.noun. A line has the set, the class and, where it is removed, the
-    reason, with tabs between them.
+    WORDNET is a folder with data.noun and index.noun. Prints a line for each class: its set, its name and, if it is
+    removed, the reason, separated by tabs.
 
     \b
       twofold bench build wordnet --known id.txt --pool imagenet.txt --near-count 200
@@ -316,11 +367,11 @@ def build_command(
         label, equals, file = word.partition("=")
         if not equals:
             raise click.UsageError(f"--far must be NAME=FILE, got {word!r}")
-        sets[label] = _lines(Path(file))
+        sets[label] = _read_lines(Path(file))
     built = build(
         wordnet,
-        id=_lines(known),
-        pool=_lines(pool) if pool else (),
+        id=_read_lines(known),
+        pool=_read_lines(pool) if pool else (),
         far=sets or None,
         near_count=near_count,
         seed=seed,
@@ -328,12 +379,21 @@ def build_command(
     if as_json:
         click.echo(built.to_json(), nl=False)
         return
+    _print_classes(built)
+
+
+def _print_classes(built: Built) -> None:
+    """Print the classes that are kept, then those that are removed with the reason."""
     kept = {"near": built.near, "external": built.external, **built.far}
-    removed = {"removed": built.removed} | {f"removed from {name}": why for name, why in built.far_removed.items()}
     for label, members in kept.items():
-        click.echo("".join(f"{label}\t{one}\n" for one in members), nl=False)
+        for member in members:
+            click.echo(f"{label}\t{member}")
+    removed = {"removed": built.removed}
+    for name, reasons in built.far_removed.items():
+        removed[f"removed from {name}"] = reasons
     for label, reasons in removed.items():
-        click.echo("".join(f"{label}\t{one}\t{why}\n" for one, why in reasons.items()), nl=False)
+        for member, reason in reasons.items():
+            click.echo(f"{label}\t{member}\t{reason}")
 
 
 @bench_group.command("embed")
@@ -362,53 +422,56 @@ def embed_command(
     root: Path | None,
     as_json: bool,
 ) -> None:
-    """Embed the data sets of a benchmark by a CLIP network, for `bench strata --embeddings`.
+    """Embed the data sets of a benchmark with a CLIP network, for `bench strata --embeddings`.
+
+    NAME is one of `twofold bench list`. The npz file has an array for each data set, and one for the class names.
 
     \b
       twofold bench embed cifar10-real --clip ViT-B-32 --weights clip.pt --out clip.npz
     """
-    import numpy as np
-
-    from twofold._files import replacing
     from twofold.bench.catalogue import load
     from twofold.errors import InvalidInput
     from twofold.nn import data
 
     check_target(out, replace=replace)
     found = load(name)
-    wanted = chosen or [s.name for s in found.sets if s.role in ("train", *OOD_TEST)]
-    if any(found[word].embedded for word in wanted):
-        raise InvalidInput(f"the data of {name} come with its classifier and are not images; choose another benchmark")
-    opened = {word: data.open(found[word].spec(root)) for word in wanted}
-    names = next((one.class_names for word, one in opened.items() if found.roles[word] == "train"), None)
+    wanted = chosen or [one.name for one in found.sets if one.role in ("train", *OOD_TEST)]
+    opened = {}
+    class_names: Sequence[str] = ()
+    for word in wanted:
+        if found[word].embedded:
+            raise InvalidInput(f"the data of {name} come with its classifier and are not images; choose another one")
+        opened[word] = data.open(found[word].spec(root))
+        if found.roles[word] == "train" and not class_names:
+            class_names = opened[word].class_names or ()
     with progress(rate=True) as bar:
         task = bar.add_task("loading", total=sum(map(len, opened.values())))
         arrays = from_torch("clip").embed(
             opened,
             model,
             weights,
-            class_names=names or (),
+            class_names=class_names,
             done=lambda label, rows: bar.update(task, advance=rows, description=label),
         )
     with replacing(out) as file:
         np.savez_compressed(file, **arrays)
     shapes = {label: list(array.shape) for label, array in arrays.items()}
-    click.echo(json.dumps(shapes) if as_json else "\n".join(f"{label}  {a} x {b}" for label, (a, b) in shapes.items()))
+    if as_json:
+        click.echo(json.dumps(shapes))
+        return
+    for label, (rows, width) in shapes.items():
+        click.echo(f"{label}  {rows} x {width}")
 
 
 @bench_group.command("strata")
 @click.argument("run", type=RUN)
-@click.option(
-    "--embeddings",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="npz with an array for each data set of the run.",
-)
+@click.option("--embeddings", type=FILE, help="npz with an array for each data set of the run.")
 @JSON
 def strata_command(run: Path, embeddings: Path | None, as_json: bool) -> None:
     """Group the unknown sets of a run into near, mid and far by their distance from the training set.
 
-    Distances are those of the model's own features unless other embeddings of the same rows are given, such as those of
-    `twofold bench embed`.
+    RUN is a run with a training set and at least three unknown sets. Distances are measured between the model's own
+    features, or between other embeddings of the same rows, such as those of `twofold bench embed`.
 
     \b
       twofold bench strata run
@@ -424,108 +487,38 @@ def strata_command(run: Path, embeddings: Path | None, as_json: bool) -> None:
     train = opened.names("train") or opened.names("test")
     if not train or len(unknown) < 3:
         raise InvalidInput(f"{run} must hold a train or test set and three unknown sets; it holds {opened.roles}")
-    given = None if embeddings is None else load_npz(embeddings)
+    arrays = None if embeddings is None else load_npz(embeddings)
 
-    def rows(name: str) -> Any:
-        if given is None:
-            found = opened[name].features
-            if found is None:
+    def embedding(name: str) -> Any:
+        if arrays is None:
+            features = opened[name].features
+            if features is None:
                 raise InvalidInput(f"{name} has no features in {run}; give --embeddings")
-            return found
-        if name not in given:
-            raise InvalidInput(f"{embeddings} has no array {name}; it holds {', '.join(given)}")
-        return given[name]
+            return features
+        if name not in arrays:
+            raise InvalidInput(f"{embeddings} has no array {name}; it holds {', '.join(arrays)}")
+        return arrays[name]
 
-    texts = None if given is None else given.get("class_texts")
-    table = distances(rows(train[0]), opened[train[0]].labels, {name: rows(name) for name in unknown}, text=texts)
+    texts = None if arrays is None else arrays.get("class_texts")
+    unknown_sets = {name: embedding(name) for name in unknown}
+    table = distances(embedding(train[0]), opened[train[0]].labels, unknown_sets, text=texts)
     found = strata(table)
-    source = "the model's own features" if given is None else str(embeddings)
+    source = "the model's own features" if arrays is None else str(embeddings)
     if as_json:
-        told = {"embeddings": source, "distances": table.to_dict(), "groups": dict(found.groups)}
-        click.echo(json.dumps(told, indent=2, default=list))
+        report = {"embeddings": source, "distances": table.to_dict(), "groups": dict(found.groups)}
+        click.echo(json.dumps(report, indent=2, default=list))
         return
     click.echo(f"by {source}:")
     for group, members in found.groups.items():
         click.echo(f"{group}: {', '.join(members)}")
 
 
-def _lines(path: Path) -> list[str]:
+def _read_lines(path: Path) -> list[str]:
+    """Read the lines of a file that are not empty."""
     from twofold.errors import InvalidInput
 
     try:
-        return [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{path} cannot be read: {error}") from error
-
-
-@click.command("compare")
-@click.argument("results", type=click.Path(path_type=Path))
-@click.option("--metric", required=True, type=METRIC, help="Such as aurc, ds_f1 or auroc_ood.")
-@click.option("--protocol", type=PROTOCOL, help="Needed where several have the metric.")
-@click.option(
-    "--test",
-    type=click.Choice(["conover_t", "rank_z", "wilcoxon"]),
-    default="conover_t",
-    show_default=True,
-    help="Of pairs, with Holm's correction.",
-)
-@click.option("--alpha", default=0.05, show_default=True, help="Level of the test.")
-@click.option(
-    "--block",
-    "blocks",
-    multiple=True,
-    help="Column that tells blocks apart, such as run; the rest is averaged. Repeat it.",
-)
-@click.option("--figure", type=click.Path(path_type=Path), help="Write a critical-difference diagram here.")
-@click.option("--map", "clique_map", type=click.Path(path_type=Path), help="Write the map of leading cliques here.")
-@REPLACE
-@JSON
-def compare_command(
-    results: Path,
-    metric: str,
-    protocol: str | None,
-    test: str,
-    alpha: float,
-    blocks: tuple[str, ...],
-    figure: Path | None,
-    clique_map: Path | None,
-    replace: bool,
-    as_json: bool,
-) -> None:
-    """Rank scores over data sets and models: Friedman, post-hoc tests, cliques, paired differences.
-
-    A block is one data set under one model. Two methods need at least 6 blocks, three need 4 and more need 3 (wilcoxon
-    needs more): with fewer, no outcome is significant at 0.05, and the command ends with exit code 1. Groups of the
-    map with too few blocks are left out and named.
-
-    \b
-      twofold compare results --metric augrc --protocol fd_shifts --figure ranks.svg
-    """
-    from twofold.bench import compare as comparing
-    from twofold.bench.results import Results
-
-    for target in (figure, clique_map):
-        if target is not None:
-            check_target(target, replace=replace)
-    opened = Results.open(results)
-    found = comparing.compare(opened, metric=metric, protocol=protocol, test=test, alpha=alpha, blocks=blocks or None)
-    table = None
-    if clique_map is not None:
-        table = comparing.clique_map(opened, metric=metric, protocol=protocol, test=test, alpha=alpha)
-    if figure is not None:
-        from twofold.report import figures
-
-        figures.critical_difference(found, figure)
-    if clique_map is not None and table is not None:
-        from twofold.report import figures
-
-        figures.clique_map(table, clique_map)
-    if as_json:
-        told = found.to_dict()
-        if table is not None:
-            told["map"] = table.to_dict()
-        click.echo(json.dumps(told, indent=2))
-        return
-    click.echo(str(found))
-    for one in table.dropped_groups if table is not None else ():
-        click.echo(f"left out of the map: {one}")
+    return [line.strip() for line in lines if line.strip()]

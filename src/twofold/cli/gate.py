@@ -1,4 +1,4 @@
-"""Verbs of the gate: ``twofold gate fit``, ``apply``, ``card`` and ``show``."""
+"""``twofold gate``: fit, apply, judge and show gates."""
 
 from __future__ import annotations
 
@@ -14,17 +14,27 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from twofold._csv import escape_row
-from twofold.cli.options import COST, MODEL, OPEN_SHARE, PLUGIN, POSITIVE_SHARE, SCORE, SCORE_OR_NONE, SHARE
+from twofold.cli.inputs import check_same_model, read_outputs
+from twofold.cli.options import (
+    COST,
+    FILE,
+    FOLDER,
+    MODEL,
+    OPEN_SHARE,
+    PLUGIN,
+    POSITIVE_SHARE,
+    SCORE,
+    SCORE_OR_NONE,
+    SHARE,
+)
 from twofold.cli.shared import (
+    CHECK_FAILED,
     JSON,
-    NO,
     REPLACE,
     Failed,
     Verbs,
-    check_same_model,
     from_torch,
     progress,
-    read_outputs,
     refuse_to_overwrite,
 )
 from twofold.roles import OOD_TEST
@@ -34,7 +44,6 @@ if TYPE_CHECKING:
     from twofold.outputs import Outputs
 
 SOURCE = click.Path(exists=True, path_type=Path)
-FOLDER = click.Path(file_okay=False, path_type=Path)
 COLUMNS = ("set", "input", "label", "verdict", "conf_id", "conf_ood", "margin_id", "margin_ood")
 
 
@@ -77,12 +86,10 @@ def gate_group() -> None:
 @click.option("--tau-id", type=float, help="Threshold on the score of --id (objective given).")
 @click.option("--tau-ood", type=float, help="Threshold on the score of --ood.")
 @click.option("--ood-share", type=SHARE, help="OOD prevalence expected in use, in [0, 1); by default validation's.")
-@click.option(
-    "--train", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="npz file of the training set."
-)
+@click.option("--train", type=FILE, help="npz file of the training set.")
 @click.option(
     "--groups",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="Text file, one line per validation row: its scene, patient or user. By default the `groups` of SOURCE.",
 )
 @click.option("--out", required=True, type=FOLDER, help="Folder of the gate.")
@@ -103,13 +110,13 @@ def fit_command(
     cost_reject: float | None,
     tau_id: float | None,
     tau_ood: float | None,
-    **asked: Any,
+    **request: Any,
 ) -> None:
     """Choose two thresholds on validation data and write the gate.
 
     SOURCE is a run with the roles val and ood_val (and train, for scores that learn), or an npz file with `logits` (or
-    `probs`) and `labels` (-1: OOD). Infeasible requests are rejected, with what is feasible. A gate that is in the
-    folder already stays, unless --replace is given.
+    `probs`) and `labels` (-1: OOD). Infeasible requests are rejected, and the error says what is feasible. An existing
+    gate is overwritten only with --replace.
 
     --delta guarantees the risk for independent rows. Rows of one scene, patient or user are not independent: name their
     groups with --groups (rows of val first, then of ood_val), and the risk is guaranteed for the rows of new groups.
@@ -123,14 +130,19 @@ def fit_command(
     from twofold.run import Run
 
     refuse_to_overwrite(out / "gate.json", replace=replace)
-    costs = {"wrong": cost_wrong, "ood": cost_ood, "reject": cost_reject}
-    given = {name: value for name, value in costs.items() if value is not None}
-    taus = {"--tau-id": tau_id, "--tau-ood": tau_ood}
-    limits = {"--risk": asked["risk"], "--delta": asked["delta"], "--coverage": asked["coverage"]}
-    _check_objective(
-        asked["objective"], limits | taus | {f"--cost-{name}": value for name, value in costs.items()}, ood_score
-    )
-    thresholds = tuple(tau for tau in (tau_id, tau_ood) if tau is not None)
+    options = {
+        "--risk": request["risk"],
+        "--delta": request["delta"],
+        "--coverage": request["coverage"],
+        "--cost-wrong": cost_wrong,
+        "--cost-ood": cost_ood,
+        "--cost-reject": cost_reject,
+        "--tau-id": tau_id,
+        "--tau-ood": tau_ood,
+    }
+    _check_objective(request["objective"], options, ood_score)
+    costs = _without_none({"wrong": cost_wrong, "ood": cost_ood, "reject": cost_reject})
+    thresholds = tuple(_without_none({"id": tau_id, "ood": tau_ood}).values())
     validation = Run.open(source) if source.is_dir() else read_outputs(source)
     learn = None if train is None else read_outputs(train)
     if train is not None and learn is not None and not isinstance(validation, Run):
@@ -140,14 +152,18 @@ def fit_command(
         id_score,
         None if ood_score == "none" else ood_score,
         train=learn,
-        costs=given or None,
+        costs=costs or None,
         thresholds=thresholds or None,
         groups=None if groups is None else _read_groups(groups),
-        **asked,
+        **request,
     )
     gate.save(out)
     click.echo(_as_json(gate) if as_json else str(gate))
     click.echo(f"The gate is in {out}.", err=True)
+
+
+def _without_none(values: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _read_groups(path: Path) -> list[str]:
@@ -176,7 +192,9 @@ def _check_objective(objective: str, options: Mapping[str, float | None], ood_sc
             raise click.UsageError(f"{option} belongs to --objective {owner}, and --objective is {objective}")
     if ood_score == "none" and options["--tau-ood"] is not None:
         raise click.UsageError("--tau-ood is the threshold of an OOD score, and --ood is none")
-    optional = {"--delta"} | ({"--tau-ood"} if ood_score == "none" else set())
+    optional = {"--delta"}
+    if ood_score == "none":
+        optional.add("--tau-ood")
     missing = [name for name in OBJECTIVES[objective] if options[name] is None and name not in optional]
     if missing:
         raise click.UsageError(f"--objective {objective} needs {' and '.join(missing)}")
@@ -213,8 +231,9 @@ def apply_command(
 
     SOURCE is a run or an npz file; or give images with --data and a network with --model. Prints CSV: the input, its
     label, the verdict, both confidences and how far they are above their thresholds.
-    Names that a spreadsheet could take for a formula (they begin with =, +, -, @ or a tab) get a leading
-    apostrophe; remove one to have them back.
+
+    A name that a spreadsheet could take for a formula (it begins with =, +, -, @ or a tab) gets a leading apostrophe;
+    remove it to get the name back.
 
     \b
       twofold gate apply gate twofold-demo --name test
@@ -230,22 +249,27 @@ def apply_command(
     if (data is None) != (model is None):
         raise click.UsageError("--data and --model go together: the network runs over the images")
     if names and not (sources and sources[0].is_dir()):
-        raise click.UsageError("--name picks data sets of a run, and this is none")
+        raise click.UsageError("--name picks data sets of a run, and SOURCE is not a run")
     opened = Gate.load(gate)
     if not sources:
-        sets = {str(data): _said(str(model), str(data), options)}
+        sets = {str(data): _run_network(str(model), str(data), options)}
     elif sources[0].is_dir():
         found = Run.open(sources[0])
         sets = {name: found[name] for name in names or found.names()}
     else:
         sets = {sources[0].stem: read_outputs(sources[0])}
-    rows = (row for name, one in sets.items() for row in _rows(opened, name, one))
     if as_json:
-        click.echo(json.dumps([dict(zip(COLUMNS, map(_plain, row), strict=True)) for row in rows], indent=1))
+        records = []
+        for name, one in sets.items():
+            for row in _verdicts(opened, name, one):
+                records.append(dict(zip(COLUMNS, map(_json_value, row), strict=True)))
+        click.echo(json.dumps(records, indent=1))
         return
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(COLUMNS)
-    table.writerows(escape_row(row) for row in rows)
+    for name, one in sets.items():
+        for row in _verdicts(opened, name, one):
+            table.writerow(escape_row(row))
 
 
 @gate_group.command("card")
@@ -255,11 +279,11 @@ def apply_command(
 @PLUGIN
 @JSON
 def card_command(gate: Path, source: Path, names: tuple[str, ...], as_json: bool) -> None:
-    """Tell what a gate does on labelled data, against its promise.
+    """Judge a gate on labelled data against its promise.
 
     SOURCE is a run or an npz file. Of a run, the test sets are judged alone, with each OOD set, and with all OOD sets
     pooled, and every shifted set alone; or with --name the named sets together. Coverage is that of ID samples; risk is
-    the share of failures, wrong or OOD, among accepted samples. A promise that is not kept somewhere is exit code 1.
+    the share of failures, wrong or OOD, among accepted samples. A broken promise is exit code 1.
 
     \b
       twofold gate card gate twofold-demo
@@ -276,7 +300,7 @@ def card_command(gate: Path, source: Path, names: tuple[str, ...], as_json: bool
         click.echo("\n\n".join(f"{name}\n{card}" for name, card in cards.items()))
     broken = [name for name, card in cards.items() if card.kept == "no"]
     if broken:
-        raise Failed(f"the promise is not kept on {', '.join(broken)}", NO)
+        raise Failed(f"the promise is not kept on {', '.join(broken)}", CHECK_FAILED)
 
 
 @gate_group.command("show")
@@ -284,7 +308,7 @@ def card_command(gate: Path, source: Path, names: tuple[str, ...], as_json: bool
 @PLUGIN
 @JSON
 def show_command(gate: Path, as_json: bool) -> None:
-    """Show the scores, thresholds and promise of a gate, and what it was made from.
+    """Show the scores, thresholds and promise of a gate, the data it was fitted on and the versions that made it.
 
     \b
       twofold gate show gate
@@ -298,11 +322,12 @@ def show_command(gate: Path, as_json: bool) -> None:
     click.echo(opened)
     for name, digest in opened.data.items():
         click.echo(f"{name} data  sha256 {digest}")
-    click.echo("made with  " + ", ".join(f"{name} {version}" for name, version in opened.versions.items()))
+    versions = [f"{name} {version}" for name, version in opened.versions.items()]
+    click.echo(f"made with  {', '.join(versions)}")
 
 
-def _said(model: str, spec: str, options: dict[str, Any]) -> Outputs:
-    """What a network says about images; the run it is written to goes again."""
+def _run_network(model: str, spec: str, options: dict[str, Any]) -> Outputs:
+    """Run a network over images, by way of a temporary run."""
     with tempfile.TemporaryDirectory() as folder, progress(rate=True) as bar:
         task = bar.add_task("loading", total=None)
         run = from_torch("extraction").extract_all(
@@ -314,16 +339,17 @@ def _said(model: str, spec: str, options: dict[str, Any]) -> Outputs:
             **options,
         )
         live: Outputs = run["live"]
-        return live[list(range(len(live)))]  # a copy, because the files go
+        return live[list(range(len(live)))]  # a copy, because the files are deleted
 
 
 def _labelled(source: Path, names: tuple[str, ...]) -> Iterator[tuple[str, Outputs]]:
+    """Yield what a card judges: the test sets, alone and with OOD sets, then shifted sets; or the named sets."""
     from twofold.gate.inputs import joined
     from twofold.run import Run
 
     if not source.is_dir():
         if names:
-            raise click.UsageError("--name picks data sets of a run, and this is a file")
+            raise click.UsageError("--name picks data sets of a run, and SOURCE is a file")
         yield source.stem, read_outputs(source)
         return
     run = Run.open(source)
@@ -343,25 +369,33 @@ def _labelled(source: Path, names: tuple[str, ...]) -> Iterator[tuple[str, Outpu
         yield name, run[name]
 
 
-def _rows(gate: Gate, name: str, outputs: Outputs) -> Iterator[tuple[Any, ...]]:
-    made = gate.decide(outputs)
-    empty = [None] * len(made)
+def _verdicts(gate: Gate, name: str, outputs: Outputs) -> Iterator[tuple[Any, ...]]:
+    """Yield the values of ``COLUMNS`` for each input of a data set."""
+    decision = gate.decide(outputs)
+    count = len(decision)
+    ids = range(count) if outputs.ids is None else outputs.ids.tolist()
+    conf_ood = margin_ood = [None] * count
+    if decision.conf_ood is not None and decision.margin_ood is not None:
+        conf_ood = decision.conf_ood.tolist()
+        margin_ood = decision.margin_ood.tolist()
     yield from zip(
-        [name] * len(made),
-        range(len(made)) if outputs.ids is None else outputs.ids.tolist(),
-        made.labels.tolist(),
-        made.verdict.tolist(),
-        made.conf_id.tolist(),
-        empty if made.conf_ood is None else made.conf_ood.tolist(),
-        made.margin_id.tolist(),
-        empty if made.margin_ood is None else made.margin_ood.tolist(),
+        [name] * count,
+        ids,
+        decision.labels.tolist(),
+        decision.verdict.tolist(),
+        decision.conf_id.tolist(),
+        conf_ood,
+        decision.margin_id.tolist(),
+        margin_ood,
         strict=True,
     )
 
 
-def _plain(value: Any) -> Any:
-    """What JSON can hold: infinities become text."""
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+def _json_value(value: object) -> object:
+    """Write infinities as text, since JSON has none."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
 
 
 def _as_json(gate: Gate) -> str:

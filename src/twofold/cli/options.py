@@ -17,14 +17,36 @@ if TYPE_CHECKING:
 else:  # older versions of click do not have the type argument
     TextType = click.ParamType
 
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
 SHARE = click.FloatRange(0, 1, max_open=True)
 OPEN_SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 POSITIVE_SHARE = click.FloatRange(0, 1, min_open=True)
 COST = click.FloatRange(0)
 
 
+RESAMPLES = click.option(
+    "--resamples",
+    type=click.IntRange(min=10),
+    default=1000,
+    show_default=True,
+    help="Bootstrap resamples per interval.",
+)
+ROOT = click.option("--root", type=click.Path(path_type=Path), help="Folder of data; by default $TWOFOLD_DATA.")
+
+
 class AliasedOption(click.Option):
-    """An option with further names that work and are not shown: ``aliases=("--old",)``."""
+    """An option with further names that work and are not shown.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names that the help shows.
+    aliases : sequence of str, default=()
+        Names that work too.
+    **settings
+        Settings of :class:`click.Option`.
+    """
 
     def __init__(self, names: Sequence[str], *, aliases: Sequence[str] = (), **settings: Any) -> None:
         super().__init__([*names, *aliases], **settings)
@@ -73,7 +95,8 @@ class NameType(TextType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Check the value and return it as it is."""
         text = str(value)
-        for name in text.split(",") if self.many else [text]:
+        names = text.split(",") if self.many else [text]
+        for name in names:
             self._check_name(name.strip(), param, ctx)
         return text
 
@@ -88,7 +111,9 @@ class NameType(TextType):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Complete the last of the names."""
-        before, comma, word = incomplete.rpartition(",") if self.many else ("", "", incomplete)
+        before, comma, word = "", "", incomplete
+        if self.many:
+            before, comma, word = incomplete.rpartition(",")
         try:
             known = list(self.known())
         except TwofoldError:  # an extra is missing
@@ -118,7 +143,9 @@ class ScoreType(TextType):
         if self.none and text == "none":
             return text
         if Path(text).suffix == ".npz":
-            self.fail(f"{text!r} is a file, and a score is asked for; give unknown inputs with --unknown", param, ctx)
+            self.fail(
+                f"{text!r} is a file, but this option takes a score; pass unknown inputs with --unknown", param, ctx
+            )
         try:
             scorer(text)
         except (UnknownName, InvalidInput) as error:

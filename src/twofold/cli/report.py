@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from twofold.cli.options import PLUGIN, SCORE, SCORE_OR_NONE
+from twofold.cli.options import FILE, PLUGIN, SCORE, SCORE_OR_NONE
 from twofold.cli.shared import JSON, REPLACE, check_target, progress
 
 SUFFIXES = {"html": ".html", "md": ".md", "latex": ".tex", "json": ".json"}
@@ -34,16 +34,12 @@ SUFFIXES = {"html": ".html", "md": ".md", "latex": ".tex", "json": ".json"}
     multiple=True,
     help="NAME=DATA of a data set, as test=sheet:test.webp, found by the ids of its rows; or an npz of arrays by row.",
 )
-@click.option(
-    "--ood-classes",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="npz with the class of each unknown input, by data set.",
-)
+@click.option("--ood-classes", type=FILE, help="npz with the class of each unknown input, by data set.")
 @click.option(
     "--format",
     "form",
     type=click.Choice([*SUFFIXES]),
-    help="Of the file; by default by its suffix, and html without one.",
+    help="Format of the file; by default that of its suffix, or html.",
 )
 @click.option(
     "--resamples",
@@ -70,14 +66,15 @@ def report_command(
     replace: bool,
     as_json: bool,
 ) -> None:
-    """Write one page that tells how far a classifier can be trusted.
+    """Write one page that says how far a classifier can be trusted.
 
     SOURCE is a run, an npz file (logits or probs and labels, -1 for unknown inputs; or correct and conf, optionally
-    with is_id and conf_ood), a folder of benchmark results, or the folder of a study. The page opens from
-    disk, needs no network, and has an explorer of thresholds. The other formats hold its sentences and tables. A file
-    that is there already stays, unless --replace is given. Without --id and --ood, the pair of scores is the one with
-    the best DS-F1 on the run's validation data, of all pairs of the scores that are compared; the page says how many
-    were tried.
+    with is_id and conf_ood), a folder of benchmark results, or the folder of a study. The page opens from disk, loads
+    nothing from the network, and has a threshold explorer. The other formats hold its sentences and tables. An existing
+    file is overwritten only with --replace.
+
+    Without --id and --ood, the page shows the pair of scores with the best DS-F1 on the run's validation data, of all
+    pairs of the scores that are compared; it says how many were tried.
 
     \b
       twofold report twofold-demo -o report.html --replace
@@ -104,12 +101,12 @@ def report_command(
     with progress() as bar:
         task = bar.add_task("reading", total=None)
         report(
-            _study(source) or source,
+            _read_study(source) or source,
             target,
             id=id_score,
             ood=ood_score,
             scores=scores or None,
-            images=_images(images) or None,
+            images=_read_images(images) or None,
             ood_classes=None if ood_classes is None else load_npz(ood_classes),
             format=kind,
             resamples=resamples,
@@ -125,7 +122,7 @@ def report_command(
 
 
 def _format_of(out: Path | None) -> str:
-    """The format that the suffix of a file names; html without a suffix or a file."""
+    """Return the format that the suffix of a file names; html without a suffix or a file."""
     if out is None or not out.suffix:
         return "html"
     for form, suffix in SUFFIXES.items():
@@ -135,18 +132,20 @@ def _format_of(out: Path | None) -> str:
     raise click.UsageError(f"a report is written to a file that ends in {known}, got {out}; or give --format")
 
 
-def _study(source: Path) -> Any:
-    """The page of a study, where the folder is that of one."""
+def _read_study(source: Path) -> Any:
+    """Read the page of a study, or None if the folder is not one of a study."""
     if not source.is_dir():
         return None
     from twofold.study import document, opened
     from twofold.study.folder import STATE
 
-    return document(opened(source), source) if (source / STATE).is_file() else None
+    if not (source / STATE).is_file():
+        return None
+    return document(opened(source), source)
 
 
-def _images(words: tuple[str, ...]) -> dict[str, Any]:
-    """Images by data set: opened where they are, or arrays of an npz file."""
+def _read_images(words: tuple[str, ...]) -> dict[str, Any]:
+    """Read images by data set: NAME=DATA is opened where it is, an npz file has an array for each."""
     from twofold.outputs import load_npz
 
     found: dict[str, Any] = {}

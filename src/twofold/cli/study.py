@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twofold.cli.options import STUDY, AliasedOption
+from twofold.cli.options import FOLDER, ROOT, STUDY, AliasedOption
 from twofold.cli.shared import JSON, Verbs, progress, resumable
 
 if TYPE_CHECKING:
     from twofold.study import Estimate
 
-FOLDER = click.Path(path_type=Path, file_okay=False)
-ROOT = click.option("--root", type=click.Path(path_type=Path), help="Folder of data; by default $TWOFOLD_DATA.")
-PRESET = click.option("--preset", help="Other values that the file has under this name, such as full.")
+PRESET = click.option("--preset", help="Named settings of the study file, such as full.")
 DEVICE = click.option("--device", default="cpu", show_default=True, help="Where the network runs.")
 
 
@@ -52,7 +50,13 @@ def list_command(as_json: bool) -> None:
 
 @study_group.command("show")
 @click.argument("file", type=STUDY)
-@click.option("--out", type=FOLDER, default=Path("study"), show_default=True, help="Folder of what is done already.")
+@click.option(
+    "--out",
+    type=FOLDER,
+    default=Path("study"),
+    show_default=True,
+    help="Folder of the study, where finished cells are.",
+)
 @PRESET
 @click.option("--time/--no-time", "timed", default=True, show_default=True, help="Measure a few steps of every row.")
 @DEVICE
@@ -63,55 +67,65 @@ def show_command(
 ) -> None:
     """Show the cells of a study, what is done, and how long it takes.
 
-    FILE is one of `twofold study list`, or a TOML file of one's own. Without the data the plan is shown, and why there
-    is no estimate of the time.
+    FILE is one of `twofold study list`, or a TOML file of your own. Without the data, the plan is shown and the
+    reason why there is no estimate of the time.
 
     \b
       twofold study show sure_plus --out sure_plus
       twofold study show sure_plus --preset full --no-time
     """
     from twofold.errors import TwofoldError
-    from twofold.study import estimate as estimated
-    from twofold.study import finished, load
+    from twofold.study import estimate, finished, load
 
     study = load(file, preset=preset)
-    cells = study.cells()
     done = set(finished(study, out))
-    minutes: dict[str, float] = {}
-    estimate = None
+    expected: Estimate | None = None
     problem = ""
     if timed:
         try:
             with progress() as bar:
                 bar.add_task("measuring a few steps of every row", total=None)
-                estimate = estimated(study, out, root=root, device=device)
-            minutes = dict(estimate.minutes)
-        except TwofoldError as error:  # the plan is there without data or device
+                expected = estimate(study, out, root=root, device=device)
+        except TwofoldError as error:  # the plan can be shown without data or device
             problem = str(error)
-    rows = [
-        {"cell": c.name, "recipe": c.row.text, "seed": c.seed, "starts_from": c.start, "benchmark": c.benchmark.name}
-        | {"finished": c.name in done, "minutes": minutes.get(c.name)}
-        for c in cells
-    ]
+
+    minutes = {} if expected is None else dict(expected.minutes)
+    rows = []
+    for cell in study.cells():
+        row = {
+            "cell": cell.name,
+            "recipe": cell.row.text,
+            "seed": cell.seed,
+            "starts_from": cell.start,
+            "benchmark": cell.benchmark.name,
+            "finished": cell.name in done,
+            "minutes": minutes.get(cell.name),
+        }
+        rows.append(row)
+
     if as_json:
-        told: dict[str, Any] = {"name": study.name, "title": study.title, "model": study.model, "cells": rows}
-        if estimate is not None:
-            told |= {"hours": estimate.hours, "hours_left": estimate.hours_left}
+        plan: dict[str, Any] = {"name": study.name, "title": study.title, "model": study.model, "cells": rows}
+        if expected is not None:
+            plan |= {"hours": expected.hours, "hours_left": expected.hours_left}
         if problem:
-            told["no_estimate"] = problem
-        click.echo(json.dumps(told, indent=2))
+            plan["no_estimate"] = problem
+        click.echo(json.dumps(plan, indent=2))
         return
     click.echo(f"{study.title}\n{study.source}\n")
-    width = max(len(c.name) for c in cells)
-    for row in rows:
-        state = "done" if row["finished"] else "    "
-        needs = "" if row["minutes"] is None else f"{row['minutes']:8.1f} min"
-        click.echo(f"{row['cell']:<{width}}  {state} {needs}  {row['recipe']}")
-    click.echo(f"\n{len(done)} of {len(cells)} cells are finished.")
-    if estimate is not None:
-        click.echo(f"About {estimate.hours:.1f} hours in all, {estimate.hours_left:.1f} left.")
+    _print_cells(rows)
+    click.echo(f"\n{len(done)} of {len(rows)} cells are finished.")
+    if expected is not None:
+        click.echo(f"About {expected.hours:.1f} hours in all, {expected.hours_left:.1f} left.")
     if problem:
         click.echo(f"No estimate of the time: {problem}")
+
+
+def _print_cells(rows: list[dict[str, Any]]) -> None:
+    width = max(len(row["cell"]) for row in rows)
+    for row in rows:
+        state = "done" if row["finished"] else "    "
+        duration = "" if row["minutes"] is None else f"{row['minutes']:8.1f} min"
+        click.echo(f"{row['cell']:<{width}}  {state} {duration}  {row['recipe']}")
 
 
 @study_group.command("run")
@@ -127,11 +141,14 @@ def show_command(
     help="A row, and what it starts from; may be repeated.",
 )
 @click.option("--seed", "seeds", multiple=True, type=click.IntRange(min=0), help="A seed; may be repeated.")
-@click.option("--minutes", type=float, help="Begin no cell that would end later than this, by the estimate.")
+@click.option("--minutes", type=float, help="Start no cell that is expected to end after this many minutes.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes that judge.")
 @DEVICE
 @click.option(
-    "--compile", "compiled", is_flag=True, help="Compile the passes of training: a minute at first, then faster."
+    "--compile",
+    "compiled",
+    is_flag=True,
+    help="Compile the training passes: takes a minute at first, then steps are faster.",
 )
 @ROOT
 @JSON
@@ -146,10 +163,11 @@ def run_command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Train, extract and judge what is not finished; results and a report page are in --out after every cell.
+    """Train, extract and judge the cells that are not finished.
 
-    How long it will take is said first. Stopped or killed, the same command goes on. Give --minutes, --row or --seed
-    to run a slice. On a GPU: --preset full --device cuda --compile.
+    FILE is one of `twofold study list`, or a TOML file of your own. The command first says how long it will take, and
+    updates results and report page in --out after every cell. Rerun it to resume an interrupted study. Use --minutes,
+    --row or --seed to run a part. On a GPU: --preset full --device cuda --compile.
 
     \b
       twofold study run sure_plus --out sure_plus --minutes 60
@@ -163,7 +181,7 @@ def run_command(
 
     with progress() as bar:
         task = bar.add_task("measuring a few steps of every row", total=None)
-        told = run(
+        outcome = run(
             study,
             out,
             only=only or None,
@@ -174,9 +192,9 @@ def run_command(
             **options,
         )
     if as_json:
-        click.echo(json.dumps(asdict(told), indent=2))
+        click.echo(json.dumps(asdict(outcome), indent=2))
         return
-    click.echo(f"{_cells(len(told.finished))} finished in {told.minutes:.1f} minutes, {len(told.left)} left.")
+    click.echo(f"{_cells(len(outcome.finished))} finished in {outcome.minutes:.1f} minutes, {len(outcome.left)} left.")
     click.echo(f"The tables are in {out}/report.md, with drawings in {out}/report.html.", err=True)
 
 
@@ -207,9 +225,9 @@ def table_command(folder: Path, as_json: bool) -> None:
 @click.argument("to", type=FOLDER)
 @JSON
 def keep_command(folder: Path, to: Path, as_json: bool) -> None:
-    """Write what the tables show of the finished cells of FOLDER into the small folder TO.
+    """Copy what the tables show of the finished cells of FOLDER into the small folder TO.
 
-    Weights and outputs stay behind. `twofold study run ... --out TO` goes on from there, on this machine or another.
+    Weights and outputs stay behind. `twofold study run ... --out TO` resumes from there, on this machine or another.
 
     \b
       twofold study keep sure_plus results/sure_plus
@@ -221,5 +239,5 @@ def keep_command(folder: Path, to: Path, as_json: bool) -> None:
     click.echo(f"They are in {to}.", err=True)
 
 
-def _cells(n: int) -> str:
-    return f"{n} cell{'' if n == 1 else 's'}"
+def _cells(count: int) -> str:
+    return "1 cell" if count == 1 else f"{count} cells"

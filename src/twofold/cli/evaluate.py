@@ -1,0 +1,190 @@
+"""``twofold evaluate``: the metrics of saved confidences or outputs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from twofold.cli.inputs import check_same_model, join_unknown, read_outputs
+from twofold.cli.intervals import format_interval, interval_as_json
+from twofold.cli.options import FILE, METRICS, PLUGIN, RESAMPLES, SCORE, SHARE, AliasedOption
+from twofold.cli.shared import JSON, progress
+
+if TYPE_CHECKING:
+    from twofold.outputs import Outputs
+    from twofold.scores.chain import Chain
+    from twofold.stats import Interval
+
+CONFIDENCES = ("correct", "conf", "is_id", "conf_ood")  # arrays of a file without logits
+
+
+@click.command("evaluate")
+@click.argument("file", type=FILE)
+@click.option(
+    "--unknown", multiple=True, type=FILE, help="npz file with outputs of unknown (OOD) inputs; may be repeated."
+)
+@click.option("--train", type=FILE, help="npz file of the training set, for scores that learn.")
+@click.option(
+    "--id",
+    "id_score",
+    cls=AliasedOption,
+    aliases=("--score",),
+    type=SCORE,
+    help="Score of correct against wrong labels; see `twofold list scores`.  [default: msp]",
+)
+@click.option(
+    "--ood",
+    "ood_score",
+    cls=AliasedOption,
+    aliases=("--second",),
+    type=SCORE,
+    help="Score of known against unknown inputs: adds the joint metrics.",
+)
+@click.option(
+    "--metric",
+    "wanted",
+    cls=AliasedOption,
+    aliases=("--only",),
+    multiple=True,
+    type=METRICS,
+    help="Metric to compute, or 'all'; may be repeated, or several with commas.",
+)
+@click.option("--ood-share", type=SHARE, help="OOD prevalence expected in deployment, in [0, 1).")
+@click.option("--intervals", is_flag=True, help="Add 95 % bootstrap intervals.")
+@RESAMPLES
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the resamples.")
+@PLUGIN
+@JSON
+def evaluate_command(
+    file: Path,
+    unknown: tuple[Path, ...],
+    train: Path | None,
+    id_score: str | None,
+    ood_score: str | None,
+    wanted: tuple[str, ...],
+    ood_share: float | None,
+    intervals: bool,
+    resamples: int,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Compute the standard metrics of the confidences in an npz file.
+
+    FILE holds `correct` (booleans) and `conf` (higher is safer), and optionally `is_id` (booleans) and `conf_ood`, a
+    second confidence for known against unknown inputs. Or it holds `logits` and `labels` (-1 = OOD), and what else a
+    score needs (`features`, `head.weight`, `head.bias`); then --id is the confidence, by default the maximum softmax
+    probability, ranked by its log-odds. `probs` may stand in for `logits`.
+
+    \b
+      twofold evaluate scores.npz
+      twofold evaluate scores.npz --metric aurc,ds_f1 --intervals --json
+      twofold evaluate test.npz --unknown svhn.npz --id msp --ood energy
+    """
+    from twofold.metrics import evaluate
+    from twofold.report import intervals as with_intervals
+
+    arrays = _read_arrays(file, unknown, train, id_score, ood_score)
+    result = evaluate(**arrays, ood_share=ood_share, only=_metric_names(wanted))
+    if not intervals:
+        click.echo(result.to_json() if as_json else str(result))
+        return
+    with progress() as bar:
+        task = bar.add_task("resampling", total=len(result))
+        table = with_intervals(
+            **arrays,
+            ood_share=ood_share,
+            only=list(result),
+            n=resamples,
+            seed=seed,
+            done=lambda: bar.update(task, advance=1),
+        )
+    if as_json:
+        metrics = {name: interval_as_json(interval) for name, interval in table.items()}
+        click.echo(json.dumps(result.to_dict() | {"metrics": metrics}, indent=2))
+    else:
+        _print_intervals(table, result.reasons)
+
+
+def _print_intervals(table: Mapping[str, Interval], reasons: Mapping[str, str]) -> None:
+    """Print one metric per line, then which coverage the areas count."""
+    from twofold.metrics import coverage_note
+
+    width = max(map(len, table))
+    for name, interval in table.items():
+        if name in reasons:
+            click.echo(f"{name:<{width}}  undefined: {reasons[name]}")
+        else:
+            click.echo(f"{name:<{width}}  {format_interval(interval)}")
+    note = coverage_note(table)
+    if note:
+        click.echo(note)
+
+
+def _metric_names(options: Sequence[str]) -> list[str] | Literal["all"] | None:
+    """Split the values of --metric, each of which may hold several names."""
+    names: dict[str, None] = {}  # each once, in the order they were typed
+    for option in options:
+        for name in option.split(","):
+            names[name.strip()] = None
+    if "all" in names:
+        return "all"
+    return list(names) or None
+
+
+def _read_arrays(
+    file: Path, unknown: Sequence[Path], train: Path | None, id_score: str | None, ood_score: str | None
+) -> dict[str, Any]:
+    """Read the arguments of ``evaluate`` from npz files."""
+    from twofold.errors import InvalidInput
+    from twofold.outputs import load_npz
+
+    arrays = load_npz(file)
+    if "logits" in arrays or "probs" in arrays:
+        outputs = join_unknown(file, unknown)
+        learn = None
+        if train is not None:
+            learn = read_outputs(train)
+            check_same_model(file, outputs, train, learn)
+        return _score_outputs(outputs, learn, id_score or "msp", ood_score)
+
+    needs_logits = {"--unknown": unknown, "--train": train, "--id": id_score, "--ood": ood_score}
+    unusable = [option for option, value in needs_logits.items() if value]
+    if unusable:
+        raise InvalidInput(f"{file} holds no logits, so {' and '.join(unusable)} cannot be used")
+    if not {"correct", "conf"} <= set(arrays) or set(arrays) - set(CONFIDENCES):
+        raise InvalidInput(
+            f"{file} must hold correct and conf, optionally is_id and conf_ood, or logits (or probs) and labels; "
+            f"it holds {', '.join(sorted(arrays)) or 'nothing'}"
+        )
+    return arrays
+
+
+def _score_outputs(outputs: Outputs, train: Outputs | None, id_score: str, ood_score: str | None) -> dict[str, Any]:
+    """Turn outputs into the arguments of ``evaluate``."""
+    id_chain = _fitted(id_score, train)
+    judged = outputs.averaged() if id_chain.judges == "passes" else outputs
+    arrays: dict[str, Any] = {
+        "correct": judged.correct,
+        "conf": id_chain.score(outputs),
+        "is_id": None if outputs.is_id.all() else outputs.is_id,
+    }
+    if ood_score is not None:
+        arrays["conf_ood"] = _fitted(ood_score, train).score(outputs)
+    return arrays
+
+
+def _fitted(spec: str, train: Outputs | None) -> Chain:
+    """Make a chain, and fit it where it learns."""
+    from twofold.errors import InvalidInput
+    from twofold.scores.chain import scorer
+
+    chain = scorer(spec)
+    if chain.ready:
+        return chain
+    if train is None:
+        raise InvalidInput(f"{spec} learns from a training set; pass its outputs with --train")
+    return chain.fit(train)

@@ -1,0 +1,130 @@
+"""``twofold list``: what there is to choose from."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from twofold.cli.options import FIELDS, PLUGIN
+from twofold.cli.shared import JSON, from_torch
+
+if TYPE_CHECKING:
+    from twofold.metrics import MetricInfo
+    from twofold.scores import StepInfo
+
+Entry = tuple[dict[str, Any], str]
+"""The facts about one thing for JSON, and those that the table shows between its name and its summary."""
+
+
+@click.command("list")
+@click.argument("what", type=click.Choice(["metrics", "scores", "transforms", "models", "recipes"]))
+@click.option("--needs", type=FIELDS, help="Only what these fields of outputs allow, separated by commas.")
+@PLUGIN
+@JSON
+def list_command(what: str, needs: str | None, as_json: bool) -> None:
+    """List the metrics, scores, transforms, networks or training recipes, with what each does.
+
+    Metrics show whether higher or lower is better; scores and transforms what they read of a model's outputs; recipes
+    how many passes a training step takes. --json adds settings, defaults, formulas and references.
+
+    \b
+      twofold list metrics
+      twofold list scores --needs logits
+    """
+    if needs is not None and what not in ("scores", "transforms"):
+        raise click.UsageError(f"--needs is for scores and transforms, not for {what}")
+    if what == "models":
+        entries = _models()
+    elif what == "recipes":
+        entries = _recipes()
+    elif what == "metrics":
+        entries = _metrics()
+    else:
+        entries = _steps(what, needs)
+    if as_json:
+        click.echo(json.dumps([facts for facts, _ in entries], indent=2))
+        return
+    width = max((len(facts["name"]) for facts, _ in entries), default=0)
+    for facts, shown in entries:
+        click.echo(f"{facts['name']:<{width}} {shown} {facts['summary']}")
+
+
+def _models() -> list[Entry]:
+    return [({"name": name, "summary": ""}, "") for name in from_torch("models").names()]
+
+
+def _recipes() -> list[Entry]:
+    entries: list[Entry] = []
+    for name, recipe in from_torch("recipes").RECIPES.items():
+        facts = {"name": name, "summary": str(recipe), "passes": recipe.passes}
+        entries.append((facts, f"{recipe.passes}x"))
+    return entries
+
+
+def _metrics() -> list[Entry]:
+    from twofold import metrics
+
+    entries: list[Entry] = []
+    for name in metrics.names():
+        facts = _metric_facts(metrics.info(name))
+        arrow = "↑" if facts["better"] == "higher" else "↓"
+        entries.append((facts, f"{arrow} {facts['task']:<11}"))
+    return entries
+
+
+def _steps(what: str, needs: str | None) -> list[Entry]:
+    """List scores or transforms, or those that outputs with the named fields allow."""
+    from twofold.scores import chain as steps
+
+    fields = None
+    if needs is not None:
+        fields = [name.strip() for name in needs.split(",")]
+    kind: Any = what.removesuffix("s")
+    entries: list[Entry] = []
+    for name in steps.names(kind, fields):
+        facts = _step_facts(steps.info(name))
+        entries.append((facts, f"{', '.join(facts['needs']):<22}"))
+    return entries
+
+
+def _metric_facts(record: MetricInfo) -> dict[str, Any]:
+    return {
+        "name": record.name,
+        "task": record.task,
+        "better": record.better,
+        "bounds": [bound if math.isfinite(bound) else None for bound in record.bounds],
+        "arrays": record.arrays,
+        "summary": _without_markup(record.summary),
+        "formula": record.formula,
+        "reference": record.reference,
+    }
+
+
+def _step_facts(record: StepInfo) -> dict[str, Any]:
+    return {
+        "name": record.name,
+        "kind": record.kind,
+        "aliases": record.aliases,
+        "needs": record.needs,
+        "fit_needs": record.fit_needs,
+        "settings": record.settings,
+        "judges": record.judges,
+        "cost": record.cost,
+        "summary": _without_markup(record.summary),
+        "reference": record.paper,
+    }
+
+
+def _without_markup(text: str) -> str:
+    """Write the first line of a docstring for a terminal: no roles, no double backquotes, no commands of TeX.
+
+    >>> _without_markup(r"Excess: :math:`\\mathrm{AURC} - e^2`, with ``cost`` 1.")
+    'Excess: AURC - e^2, with cost 1.'
+    """
+    plain = re.sub(r":\w+:`~?([^`]*)`", r"\1", text).replace("``", "")
+    plain = re.sub(r"\\mathrm\{([^}]*)\}", r"\1", plain)
+    return re.sub(r"\\(\w+)", r"\1", plain)

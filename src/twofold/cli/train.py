@@ -1,0 +1,102 @@
+"""``twofold train``: train a network by a recipe."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import click
+
+from twofold.cli.options import MODEL, PRESET, RECIPE
+from twofold.cli.shared import JSON, from_torch, progress, resumable
+
+
+@click.command("train")
+@click.option("--recipe", required=True, type=RECIPE, help="Name of a recipe; see `twofold list recipes`.")
+@click.option("--model", required=True, type=MODEL, help="Network of twofold.nn; see `twofold list models`.")
+@click.option("--data", required=True, help="Training set, such as cifar100:PATH?split=train.")
+@click.option("--val", help="Validation set, judged after every epoch.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder for weights, state and history.")
+@click.option(
+    "--preset",
+    type=PRESET,
+    default="cifar",
+    show_default=True,
+    help="Settings of a paper: cifar, fd_cifar, imagenet, ...",
+)
+@click.option("--epochs", type=click.IntRange(min=1), help="Number of epochs, instead of the preset's.")
+@click.option("--batch", type=click.IntRange(min=2), help="Batch size, instead of the preset's.")
+@click.option("--lr", type=float, help="Learning rate, instead of the preset's.")
+@click.option(
+    "--keep", type=click.Choice(["last", "accuracy", "aurc", "fail_ap"]), help="Which epoch's weights to keep."
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of weights, order and augmentation.")
+@click.option("--normalise", default="none", show_default=True, help="Statistics: cifar10, imagenet, ...")
+@click.option("--outliers", help="Images of no known class, for oe and energy_finetune.")
+@click.option("--mixers", type=click.Path(), help="Folder of pictures for PixMix; by default fractals are generated.")
+@click.option("--checkpoint", type=click.Path(), help="Weights to start from.")
+@click.option("--device", default="cpu", show_default=True, help="Where the network runs.")
+@click.option(
+    "--precision",
+    type=click.Choice(["float32", "bf16"]),
+    default="float32",
+    show_default=True,
+    help="Precision of forward and backward passes.",
+)
+@click.option(
+    "--compile", "compiled", is_flag=True, help="Compile the passes: takes a minute at first, then steps are faster."
+)
+@click.option("--gather", is_flag=True, default=None, help="Form pairs and ranks over the batch of all processes.")
+@click.option("--tensorboard", is_flag=True, help="Write the history for TensorBoard too, to a folder in --out.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done and how long it would take.")
+@JSON
+@resumable
+def train_command(out: Path, tensorboard: bool, dry_run: bool, as_json: bool, **options: Any) -> None:
+    """Train a network by a recipe, from plain cross-entropy to SURE+.
+
+    Weights, state and history are written to --out after every epoch. Rerun the command to resume an interrupted
+    training; it ends with the same weights as one that was never interrupted.
+
+    \b
+      twofold train --recipe sure_plus --model resnet18_32 --data cifar100:PATH?split=train --out run --dry-run
+    """
+    training = from_torch("training")
+    plan = training.Plan.of(options.pop("recipe"), options.pop("model"), options.pop("data"), **options)
+    if dry_run:
+        _print_plan(plan.describe(), as_json=as_json)
+        return
+    events = training.tensorboard(out / "tensorboard") if tensorboard else nullcontext(lambda values: None)
+    with progress(rate=True) as bar, events as write:
+        task = bar.add_task("training", total=plan.steps)
+
+        def show(values: Mapping[str, float]) -> None:
+            write(values)
+            if "step" in values:
+                bar.update(task, advance=1, description=f"loss {values['loss']:.4f}")
+
+        trained = plan.run(out, show)
+
+    rows = []
+    for one in trained:
+        last_epoch = one.history[-1] if one.history else {}
+        rows.append({"weights": str(one.path), "averaged": one.window, **last_epoch})
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    for row in rows:
+        click.echo("  ".join(f"{name} {_short(value)}" for name, value in row.items()))
+
+
+def _print_plan(plan: Mapping[str, object], *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(plan, indent=2))
+        return
+    for key, value in plan.items():
+        click.echo(f"{key}: {value}")
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
