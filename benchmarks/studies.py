@@ -244,10 +244,7 @@ def difference(world, one, other, column):
 
 def in_range(metric, low, high):
     """Limits of a difference, cut where no difference of two values of the metric can lie."""
-    if metric == "accuracy":
-        least, most = 0.0, 1.0
-    else:
-        least, most = metrics.info(metric.removesuffix("_ood")).bounds
+    least, most = metrics.info(metric).bounds
     width = most - least
     return float(max(low, -width)), float(min(high, width))
 

@@ -19,7 +19,7 @@ LEVELS = {
     "_json": 0,
     "_toml": 0,
     "outputs": 1,
-    "metrics": 1,
+    "metrics": 2,
     "stats": 1,
     "run": 2,
     "scores": 3,

@@ -167,7 +167,7 @@ def test_what_has_no_value_is_nan_and_what_cannot_be_is_an_error():
     inside = Reliability("f1")
     inside.update(torch.tensor([[3.0, 0.0], [2.0, 0.0], [1.0, 0.0]]), torch.tensor([0, 0, 1]))
     assert float(inside.compute()) == pytest.approx(0.8)  # both right ones accepted: 2 * 2 / (2 + 3)
-    with pytest.raises(InvalidInput, match="only detection metrics"):
+    with pytest.raises(UnknownName, match="no metric 'ece_ood'"):
         Reliability("ece_ood")
     with pytest.raises(UnknownName, match="augrc"):
         Reliability("augcr")

@@ -16,6 +16,7 @@ import pytest
 import twofold
 from twofold import metrics
 from twofold.errors import InvalidInput, UnknownName
+from twofold.metrics.evaluate import EvaluatedSamples, ResampledMetrics
 
 STANDARD = [
     "accuracy",
@@ -46,9 +47,9 @@ def expected(name, correct, conf, is_id=None, conf_ood=None, ood_share=None):
     known = np.ones(len(correct), bool) if is_id is None else is_id
     if name == "accuracy":
         return correct[known].mean()
-    if name.endswith("_ood"):
-        return metrics.info(name.removesuffix("_ood")).value(is_id, conf if conf_ood is None else conf_ood)
     record = metrics.info(name)
+    if record.task == "ood":
+        return metrics.info(record.failure_form).value(is_id, conf if conf_ood is None else conf_ood)
     have = {
         "correct": correct,
         "truth": correct,
@@ -94,15 +95,32 @@ def test_every_value_is_that_of_the_metric_itself(arrays, only):
 def test_all_means_every_metric_these_arrays_allow():
     correct, conf, conf_ood, is_id = samples()
     needs = {n: set(metrics.info(n).arrays) for n in metrics.names()}
-    without_logits = {n for n in needs if not needs[n] & {"labels", "logits", "prob", "passes"}}
-    detection = set(metrics.names("detection"))
+    everything = {n for n in needs if not needs[n] & {"labels", "logits", "prob", "passes"}} | {"accuracy"}
+    of_pairs, of_ood = {"ds_f1", "ds_aurc"}, set(metrics.names("ood"))
+    assert {"auroc_ood", "fpr95_ood"} < of_ood < everything
     got = set(metrics.evaluate(correct, conf, is_id=is_id, conf_ood=conf_ood, only="all"))
-    assert got == without_logits | {"accuracy"} | {f"{n}_ood" for n in detection}
+    assert got == everything
     got = set(metrics.evaluate(correct, conf, is_id=is_id, only="all"))
-    assert got == (without_logits | {"accuracy"} | {f"{n}_ood" for n in detection}) - {"ds_f1", "ds_aurc"}
+    assert got == everything - of_pairs
     got = set(metrics.evaluate(correct, conf, only="all"))
-    required_id = {"joint_aurc", "joint_augrc", "oscr"}
-    assert got == (without_logits | {"accuracy"}) - {"ds_f1", "ds_aurc"} - required_id
+    assert got == everything - of_pairs - of_ood - {"joint_aurc", "joint_augrc", "oscr"}
+    got = set(metrics.evaluate(correct, conf, prob=np.full(len(conf), 0.5), is_id=is_id, only="all"))
+    assert got == everything - of_pairs | {"ece", "mce"}
+
+
+def test_calibration_is_of_id_samples_alone():
+    correct, conf, _, is_id = samples()
+    prob = np.linspace(0, 1, len(conf))
+    got = metrics.evaluate(correct, conf, is_id=is_id, prob=prob, ood_share=0.3, only=["ece", "mce"])
+    assert got["ece"] == metrics.ece(correct[is_id], prob[is_id])
+    assert got["mce"] == metrics.mce(correct[is_id], prob[is_id])
+    assert metrics.evaluate(correct, conf, prob=prob, only="ece")["ece"] == metrics.ece(correct, prob)
+    nobody = metrics.evaluate([False, False], [1.0, 2.0], is_id=[False, False], prob=[0.5, 0.5], only="ece")
+    assert nobody.reasons == {"ece": "ece needs at least one ID sample"}
+    with pytest.raises(InvalidInput, match=r"prob must be in \[0, 1\], got 1.5 in row 0"):
+        metrics.evaluate([True], [1.0], prob=[1.5], only="ece")
+    with pytest.raises(InvalidInput, match="prob has 1 rows but correct has 2"):
+        metrics.evaluate([True, False], [1.0, 2.0], prob=[0.5])
 
 
 @pytest.mark.parametrize("with_two", [False, True], ids=["one score", "two scores"])
@@ -164,10 +182,10 @@ def test_an_ood_share_does_not_move_a_roc_curve_by_rounding():
         rng = np.random.default_rng(seed)
         is_id, conf = np.repeat([True, False], 20), rng.permutation(40) * 1.0
         names = ["auroc", "fpr95", "fpr95_unsafe", "detection_error"]
-        names += [f"{n}_ood" for n in names]
+        names += [f"{n}_ood" for n in names]  # every failure is OOD, so both forms are the same
         result = metrics.evaluate(is_id, conf, is_id=is_id, ood_share=float(rng.random()), only=names)
         for name in names:
-            want = metrics.info(name.removesuffix("_ood")).value(is_id, conf)
+            want = metrics.info(name).value(is_id, conf)
             assert result[name] == pytest.approx(want, abs=1e-12), (seed, name)
 
 
@@ -354,3 +372,48 @@ def test_bad_arrays_are_refused_at_the_door():
         metrics.evaluate([True, False], [1.0, 2.0], ood_share=0.5)
     with pytest.raises(InvalidInput, match=r"ood_share must be in \[0, 1\), got 1.0"):
         metrics.evaluate([True, False], [1.0, 2.0], is_id=[True, False], ood_share=1.0)
+
+
+# -------------------------------------------------------------------------------- intervals and resamples
+
+
+@pytest.mark.parametrize("with_two", [False, True], ids=["one score", "two scores"])
+@pytest.mark.parametrize("share", [None, 0.2])
+def test_intervals_are_of_the_values_of_evaluate(share, with_two):
+    correct, conf, conf_ood, is_id = samples()
+    given = {"is_id": is_id, "ood_share": share} | ({"conf_ood": conf_ood} if with_two else {})
+    result = metrics.evaluate(correct, conf, only="all", **given)
+    done = []
+    table = metrics.intervals(correct, conf, only="all", n=20, done=lambda: done.append(1), **given)
+    assert list(table) == list(result)
+    assert len(done) == len(table)
+    for name, interval in table.items():
+        if name in result.reasons:
+            assert math.isnan(interval.value)
+            assert math.isnan(interval.low)
+        else:
+            assert interval.value == pytest.approx(result[name], abs=1e-12), name
+            assert interval.low <= interval.high
+
+
+@pytest.mark.parametrize("with_two", [False, True], ids=["one score", "two scores"])
+@pytest.mark.parametrize("share", [None, 0.2])
+def test_resampled_metrics_are_those_of_the_drawn_rows(share, with_two):
+    correct, conf, conf_ood, is_id = samples()
+    everything = EvaluatedSamples(correct, conf, is_id, conf_ood if with_two else None, ood_share=share)
+    names = ["accuracy", "aurc", "f1", "auroc", "auroc_ood", "fpr95_ood", "autc_ood", "oscr"]
+    resampled = ResampledMetrics(everything, names, {})
+    for seed in range(3):
+        weights = np.random.default_rng(seed).poisson(1.0, len(conf)).astype(np.uint8)
+        drawn = everything[np.repeat(np.arange(len(conf)), weights)]
+        got = resampled.values(weights)
+        assert list(got) == names
+        for name in names:
+            assert got[name] == pytest.approx(drawn.value(name), abs=1e-12), name
+
+
+def test_a_resample_without_a_value_is_nan():
+    samples = EvaluatedSamples(np.array([True, False]), np.array([1.0, 0.0]))
+    got = ResampledMetrics(samples, ["auroc", "aurc"], {}).values(np.array([2, 0], np.uint8))
+    assert math.isnan(got["auroc"])
+    assert got["aurc"] == 0.0

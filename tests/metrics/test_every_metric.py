@@ -15,8 +15,9 @@ from oracles import ORACLES, Undefined
 
 from twofold import metrics
 from twofold.errors import InvalidInput, NameTaken, RejectedNaN, UndefinedMetric, UnknownName
+from twofold.metrics import _registry
 
-NAMES = metrics.names()
+NAMES = [name for name in metrics.names() if metrics.info(name).task != "ood"]  # those have a law of their own
 CONFIDENCES = ("conf", "conf_id", "conf_ood")
 SCALE_MATTERS = {"autc"}
 RANKING = [n for n in NAMES if set(metrics.info(n).arrays) & set(CONFIDENCES) and n not in SCALE_MATTERS]
@@ -113,6 +114,40 @@ def test_names_can_be_asked_by_task():
     assert sorted(itertools.chain(*by_task)) == sorted(NAMES)
     with pytest.raises(UnknownName, match=r"no metric 'aucr'; did you mean .*'aurc'"):
         metrics.info("aucr")
+
+
+@pytest.mark.parametrize("name", metrics.names("ood"))
+def test_every_detection_metric_has_a_form_of_id_against_ood(name):
+    record = metrics.info(name)
+    failures = metrics.info(record.failure_form)
+    assert name == f"{failures.name}_ood"
+    assert record.arrays == ("is_id", "conf")
+    assert record.required_arrays == ("is_id", "conf")
+    assert (record.better, record.bounds, record.reference) == (failures.better, failures.bounds, failures.reference)
+    everything = pool(40, seed=0)
+    is_id, conf = everything["is_id"], everything["conf"]
+    assert record.value(is_id, conf) == record.value(is_id=is_id, conf=conf) == failures.value(is_id, conf)
+    with pytest.raises(InvalidInput, match="is_id must be booleans or 0/1"):
+        record.value(conf, conf)
+    assert record.summary == f"Compute :func:`{failures.name}` of ID against OOD samples."
+    if hasattr(failures.function, "weighted"):
+        drawn = np.full(40, 2, np.uint8)
+        assert record.function.weighted(is_id, conf)(drawn) == failures.function.weighted(is_id, conf)(drawn)
+
+
+def test_every_detection_metric_is_registered_twice():
+    assert [metrics.info(name).failure_form for name in metrics.names("ood")] == DETECTION
+    register = metrics.register_metric(
+        "new", task="detection", better="lower", bounds=(0, 1), formula="x", reference="y"
+    )
+    try:
+        register(lambda truth, conf: 0.5)
+        assert metrics.info("new_ood").value([True], [1.0]) == 0.5
+        with pytest.raises(NameTaken, match="'new' is registered already"):
+            register(lambda truth, conf: 0.5)
+    finally:
+        for name in ("new", "new_ood"):
+            del _registry._METRICS[name]
 
 
 def test_a_name_taken_twice_is_an_error():

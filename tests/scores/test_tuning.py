@@ -104,6 +104,8 @@ def test_tune_errors():
         tune("msp", TRAIN, VAL)
     with pytest.raises(UnknownName, match="augrc"):
         tune("gen", TRAIN, VAL, metric="augcr")
+    with pytest.raises(InvalidInput, match="auroc_ood cannot choose settings here: it needs ood_val"):
+        tune("gen", TRAIN, VAL, metric="auroc_ood")
     with pytest.raises(InvalidInput, match="ds_f1 cannot choose settings here: it needs ood_val"):
         tune("gen", TRAIN, VAL, metric="ds_f1")
     with pytest.raises(InvalidInput, match="nll cannot choose settings here: it needs"):

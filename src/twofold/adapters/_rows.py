@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -136,7 +135,7 @@ def check_names(names: Iterable[str], *, two: bool) -> tuple[str, ...]:
     Parameters
     ----------
     names : str or iterable of str
-        Names of metrics, or ``"accuracy"``; detection metrics may end in ``_ood``.
+        Names of registered metrics.
     two : bool
         Whether there are two scores.
 
@@ -150,28 +149,24 @@ def check_names(names: Iterable[str], *, two: bool) -> tuple[str, ...]:
     UnknownName
         If there is no such metric.
     InvalidInput
-        If a metric needs more than rows hold, needs a second score, or has no form that ends in ``_ood``.
+        If a metric needs more than rows hold, or a second score.
 
     Examples
     --------
     >>> check_names("aurc", two=False)
     ('aurc',)
     """
-    given = (names,) if isinstance(names, str) else tuple(names)
-    for name in given:
-        if name == "accuracy":
-            continue
-        record = metrics.info(name.removesuffix("_ood"))
-        if name.endswith("_ood") and record.task != "detection":
-            raise InvalidInput(f"{name}: only detection metrics have a form of ID against OOD; leave out _ood")
-        needs = set(record.arrays) & {"labels", "logits", "passes"}
-        if needs:
+    chosen = (names,) if isinstance(names, str) else tuple(names)
+    for name in chosen:
+        needed = metrics.info(name).evaluated_arrays
+        not_kept = [array for array in ("labels", "logits", "passes") if array in needed]
+        if not_kept:
             raise InvalidInput(
-                f"{name} needs {' and '.join(sorted(needs))}, which are not kept; call twofold.metrics.{name}"
+                f"{name} needs {' and '.join(not_kept)}, which are not kept; call twofold.metrics.{name}"
             )
-        if "conf_ood" in record.arrays and not two:
-            raise InvalidInput(f"{name} is of two scores; pass ood=, such as ood='energy'")
-    return given
+        if "conf_ood" in needed and not two:
+            raise InvalidInput(f"{name} is a metric of two scores; pass ood=, such as ood='energy'")
+    return chosen
 
 
 def values(rows: Rows, names: Iterable[str]) -> dict[str, float]:
@@ -199,11 +194,7 @@ def values(rows: Rows, names: Iterable[str]) -> dict[str, float]:
     >>> values(rows, ["accuracy", "auroc"])
     {'accuracy': 0.6666666666666666, 'auroc': 1.0}
     """
-    wanted = list(names)
-    sure = [name for name in wanted if name != "accuracy" and "prob" in metrics.info(name.removesuffix("_ood")).arrays]
-    ranked = [name for name in wanted if name not in sure]
-    found = dict(metrics.evaluate(rows.correct, rows.conf, is_id=rows.is_id, conf_ood=rows.conf_ood, only=ranked))
-    known = rows.is_id
-    for name in sure:
-        found[name] = metrics.info(name).value(rows.correct[known], rows.prob[known]) if known.any() else math.nan
-    return {name: found[name] for name in wanted}
+    result = metrics.evaluate(
+        rows.correct, rows.conf, is_id=rows.is_id, conf_ood=rows.conf_ood, prob=rows.prob, only=names
+    )
+    return dict(result)

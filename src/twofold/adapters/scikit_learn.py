@@ -109,9 +109,7 @@ class _ReliabilityScorer:
             score=self.score,
             labels=self._classes_of(estimator),
         )
-        higher_is_better = (
-            self.metric == "accuracy" or metrics.info(self.metric.removesuffix("_ood")).better == "higher"
-        )
+        higher_is_better = metrics.info(self.metric).better == "higher"
         return value if higher_is_better else -value
 
     def _classes_of(self, estimator: Any) -> Any:

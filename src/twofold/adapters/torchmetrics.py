@@ -78,7 +78,7 @@ class Reliability(Metric):
     @property
     def higher_is_better(self) -> bool:  # type: ignore[override]  # it depends on the metric
         """Whether a larger value is better, as the registry of metrics says."""
-        return self.metric == "accuracy" or metrics.info(self.metric.removesuffix("_ood")).better == "higher"
+        return metrics.info(self.metric).better == "higher"
 
     @property
     def plot_lower_bound(self) -> float | None:  # type: ignore[override]  # it depends on the metric
@@ -91,9 +91,7 @@ class Reliability(Metric):
         return self._bound(1)
 
     def _bound(self, side: int) -> float | None:
-        if self.metric == "accuracy":
-            return float(side)
-        bound = metrics.info(self.metric.removesuffix("_ood")).bounds[side]
+        bound = metrics.info(self.metric).bounds[side]
         return float(bound) if math.isfinite(bound) else None
 
     def update(self, logits: Tensor, labels: Tensor, features: Tensor | None = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
+from twofold import metrics
 from twofold._checks import Array
 from twofold.bench.cache import code, code_of, digest
 from twofold.bench.protocols import Tuning
@@ -205,4 +206,7 @@ def _fit_chain(spec: str, train: Outputs, val: Outputs, ood_val: Outputs | None,
     if not has_open_settings:
         return chain.fit(steps.known(train), val=steps.known(val), ood_val=ood_val)
     tuning_ood = ood_val if "ood_val" in tuning.sets else None
-    return tune(chain, train, val, tuning_ood, metric=tuning.metric.removesuffix("_ood")).chain
+    metric = tuning.metric
+    if tuning_ood is None:  # there is no OOD sample to detect, so detection is of failures
+        metric = metrics.info(metric).failure_form or metric
+    return tune(chain, train, val, tuning_ood, metric=metric).chain

@@ -1,9 +1,7 @@
 """Protocols: which rows of which data sets enter a number, how numbers are averaged, and what may be tuned on.
 
 A protocol sees names and roles of data sets only. It answers with views, each of which turns scored data sets into the
-arrays that metrics take, and with averages of views. Metrics are named as :func:`twofold.metrics.evaluate` takes them
-in ``only``: a registered metric, ``accuracy``, or a metric of detection with the suffix ``_ood`` (known against
-unknown).
+arrays that metrics take, and with averages of views. Metrics are named as :func:`twofold.metrics.names` lists them.
 
 Correctness is that of the prediction which a score declares (the averaged one for scores of several passes), and it is
 in ``ScoredSet.correct`` already. Where a protocol removes wrong predictions it therefore removes them score by score:
@@ -276,7 +274,7 @@ class Tuning:
     Notes
     -----
     With ``temperature``, scores of several passes and of features alone stay as they are, and so does a chain with a
-    temperature of its own. :func:`twofold.tune` knows ``auroc_ood`` as ``auroc`` with ``ood_val``.
+    temperature of its own.
     """
 
     metric: str

@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from twofold import metrics, stats
 from twofold._checks import Array
-from twofold.bench.protocols import Average, MetricInputs, ProtocolView, ScoredSet
-from twofold.errors import UndefinedMetric
-from twofold.metrics._grid import DoubleHistogram
-from twofold.metrics._sweep import CountedRows, Sweep
+from twofold.bench.protocols import Average, ProtocolView, ScoredSet
+from twofold.metrics.evaluate import EvaluatedSamples, ResampledMetrics
 
 Weights = npt.NDArray[np.uint8]
-DOUBLE = ("ds_f1", "ds_aurc")
 Values = dict[str, Array]  # by metric: the value, then its replicates
 
 
@@ -71,10 +67,11 @@ def values(view: ProtocolView, scored: Mapping[str, ScoredSet], names: Iterable[
         return found
     kept = view.row_mask(scored)
     draws = [_draws(name, len(scored[name]), n, seed) for name in view.sets]
-    again = _Resampled(table, wanted, point)
+    samples = EvaluatedSamples(table.correct, table.conf, table.is_id, table.conf_ood)
+    resampled = ResampledMetrics(samples, wanted, point)
     for i in range(n):
         weights = np.concatenate([drawn[i] for drawn in draws])[kept]
-        for name, value in again.values(weights).items():
+        for name, value in resampled.values(weights).items():
             found[name][i + 1] = value
     return found
 
@@ -103,60 +100,3 @@ def averaged(average: Average, found: Mapping[str, Values]) -> Values:
 def _draws(name: str, rows: int, n: int, seed: int) -> Weights:
     """Draw how often each row of a data set occurs in each of ``n`` resamples, seeded by the name of the set."""
     return stats.draws(rows, n, seed=(seed, zlib.crc32(name.encode())))
-
-
-class _Resampled:
-    """Compute the metrics of a table as functions of row weights; everything is sorted once.
-
-    DS-F1 and DS-AURC are those of a grid of thresholds, centred on their exact values (``point``).
-    """
-
-    def __init__(self, table: MetricInputs, names: Sequence[str], point: Mapping[str, float]) -> None:
-        self.table, self.names = table, names
-        self.failures = CountedRows(table.correct, table.conf, table.is_id, None)
-        known = table.is_id
-        second = table.conf_ood
-        self.known = None if known is None or second is None else CountedRows(known, second, None, None)
-        self.double = {name: point[name] for name in names if name in DOUBLE}
-        if self.double:
-            assert known is not None
-            assert second is not None
-            self.histogram = DoubleHistogram(table.correct, table.conf, second, known)
-
-    def values(self, weights: Weights) -> dict[str, float]:
-        s = self.failures.sweep(weights)
-        if self.known is not None:
-            known = self.known.sweep(weights)
-        else:
-            known = Sweep(s.level, s.accepted, s.accepted - s.known, s.accepted)
-        found = self.histogram.centred(weights, self.double) if self.double else {}
-        for name in self.names:
-            if name in self.double:
-                continue
-            try:
-                found[name] = self._value(name, weights, s, known)
-            except UndefinedMetric:
-                found[name] = math.nan
-        return found
-
-    def _value(self, name: str, weights: Weights, s: Sweep, known: Sweep) -> float:
-        if name == "accuracy":
-            if s.known[-1] == 0:
-                raise UndefinedMetric("accuracy needs at least one known sample")
-            return float(s.right[-1] / s.known[-1])
-        record = _info(name)
-        if record.sweep is not None:
-            return record.sweep(known if name.endswith("_ood") else s)
-        drawn = np.repeat(np.arange(len(weights)), weights)
-        t = self.table
-        return metrics.evaluate(
-            t.correct[drawn],
-            t.conf[drawn],
-            is_id=None if t.is_id is None else t.is_id[drawn],
-            conf_ood=None if t.conf_ood is None else t.conf_ood[drawn],
-            only=[name],
-        )[name]
-
-
-def _info(name: str) -> Any:
-    return metrics.info(name.removesuffix("_ood"))

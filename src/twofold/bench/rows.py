@@ -418,10 +418,8 @@ def registered_direction(metric: str) -> str:
     >>> registered_direction("auroc_ood")
     'higher'
     """
-    if metric == "accuracy":
-        return "higher"
     try:
-        return metrics.info(metric.removesuffix("_ood")).better
+        return metrics.info(metric).better
     except UnknownName as error:
         raise InvalidInput(f"rows of {metric} must say higher or lower in the column better: {error}") from error
 

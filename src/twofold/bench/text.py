@@ -49,7 +49,7 @@ def scale(metric: str) -> tuple[int, str]:
     ((1000, 'x1000'), (100, '%'), (1, ''))
     """
     try:
-        largest = metrics.info(metric.removesuffix("_ood")).bounds[1]
+        largest = metrics.info(metric).bounds[1]
     except UnknownName:
         return 1, ""
     if largest > 1:

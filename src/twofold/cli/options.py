@@ -170,12 +170,9 @@ def _field_names() -> tuple[str, ...]:
 
 
 def _metric_names() -> list[str]:
-    """Names that ``evaluate`` takes: every registered metric, and detection metrics of ID against OOD."""
     from twofold import metrics
 
-    registered = metrics.names()
-    of_ood = [f"{name}_ood" for name in registered if metrics.info(name).task == "detection"]
-    return sorted({"accuracy", *registered, *of_ood})
+    return sorted(metrics.names())
 
 
 def _metrics_or_all() -> list[str]:

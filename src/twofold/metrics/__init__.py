@@ -29,7 +29,7 @@ from twofold.metrics.detection import (
     fpr95_unsafe,
     fpr_at_tpr,
 )
-from twofold.metrics.evaluate import Evaluation, evaluate
+from twofold.metrics.evaluate import Evaluation, evaluate, intervals
 from twofold.metrics.joint import (
     DoubleCurve,
     DoublePoint,
@@ -123,6 +123,7 @@ __all__ = [
     "fpr95_unsafe",
     "fpr_at_tpr",
     "info",
+    "intervals",
     "joint_augrc",
     "joint_aurc",
     "mce",

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeVar
 
+from twofold import _checks
+from twofold._checks import ArrayLike
 from twofold.errors import NameTaken, UnknownName
 
-F = TypeVar("F", bound=Callable[..., Any])
-Task = Literal["selective", "detection", "joint", "calibration"]
+if TYPE_CHECKING:
+    from twofold.metrics._sweep import Sweep, Weighted
+
+Metric = Callable[..., object]  # a float, or a result with the float as its ``value``
+F = TypeVar("F", bound=Metric)
+Task = Literal["selective", "detection", "ood", "joint", "calibration"]
+Direction = Literal["higher", "lower"]
 Coverage = Literal["all", "id"]
 
 ARRAYS = (
@@ -30,7 +37,7 @@ ARRAYS = (
 
 @dataclass(frozen=True)
 class MetricInfo:
-    """Describe one metric: enough to list it, document it and test its laws.
+    """Describe one metric: enough to list it, document it, test its laws and compute it by name.
 
     Parameters
     ----------
@@ -38,8 +45,8 @@ class MetricInfo:
         Name under which it is registered.
     function : callable
         The metric itself.
-    task : {"selective", "detection", "joint", "calibration"}
-        What it measures.
+    task : {"selective", "detection", "ood", "joint", "calibration"}
+        What it measures. ``"ood"`` is the form of a detection metric that compares ID with OOD samples.
     better : {"higher", "lower"}
         Which direction is better.
     bounds : tuple of float
@@ -52,6 +59,10 @@ class MetricInfo:
         The same metric computed from tie groups (a ``Sweep``), with default settings.
     coverage : {"all", "id"}, optional
         For an area under a curve: whose coverage it is taken over, with default settings.
+    from_correct : callable, optional
+        The same metric computed from ``correct``, where ``function`` takes labels and logits.
+    failure_form : str, optional
+        For the task ``"ood"``: name of the same metric of correct predictions against failures.
 
     Examples
     --------
@@ -59,29 +70,55 @@ class MetricInfo:
     >>> record = info("auroc")
     >>> record.better, record.bounds, record.arrays
     ('higher', (0, 1), ('truth', 'conf'))
+    >>> info("auroc_ood").arrays
+    ('is_id', 'conf')
     """
 
     name: str
-    function: Callable[..., Any]
+    function: Metric
     task: Task
-    better: Literal["higher", "lower"]
+    better: Direction
     bounds: tuple[float, float]
     formula: str
     reference: str
-    sweep: Callable[[Any], float] | None = None  # the same metric on a Sweep, with default settings
-    coverage: Coverage | None = None  # whose coverage an area under a curve is taken over, with default settings
+    sweep: Callable[[Sweep], float] | None = None
+    coverage: Coverage | None = None
+    from_correct: Metric | None = None
+    failure_form: str | None = None
 
     @property
     def arrays(self) -> tuple[str, ...]:
         """Names of the arrays that the metric takes, read from its signature."""
-        return tuple(p for p in inspect.signature(self.function).parameters if p in ARRAYS)
+        return _array_parameters(self.function)
+
+    @property
+    def evaluated(self) -> Metric:
+        """The function that :func:`twofold.metrics.evaluate` computes: ``from_correct`` where there is one."""
+        return self.from_correct or self.function
+
+    @property
+    def evaluated_arrays(self) -> tuple[str, ...]:
+        """Names of the arrays that :attr:`evaluated` takes."""
+        return _array_parameters(self.evaluated)
+
+    @property
+    def required_arrays(self) -> tuple[str, ...]:
+        """Those of :attr:`evaluated_arrays` that have no default."""
+        parameters = inspect.signature(self.evaluated).parameters
+        empty = inspect.Parameter.empty
+        return tuple(name for name in self.evaluated_arrays if parameters[name].default is empty)
+
+    @property
+    def takes_ood_share(self) -> bool:
+        """Whether :attr:`evaluated` has the setting ``ood_share``."""
+        return "ood_share" in inspect.signature(self.evaluated).parameters
 
     @property
     def summary(self) -> str:
         """First line of the docstring."""
         return (inspect.getdoc(self.function) or "").splitlines()[0]
 
-    def value(self, *arrays: Any, **settings: Any) -> float:
+    def value(self, *arrays: ArrayLike, **settings: object) -> float:
         """Compute the metric as one float, also where the function returns a whole operating point.
 
         Parameters
@@ -102,8 +139,16 @@ class MetricInfo:
         >>> info("f1").value([True, True, False], [0.9, 0.6, 0.5])
         0.8
         """
-        result = self.function(*arrays, **settings)
-        return float(getattr(result, "value", result))
+        return as_float(self.function(*arrays, **settings))
+
+
+def as_float(result: object) -> float:
+    """Return a metric's result as a float: its ``value``, where it is a whole operating point."""
+    return float(getattr(result, "value", result))
+
+
+def _array_parameters(function: Metric) -> tuple[str, ...]:
+    return tuple(name for name in inspect.signature(function).parameters if name in ARRAYS)
 
 
 _METRICS: dict[str, MetricInfo] = {}
@@ -113,27 +158,29 @@ def register_metric(
     name: str,
     *,
     task: Task,
-    better: Literal["higher", "lower"],
+    better: Direction,
     bounds: tuple[float, float],
     formula: str,
     reference: str,
-    sweep: Callable[[Any], float] | None = None,
-    weighted: Callable[..., Any] | None = None,
+    sweep: Callable[[Sweep], float] | None = None,
+    weighted: Callable[..., Weighted | None] | None = None,
     coverage: Coverage | None = None,
+    from_correct: Metric | None = None,
 ) -> Callable[[F], F]:
     r"""Register a function as a metric, so that it can be listed, documented, tested and computed by name.
 
     Use it as a decorator. Positional parameters of the function are arrays with the names used throughout the library
     (``correct``, ``truth``, ``conf``, ``conf_id``, ``conf_ood``, ``is_id``, ``loss``, ``labels``, ``logits``,
-    ``passes``, ``prob``); keyword-only parameters are settings.
+    ``passes``, ``prob``); keyword-only parameters are settings. A metric of the task ``detection``, a function of
+    ``truth`` and ``conf``, is also registered as ``NAME_ood``, a function of ``is_id`` and ``conf`` that compares ID
+    with OOD samples.
 
     Parameters
     ----------
     name : str
         Name of the metric; it must be new.
     task : {"selective", "detection", "joint", "calibration"}
-        What it measures. Metrics of the task ``detection`` also have an ID-against-OOD form in
-        :func:`twofold.metrics.evaluate`, with the suffix ``_ood``.
+        What it measures.
     better : {"higher", "lower"}
         Which direction is better.
     bounds : tuple of float
@@ -151,6 +198,9 @@ def register_metric(
     coverage : {"all", "id"}, optional
         For an area under a curve: whose coverage it is taken over, that of all samples or of ID samples. Tables show
         it.
+    from_correct : callable, optional
+        The same metric as a function of ``correct`` (and ``is_id``), for a metric of labels and logits that
+        :func:`twofold.metrics.evaluate` shall compute too.
 
     Returns
     -------
@@ -171,18 +221,57 @@ def register_metric(
     ...     return 2 * auroc(truth, conf) - 1
     >>> info("gini_demo").value([True, False, True, False], [0.9, 0.8, 0.4, 0.3])
     0.5
-    >>> del _METRICS["gini_demo"]  # only so that this example leaves no trace
+    >>> info("gini_demo_ood").value([True, True, False], [0.9, 0.8, 0.4])
+    1.0
+    >>> del _METRICS["gini_demo"], _METRICS["gini_demo_ood"]  # only so that this example leaves no trace
     """
 
-    def enter(function: F) -> F:
-        if name in _METRICS:
-            raise NameTaken(f"a metric named {name!r} is registered already: {_METRICS[name].function!r}")
-        _METRICS[name] = MetricInfo(name, function, task, better, bounds, formula, reference, sweep, coverage)
+    def register(function: F) -> F:
         if weighted is not None:
             function.weighted = weighted  # type: ignore[attr-defined]
+        record = MetricInfo(name, function, task, better, bounds, formula, reference, sweep, coverage, from_correct)
+        records = [record, _id_against_ood(record)] if task == "detection" else [record]
+        for one in records:
+            if one.name in _METRICS:
+                taken = _METRICS[one.name].function
+                raise NameTaken(f"a metric named {one.name!r} is registered already: {taken!r}")
+        _METRICS.update({one.name: one for one in records})
         return function
 
-    return enter
+    return register
+
+
+def _id_against_ood(record: MetricInfo) -> MetricInfo:
+    """Return the form of a detection metric whose safe class is ID and whose unsafe class is OOD."""
+    metric = record.function
+
+    def function(is_id: ArrayLike, conf: ArrayLike, **settings: object) -> object:
+        return metric(_checks.mask(is_id, "is_id"), conf, **settings)
+
+    def weighted(is_id: ArrayLike, conf: ArrayLike, **settings: object) -> Weighted | None:
+        return metric.weighted(_checks.mask(is_id, "is_id"), conf, **settings)  # type: ignore[attr-defined]
+
+    function.__name__ = function.__qualname__ = f"{record.name}_ood"
+    function.__doc__ = f"Compute :func:`{record.name}` of ID against OOD samples.\n\n{_OOD_DOCUMENTATION}"
+    if hasattr(metric, "weighted"):
+        function.weighted = weighted  # type: ignore[attr-defined]
+    return replace(record, name=f"{record.name}_ood", function=function, task="ood", failure_form=record.name)
+
+
+_OOD_DOCUMENTATION = """Parameters
+----------
+is_id : array-like of bool, shape (n_samples,)
+    True for ID samples, the safe class.
+conf : array-like of float, shape (n_samples,)
+    Confidence that the input is in-distribution, higher is safer to accept.
+**settings
+    Settings of the metric.
+
+Returns
+-------
+float
+    The value.
+"""
 
 
 def names(task: Task | None = None) -> list[str]:
@@ -190,7 +279,7 @@ def names(task: Task | None = None) -> list[str]:
 
     Parameters
     ----------
-    task : {"selective", "detection", "joint", "calibration"}, optional
+    task : {"selective", "detection", "ood", "joint", "calibration"}, optional
         List only the metrics of this task.
 
     Returns

@@ -19,8 +19,9 @@ import numpy.typing as npt
 from twofold import _checks as checks
 from twofold._checks import Array, ArrayLike, Labels, Mask, NaNPolicy
 from twofold._math import log_odds, sigmoid, softmax
-from twofold.errors import InvalidInput, TwofoldWarning
+from twofold.errors import InvalidInput, TwofoldWarning, UndefinedMetric
 from twofold.metrics._registry import register_metric
+from twofold.metrics._sweep import Sweep
 
 Strategy: TypeAlias = Literal["width", "mass"]
 FloatType: TypeAlias = Literal["float16", "bfloat16", "float32", "float64"]
@@ -400,6 +401,21 @@ def brier(labels: ArrayLike, logits: ArrayLike) -> float:
     return float((p * p).sum(axis=1).mean())
 
 
+def _accuracy_of_sweep(s: Sweep) -> float:
+    if s.known[-1] == 0:
+        raise UndefinedMetric("accuracy needs at least one ID sample")
+    return float(s.right[-1] / s.known[-1])
+
+
+def _accuracy_of_correct(correct: ArrayLike, *, is_id: ArrayLike | None = None) -> float:
+    """Compute the share of ID samples whose prediction is correct."""
+    right, known = checks.joint(correct, is_id)
+    n_id = len(right) if known is None else int(known.sum())
+    if n_id == 0:
+        raise UndefinedMetric("accuracy needs at least one ID sample")
+    return float(right.sum() / n_id)
+
+
 @register_metric(
     "accuracy",
     task="calibration",
@@ -407,6 +423,8 @@ def brier(labels: ArrayLike, logits: ArrayLike) -> float:
     bounds=(0.0, 1.0),
     formula=r"\frac{1}{n} \sum_i [\arg\max_c z_{ic} = y_i]",
     reference="scikit-learn accuracy_score",
+    sweep=_accuracy_of_sweep,
+    from_correct=_accuracy_of_correct,
 )
 def accuracy(labels: ArrayLike, logits: ArrayLike) -> float:
     r"""Compute the share of samples whose largest logit is that of the label.

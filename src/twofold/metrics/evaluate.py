@@ -1,23 +1,33 @@
-"""Compute the standard set of metrics from one sort, as a result that prints and converts to dict, JSON and pandas."""
+"""Turn a metric name plus arrays into a value, an interval or replicates: the one place that does.
+
+:func:`evaluate` computes many metrics from one sort, :func:`intervals` adds bootstrap intervals, and
+:class:`ResampledMetrics` computes them on given resamples. All three look a name up in the registry and pick its arrays
+with :class:`EvaluatedSamples`, so a registered metric needs no entry here.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from twofold import _checks
-from twofold._checks import ArrayLike, NaNPolicy
-from twofold.errors import InvalidInput, MissingExtra, RejectedNaN, UndefinedMetric, UnknownName
-from twofold.metrics._registry import MetricInfo, coverage_note, info, names
-from twofold.metrics._sweep import Sweep, sweep, truth_sweep
+from twofold._checks import Array, ArrayLike, Mask, NaNPolicy
+from twofold.errors import InvalidInput, MissingExtra, RejectedNaN, TwofoldWarning, UndefinedMetric, UnknownName
+from twofold.metrics._grid import DoubleHistogram
+from twofold.metrics._registry import Metric, MetricInfo, as_float, coverage_note, info, names
+from twofold.metrics._sweep import CountedRows, Sweep, Weights, check_share, sweep, sweep_weighted, truth_sweep
+from twofold.stats import Interval, bootstrap
 
-_FAILURES = (
+STANDARD = (
+    "accuracy",
     "aurc",
     "eaurc",
     "augrc",
@@ -27,8 +37,8 @@ _FAILURES = (
     "fpr95",
     "fpr95_unsafe",
 )
-_WITH_ID = ("aurc_id", "f1", "auroc_ood", "fpr95_ood", "fpr95_unsafe_ood")
-_WITH_TWO = ("ds_f1", "ds_aurc")
+STANDARD_WITH_ID = ("aurc_id", "f1", "auroc_ood", "fpr95_ood", "fpr95_unsafe_ood")
+STANDARD_WITH_PAIR = ("ds_f1", "ds_aurc")
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +108,7 @@ class Evaluation(Mapping[str, float]):
             raise AttributeError(f"{type(self).__name__} has no {name!r}")
         return self.values_[name]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Convert everything to plain Python values.
 
         Returns
@@ -142,7 +152,10 @@ class Evaluation(Mapping[str, float]):
         {'auroc': None}
         """
         data = self.to_dict()
-        data["metrics"] = {k: None if math.isnan(v) else v for k, v in self.values_.items()}
+        metrics: dict[str, float | None] = {}
+        for name, value in self.values_.items():
+            metrics[name] = None if math.isnan(value) else value
+        data["metrics"] = metrics
         return json.dumps(data, indent=indent)
 
     def to_pandas(self) -> Any:
@@ -172,8 +185,9 @@ class Evaluation(Mapping[str, float]):
             head += f", {self.nan_rejected} with NaN confidence ranked lowest"
         rows = [head]
         for name, value in self.values_.items():
+            arrow = arrows.get(self.better.get(name, ""), " ")
             shown = f"undefined: {self.reasons[name]}" if name in self.reasons else f"{value:.5f}"
-            rows.append(f"{name:<{width}} {arrows.get(self.better.get(name, ''), ' ')} {shown}")
+            rows.append(f"{name:<{width}} {arrow} {shown}")
         note = coverage_note(self.values_)
         if note:
             rows.append(note)
@@ -182,14 +196,335 @@ class Evaluation(Mapping[str, float]):
     __repr__ = __str__
 
 
+@dataclass(frozen=True, eq=False)
+class EvaluatedSamples:
+    """Hold the validated samples of one evaluation and compute metrics of them by name.
+
+    Everything is sorted at most once per confidence.
+
+    Parameters
+    ----------
+    correct : ndarray of bool, shape (n_samples,)
+        Whether each prediction is correct; False on every OOD sample.
+    conf : ndarray of float64, shape (n_samples,)
+        Confidence, higher is safer to accept.
+    is_id : ndarray of bool, shape (n_samples,), optional
+        True for ID samples; None if all samples are ID.
+    conf_ood : ndarray of float64, shape (n_samples,), optional
+        A second confidence, against OOD inputs.
+    prob : ndarray of float64, shape (n_samples,), optional
+        Probability that the prediction is correct, for calibration metrics.
+    ood_share : float, optional
+        Share of OOD samples expected in deployment.
+
+    Examples
+    --------
+    >>> samples = EvaluatedSamples(np.array([True, True, False]), np.array([0.9, 0.8, 0.3]))
+    >>> samples.value("aurc").__round__(4), samples.value("auroc")
+    (0.1111, 1.0)
+    """
+
+    correct: Mask
+    conf: Array
+    is_id: Mask | None = None
+    conf_ood: Array | None = None
+    prob: Array | None = None
+    ood_share: float | None = None
+
+    def __len__(self) -> int:
+        return len(self.correct)
+
+    def __getitem__(self, rows: npt.NDArray[np.integer[Any]]) -> EvaluatedSamples:
+        return EvaluatedSamples(
+            self.correct[rows],
+            self.conf[rows],
+            is_id=None if self.is_id is None else self.is_id[rows],
+            conf_ood=None if self.conf_ood is None else self.conf_ood[rows],
+            prob=None if self.prob is None else self.prob[rows],
+            ood_share=self.ood_share,
+        )
+
+    @cached_property
+    def failures(self) -> Sweep:
+        """The sweep of correct predictions against failures."""
+        return sweep(self.correct, self.conf, is_id=self.is_id, ood_share=self.ood_share)
+
+    @cached_property
+    def id_against_ood(self) -> Sweep:
+        """The sweep of ID against OOD samples, by ``conf_ood`` if there is one; every sample counts once."""
+        if self.is_id is None:
+            raise InvalidInput("metrics of ID against OOD samples need is_id")
+        if self.conf_ood is not None:
+            return truth_sweep(self.is_id, self.conf_ood)
+        if self.ood_share is not None:
+            return truth_sweep(self.is_id, self.conf)
+        return _ood_as_loss(self.failures)
+
+    def missing_arrays(self, record: MetricInfo) -> list[str]:
+        """List the arrays that a metric needs and these samples do not have.
+
+        Parameters
+        ----------
+        record : MetricInfo
+            The metric.
+
+        Returns
+        -------
+        list of str
+            Names of arrays, sorted; empty if the metric can be computed.
+        """
+        available = {"correct", "truth", "conf"}
+        if self.is_id is not None:
+            available.add("is_id")
+        if self.conf_ood is not None:
+            available |= {"conf_id", "conf_ood"}
+        if self.prob is not None:
+            available.add("prob")
+        return sorted(set(record.required_arrays) - available)
+
+    def arrays(self, record: MetricInfo) -> dict[str, npt.NDArray[Any]]:
+        """Pick the arrays that a metric takes; those with probabilities are of ID samples alone.
+
+        Parameters
+        ----------
+        record : MetricInfo
+            The metric.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Arrays by the names of the metric's parameters; optional ones are left out if they are missing.
+
+        Raises
+        ------
+        UndefinedMetric
+            If the metric is of probabilities, and there is no ID sample.
+        """
+        detects_ood = record.task == "ood" and self.conf_ood is not None
+        available = {
+            "correct": self.correct,
+            "truth": self.correct,
+            "conf": self.conf_ood if detects_ood else self.conf,
+            "conf_id": self.conf,
+            "conf_ood": self.conf_ood,
+            "is_id": self.is_id,
+            "prob": self.prob,
+        }
+        picked: dict[str, npt.NDArray[Any]] = {}
+        for name in record.evaluated_arrays:
+            array = available.get(name)
+            if array is not None:
+                picked[name] = array
+        if "prob" not in picked or self.is_id is None:
+            return picked
+        if not self.is_id.any():
+            raise UndefinedMetric(f"{record.name} needs at least one ID sample")
+        return {name: array[self.is_id] for name, array in picked.items()}
+
+    def value(self, name: str) -> float:
+        """Compute one metric.
+
+        Parameters
+        ----------
+        name : str
+            Name of a registered metric whose arrays are all there (:meth:`missing_arrays`).
+
+        Returns
+        -------
+        float
+            The value.
+
+        Raises
+        ------
+        UndefinedMetric
+            If the metric has no value on these samples, or no form with ``ood_share``.
+        """
+        record = info(name)
+        if record.sweep is not None:
+            return record.sweep(self.id_against_ood if record.task == "ood" else self.failures)
+        call = self._call(record)
+        return as_float(call.metric(**call.arrays, **call.settings))
+
+    def interval(self, name: str, *, n: int = 1000, level: float = 0.95, seed: int = 0) -> Interval:
+        """Compute one metric with its bootstrap interval; rows are resampled within ID and within OOD.
+
+        Parameters
+        ----------
+        name : str
+            Name of a registered metric whose arrays are all there (:meth:`missing_arrays`).
+        n : int, default=1000
+            Number of resamples.
+        level : float, default=0.95
+            Confidence level, between 0 and 1.
+        seed : int, default=0
+            Seed of the resampling.
+
+        Returns
+        -------
+        Interval
+            Percentile interval of the metric.
+
+        Raises
+        ------
+        UndefinedMetric
+            If the metric has no value on these samples, or no form with ``ood_share``.
+        """
+        call = self._call(info(name))
+        first, *others = call.arrays
+        named = {other: call.arrays[other] for other in others}
+        of_all_rows = len(call.arrays[first]) == len(self)
+        stratify = self.is_id if of_all_rows else None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TwofoldWarning)  # the interval itself counts resamples without a value
+            return bootstrap(
+                call.metric,
+                call.arrays[first],
+                n=n,
+                level=level,
+                seed=seed,
+                stratify=stratify,
+                **named,
+                **call.settings,
+            )
+
+    def _call(self, record: MetricInfo) -> _Call:
+        """Say which function computes a metric of these samples, and of which arrays."""
+        unweighted = self.ood_share is None or record.task in ("ood", "calibration")
+        if unweighted:
+            return _Call(record.evaluated, self.arrays(record))
+        settings = {"ood_share": self.ood_share}
+        if record.takes_ood_share:
+            return _Call(record.evaluated, self.arrays(record), settings)
+        if record.sweep is None or self.is_id is None:
+            raise UndefinedMetric(f"{record.name} has no form with ood_share")
+        arrays = {"correct": self.correct, "conf": self.conf, "is_id": self.is_id}
+        return _Call(_metric_of_sweep(record.sweep), arrays, settings)
+
+
+@dataclass(frozen=True, eq=False)
+class _Call:
+    """What computes a metric: a function, its arrays and its settings, by name."""
+
+    metric: Metric
+    arrays: dict[str, npt.NDArray[Any]]
+    settings: dict[str, float | None] = field(default_factory=dict)
+
+
+def _metric_of_sweep(form: Callable[[Sweep], float]) -> Metric:
+    """Make a function of ``correct`` and ``conf``, with an OOD share, of a metric's form on a sweep."""
+
+    def metric(correct: Mask, conf: Array, *, is_id: Mask, ood_share: float) -> float:
+        return form(sweep(correct, conf, is_id=is_id, ood_share=ood_share))
+
+    metric.weighted = sweep_weighted(form)  # type: ignore[attr-defined]
+    return metric
+
+
+def _ood_as_loss(failures: Sweep) -> Sweep:
+    """Return the sweep in which accepting an OOD sample is the loss, from that of all failures."""
+    accepted = failures.accepted
+    return Sweep(failures.level, accepted, accepted - failures.known, accepted)
+
+
+class ResampledMetrics:
+    """Compute metrics on resamples, given as row weights; the samples are sorted once.
+
+    DS-F1 and DS-AURC of a resample are those of a grid of thresholds, centred on their exact values.
+
+    Parameters
+    ----------
+    samples : EvaluatedSamples
+        The samples.
+    metrics : sequence of str
+        Names of registered metrics that the samples have the arrays of.
+    exact : mapping of str to float
+        Values on the samples themselves; those of DS-F1 and DS-AURC are read.
+
+    Examples
+    --------
+    >>> samples = EvaluatedSamples(np.array([True, True, False]), np.array([0.9, 0.8, 0.3]))
+    >>> ResampledMetrics(samples, ["accuracy"], {}).values(np.array([1, 0, 2], np.uint8))
+    {'accuracy': 0.3333333333333333}
+    """
+
+    def __init__(self, samples: EvaluatedSamples, metrics: Sequence[str], exact: Mapping[str, float]) -> None:
+        self.samples = samples
+        self.metrics = tuple(metrics)
+        self.exact = exact
+
+    @cached_property
+    def _failures(self) -> CountedRows:
+        samples = self.samples
+        return CountedRows(samples.correct, samples.conf, samples.is_id, samples.ood_share)
+
+    @cached_property
+    def _id_against_ood(self) -> CountedRows | None:
+        """ID against OOD rows in their own order; None where the order of the failures serves."""
+        samples = self.samples
+        if samples.is_id is None or (samples.conf_ood is None and samples.ood_share is None):
+            return None
+        conf = samples.conf if samples.conf_ood is None else samples.conf_ood
+        return CountedRows(samples.is_id, conf, None, None)
+
+    @cached_property
+    def _grid(self) -> DoubleHistogram | None:
+        """Counts on a grid of threshold pairs; None where no metric reads it, or OOD samples have weights."""
+        samples = self.samples
+        reads_it = any(name in STANDARD_WITH_PAIR for name in self.metrics)
+        if not reads_it or samples.is_id is None or samples.conf_ood is None or samples.ood_share is not None:
+            return None
+        return DoubleHistogram(samples.correct, samples.conf, samples.conf_ood, samples.is_id)
+
+    def values(self, weights: Weights) -> dict[str, float]:
+        """Compute the metrics of one resample.
+
+        Parameters
+        ----------
+        weights : ndarray of uint8, shape (n_samples,)
+            How often each row is drawn.
+
+        Returns
+        -------
+        dict of str to float
+            Value of each metric; NaN where it is undefined.
+        """
+        failures = self._failures.sweep(weights)
+        if self._id_against_ood is None:
+            id_against_ood = _ood_as_loss(failures)
+        else:
+            id_against_ood = self._id_against_ood.sweep(weights)
+        values: dict[str, float] = {}
+        if self._grid is not None:
+            exact = {name: self.exact[name] for name in self.metrics if name in STANDARD_WITH_PAIR}
+            values = self._grid.centred(weights, exact)
+        for name in self.metrics:
+            if name in values:
+                continue
+            record = info(name)
+            try:
+                if record.sweep is None:
+                    values[name] = self._on_drawn_rows(name, weights)
+                else:
+                    values[name] = record.sweep(id_against_ood if record.task == "ood" else failures)
+            except UndefinedMetric:
+                values[name] = math.nan
+        return values
+
+    def _on_drawn_rows(self, name: str, weights: Weights) -> float:
+        """Compute a metric that has no form on a sweep."""
+        rows = np.repeat(np.arange(len(weights)), weights)
+        return self.samples[rows].value(name)
+
+
 def evaluate(
     correct: ArrayLike,
     conf: ArrayLike,
     *,
     is_id: ArrayLike | None = None,
     conf_ood: ArrayLike | None = None,
+    prob: ArrayLike | None = None,
     ood_share: float | None = None,
-    only: Iterable[str] | Literal["all"] | None = None,
+    only: Iterable[str] | None = None,
     nan: NaNPolicy = "error",
 ) -> Evaluation:
     """Compute the standard metrics of one confidence, or of a pair, from one sort.
@@ -210,12 +545,14 @@ def evaluate(
         True for ID samples. By default all samples are ID.
     conf_ood : array-like of float, shape (n_samples,), optional
         A second confidence, against OOD inputs; needs ``is_id``.
+    prob : array-like of float, shape (n_samples,), optional
+        Probability that each prediction is correct, in [0, 1], for calibration metrics, which use ID samples alone.
     ood_share : float, optional
         Share of OOD samples expected in deployment, in [0, 1). OOD samples are reweighted to it, except in the metrics
         of ID against OOD samples, where every sample counts once.
     only : iterable of str, str or "all", optional
-        Metrics to compute instead of the standard set: any registered metric that these arrays allow, and any detection
-        metric with the suffix ``_ood``. ``"all"`` computes all of them.
+        Metrics to compute instead of the standard set: any registered metric that these arrays allow. ``"all"``
+        computes all of them.
     nan : {"error", "reject"}, default="error"
         Whether a NaN confidence is an error or is ranked lowest; the result counts such samples in ``nan_rejected``.
 
@@ -241,112 +578,144 @@ def evaluate(
     >>> list(evaluate([True, False], [0.9, 0.3], is_id=[True, False], only=["auroc_ood", "f1"]))
     ['auroc_ood', 'f1']
     """
-    rejected = 0
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RejectedNaN)  # counted below and carried in the result
-        given = {"conf": conf} if conf_ood is None else {"conf": conf, "conf_ood": conf_ood}
-        clean = {name: _checks.confidence(value, name, nan=nan) for name, value in given.items()}
-    if nan == "reject":
-        rejected = int(np.any([np.isnan(_checks.floats(v, k)) for k, v in given.items()], axis=0).sum())
-    right, inside = _checks.joint(correct, is_id, **clean)
-    if conf_ood is not None and inside is None:
-        raise InvalidInput("conf_ood needs is_id, which says which samples are ID")
-    known = np.ones(len(right), bool) if inside is None else inside
-    sweeps = _Sweeps(right, inside, clean["conf"], clean.get("conf_ood"), ood_share)
+    samples = _check_samples(correct, conf, is_id, conf_ood, prob, ood_share, nan)
     values: dict[str, float] = {}
     reasons: dict[str, str] = {}
-    for name in _wanted(only, inside is not None, conf_ood is not None):
+    for name in _choose_metrics(only, samples):
         try:
-            values[name] = sweeps.value(name)
+            values[name] = samples.value(name)
         except UndefinedMetric as error:
             values[name], reasons[name] = math.nan, str(error)
-    n_id = int(known.sum())
-    better: dict[str, str] = {name: _record(name).better for name in values}
-    return Evaluation(values, reasons, len(right), n_id, len(right) - n_id, rejected, ood_share, better)
+    n_id = len(samples) if samples.is_id is None else int(samples.is_id.sum())
+    return Evaluation(
+        values_=values,
+        reasons=reasons,
+        n=len(samples),
+        n_id=n_id,
+        n_ood=len(samples) - n_id,
+        nan_rejected=_count_nan(conf, conf_ood) if nan == "reject" else 0,
+        ood_share=ood_share,
+        better={name: info(name).better for name in values},
+    )
 
 
-def _record(name: str) -> MetricInfo:
-    return info(name.removesuffix("_ood"))
+def _check_samples(
+    correct: ArrayLike,
+    conf: ArrayLike,
+    is_id: ArrayLike | None,
+    conf_ood: ArrayLike | None,
+    prob: ArrayLike | None,
+    ood_share: float | None,
+    nan: NaNPolicy,
+) -> EvaluatedSamples:
+    """Validate the arrays of one evaluation."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RejectedNaN)  # the result carries their number
+        first = _checks.confidence(conf, nan=nan)
+        second = None if conf_ood is None else _checks.confidence(conf_ood, "conf_ood", nan=nan)
+    stated = None if prob is None else _checks.floats(prob, "prob").astype(np.float64)
+    right, known = _checks.joint(correct, is_id, conf=first, conf_ood=second, prob=stated)
+    if second is not None and known is None:
+        raise InvalidInput("conf_ood needs is_id, which says which samples are ID")
+    check_share(ood_share, known)
+    return EvaluatedSamples(right, first, known, second, stated, ood_share)
 
 
-def _wanted(only: Iterable[str] | None, with_id: bool, with_two: bool) -> list[str]:
+def _count_nan(conf: ArrayLike, conf_ood: ArrayLike | None) -> int:
+    """Count the rows in which a confidence is NaN."""
+    missing = np.isnan(_checks.floats(conf, "conf"))
+    if conf_ood is not None:
+        missing = missing | np.isnan(_checks.floats(conf_ood, "conf_ood"))
+    return int(missing.sum())
+
+
+def _choose_metrics(only: Iterable[str] | None, samples: EvaluatedSamples) -> list[str]:
+    """List the metrics to compute: the standard ones, all that are computable, or those asked for by name."""
     if only is None:
-        return ["accuracy", *_FAILURES, *(_WITH_ID if with_id else ()), *(_WITH_TWO if with_two else ())]
-    have = {"correct", "truth", "conf"} | ({"is_id"} if with_id else set())
-    have |= {"conf_id", "conf_ood"} if with_two else set()
-    computable = [n for n in names() if set(_required(info(n))) <= have]
-    if with_id:
-        computable += [f"{n}_ood" for n in computable if info(n).task == "detection"]
+        chosen = list(STANDARD)
+        if samples.is_id is not None:
+            chosen += STANDARD_WITH_ID
+        if samples.conf_ood is not None:
+            chosen += STANDARD_WITH_PAIR
+        return chosen
     if only == "all":
-        return ["accuracy", *computable]
-    wanted = [only] if isinstance(only, str) else list(only)
-    for name in wanted:
-        if name == "accuracy" or name in computable:
-            continue
-        base = name.removesuffix("_ood")
-        if base in names():
-            detection = base != name and info(base).task == "detection"
-            missing = ["is_id"] if detection else sorted(set(_required(info(base))) - have)
+        return [name for name in names() if not samples.missing_arrays(info(name))]
+    chosen = [only] if isinstance(only, str) else list(only)
+    for name in chosen:
+        missing = samples.missing_arrays(info(name))
+        if missing:
             raise InvalidInput(f"{name} needs {' and '.join(missing)}, which evaluate was not given")
-        raise UnknownName.of("metric", name, ["accuracy", *computable])
-    return wanted
+    return chosen
 
 
-def _required(record: MetricInfo) -> list[str]:
-    import inspect
+def intervals(
+    correct: ArrayLike,
+    conf: ArrayLike,
+    *,
+    is_id: ArrayLike | None = None,
+    conf_ood: ArrayLike | None = None,
+    ood_share: float | None = None,
+    only: Iterable[str] | None = None,
+    n: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+    done: Callable[[], object] | None = None,
+) -> dict[str, Interval]:
+    """Compute the metrics of :func:`~twofold.metrics.evaluate` with bootstrap intervals.
 
-    parameters = inspect.signature(record.function).parameters
-    return [a for a in record.arrays if parameters[a].default is inspect.Parameter.empty]
+    Rows are resampled within ID and within OOD, so that both counts stay as they are.
 
+    Parameters
+    ----------
+    correct : array-like of bool, shape (n_samples,)
+        Whether the prediction is correct; False on every OOD sample.
+    conf : array-like of shape (n_samples,)
+        Confidence; higher is safer to accept.
+    is_id : array-like of bool, shape (n_samples,), optional
+        Whether the sample is in-distribution; without it all samples are.
+    conf_ood : array-like of shape (n_samples,), optional
+        Second confidence, for OOD detection and the joint metrics.
+    ood_share : float, optional
+        OOD prevalence expected in deployment. OOD samples are reweighted to it, except in the metrics of ID against OOD
+        samples.
+    only : iterable of str, optional
+        Names of the metrics; by default the standard set of ``evaluate``.
+    n : int, default=1000
+        Number of resamples.
+    level : float, default=0.95
+        Confidence level, between 0 and 1.
+    seed : int, default=0
+        Seed of the resampling.
+    done : callable, optional
+        Called without arguments after each metric, for a progress bar.
 
-class _Sweeps:
-    """Hold the samples, sorted at most once per confidence."""
+    Returns
+    -------
+    dict of str to Interval
+        Percentile interval of each metric. A metric without a value has NaN for value and limits.
 
-    def __init__(self, right: Any, inside: Any, conf: Any, conf_ood: Any, ood_share: float | None):
-        self.right, self.inside, self.conf, self.conf_ood, self.ood_share = (
-            right,
-            inside,
-            conf,
-            conf_ood,
-            ood_share,
-        )
-        self.failures = sweep(right, conf, is_id=inside, ood_share=ood_share)
-        self._detection: Sweep | None = None
+    Raises
+    ------
+    InvalidInput
+        If the arrays do not fit together, or a metric in ``only`` needs an array that is missing.
+    UnknownName
+        If ``only`` holds a name that is not a metric.
 
-    @property
-    def detection(self) -> Sweep:
-        """The sweep of ID against OOD samples, by ``conf_ood`` if there is one; every sample counts once."""
-        if self._detection is None:
-            if self.conf_ood is not None or self.ood_share is not None:
-                conf = self.conf if self.conf_ood is None else self.conf_ood
-                self._detection = truth_sweep(self.inside, conf)
-            else:
-                s = self.failures
-                self._detection = Sweep(s.level, s.accepted, s.accepted - s.known, s.accepted)
-        return self._detection
-
-    def value(self, name: str) -> float:
-        if name == "accuracy":
-            if self.failures.known[-1] == 0:
-                raise UndefinedMetric("accuracy needs at least one ID sample")
-            return float(self.right.sum() / self.failures.known[-1])
-        record = _record(name)
-        if name.endswith("_ood"):
-            conf = self.conf if self.conf_ood is None else self.conf_ood
-            return self._of(record, self.detection, {"truth": self.inside, "conf": conf})
-        arrays = {"correct": self.right, "truth": self.right, "conf": self.conf, "conf_id": self.conf}
-        arrays |= {"conf_ood": self.conf_ood, "is_id": self.inside}
-        return self._of(record, self.failures, arrays)
-
-    def _of(self, record: MetricInfo, s: Sweep, arrays: dict[str, Any]) -> float:
-        if record.sweep is not None:
-            return record.sweep(s)
-        import inspect
-
-        settings: dict[str, Any] = {}
-        if self.ood_share is not None and s is self.failures:
-            if "ood_share" not in inspect.signature(record.function).parameters:
-                raise UndefinedMetric(f"{record.name} has no form with ood_share")
-            settings["ood_share"] = self.ood_share
-        given = {a: arrays[a] for a in record.arrays if arrays.get(a) is not None}
-        return record.value(**given, **settings)
+    Examples
+    --------
+    >>> table = intervals([True, False, True, True], [0.9, 0.2, 0.8, 0.3], only=["aurc"], n=100)
+    >>> table["aurc"].low <= table["aurc"].value <= table["aurc"].high
+    True
+    """
+    samples = _check_samples(correct, conf, is_id, conf_ood, None, ood_share, "error")
+    table = {}
+    for name in _choose_metrics(only, samples):
+        try:
+            samples.value(name)
+        except UndefinedMetric:
+            table[name] = Interval(math.nan, math.nan, math.nan, level, 0, "percentile", seed)
+        else:
+            table[name] = samples.interval(name, n=n, level=level, seed=seed)
+        if done is not None:
+            done()
+    return table

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from twofold.report.tables import JOINT, intervals, joint_table
+from twofold.metrics import intervals
+from twofold.report.tables import JOINT, joint_table
 
 if TYPE_CHECKING:
     from twofold.report.page import report as report

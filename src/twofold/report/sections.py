@@ -181,7 +181,7 @@ def metrics_better(name: str) -> str:
     >>> metrics_better("auroc_ood"), metrics_better("aurc")
     ('higher', 'lower')
     """
-    return "higher" if name == "accuracy" else metrics.info(name.removesuffix("_ood")).better
+    return metrics.info(name).better
 
 
 # --- the explorer ---------------------------------------------------------------------------------------------------

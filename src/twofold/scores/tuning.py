@@ -216,7 +216,7 @@ def _trial(record: MetricInfo, spec: str, right: Mask, conf: Array, inside: Mask
     if inside is not None:
         arrays["is_id"] = inside
     missing = [name for name in record.arrays if name not in (*arrays, "loss", "is_id")]
-    if missing or ("is_id" in record.arrays and inside is None and record.task == "joint"):
+    if missing or ("is_id" in record.arrays and inside is None and record.task in ("joint", "ood")):
         needed = missing[0] if missing else "ood_val"
         raise InvalidInput(f"{record.name} cannot choose settings here: it needs {needed}; use aurc, augrc or auroc")
     given = {name: array for name, array in arrays.items() if name in record.arrays}
