@@ -15,10 +15,9 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from twofold import Outputs, Run, scorer  # noqa: E402
 from twofold.errors import InvalidInput, LowPrecision, RunError  # noqa: E402
-from twofold.nn import extraction  # noqa: E402
-from twofold.nn.extraction import Prepare, extract, gram_rows  # noqa: E402
+from twofold.nn.extraction import Prepare, dropout, extract, gram_rows, stream  # noqa: E402
 from twofold.nn.models import Classifier  # noqa: E402
-from twofold.nn.perturb import Mahalanobis, Odin, RankFeat  # noqa: E402
+from twofold.nn.perturb import Odin, PerturbedMahalanobis, RankFeat  # noqa: E402
 from twofold.scores.layers import gram_rows as gram_rows_of_arrays  # noqa: E402
 
 
@@ -50,7 +49,7 @@ def loader(n=70, batch=16, **options):
 
 @pytest.fixture
 def small(monkeypatch):
-    monkeypatch.setattr(extraction, "SHARD", 32)  # several shards
+    monkeypatch.setattr(stream, "SHARD", 32)  # several shards
     return Small()
 
 
@@ -148,7 +147,7 @@ sys.path.insert(0, {here!r})
 import torch
 torch.set_num_threads(1)
 from test_extract import Small, tensors
-from twofold.nn import extraction as module
+from twofold.nn.extraction import stream as module
 from torch.utils.data import TensorDataset
 module.SHARD = 16
 seen = []
@@ -265,7 +264,7 @@ def test_dropout_keeps_or_drops_whatever_the_order_in_memory(rate):
     base = torch.rand((7, 3, 5, 4)) + 1
     for x in (base, base.to(memory_format=torch.channels_last), base[:, :, ::2], base[:, :1].expand(-1, 3, -1, -1)):
         before = x.clone()
-        got = extraction._drop(x, rate, np.random.SFC64(0))
+        got = dropout.drop_entries(x, rate, np.random.SFC64(0))
         bits = np.random.SFC64(0).random_raw(-(-x.numel() // 4)).view(np.uint16)[: x.numel()]
         order = sorted(range(4), key=lambda axis: -got.stride(axis))  # the axes as they lie in memory
         entries = got.permute(order).flatten().tolist()
@@ -280,7 +279,7 @@ def test_dropout_at_the_head_needs_one_backbone_pass(tmp_path, monkeypatch):
     fast = extract(model, loader(), tmp_path / "fast", name="test", role="test", passes=20, keep_passes=True)
     calls = model.calls
     assert calls <= 70 + 4
-    monkeypatch.setattr(extraction, "_before_head", lambda *a: None)
+    monkeypatch.setattr(dropout, "find_dropout_at_head", lambda *a: None)
     slow = extract(model, loader(), tmp_path / "slow", name="test", role="test", passes=20, keep_passes=True)
     assert model.calls - calls > 20 * 70
     assert np.asarray(fast["test"].passes) == pytest.approx(np.asarray(slow["test"].passes), abs=1e-6)
@@ -346,11 +345,11 @@ def test_mahalanobis_after_no_step_is_mds(small, tmp_path):
     x, _ = tensors(10)
     classifier = Classifier(small.eval(), example=x[:2])
     plain = chain.score(run["train"][:10])
-    assert Mahalanobis(chain, epsilon=0.0)(classifier, x).numpy() == pytest.approx(plain, rel=1e-4)
-    nearer = Mahalanobis(chain, epsilon=0.002)(classifier, x).numpy()
+    assert PerturbedMahalanobis(chain, epsilon=0.0)(classifier, x).numpy() == pytest.approx(plain, rel=1e-4)
+    nearer = PerturbedMahalanobis(chain, epsilon=0.002)(classifier, x).numpy()
     assert (nearer > plain).mean() > 0.7
-    with pytest.raises(InvalidInput, match="Mahalanobis needs"):
-        Mahalanobis(scorer("mds"))(classifier, x)
+    with pytest.raises(InvalidInput, match="PerturbedMahalanobis needs"):
+        PerturbedMahalanobis(scorer("mds"))(classifier, x)
 
 
 def test_rankfeat_takes_the_leading_triple_away(small):
@@ -415,6 +414,40 @@ def test_data_that_cannot_be_resumed_is_refused(small, tmp_path, data, message):
     with pytest.raises(InvalidInput, match=message):
         extract(small, data(), tmp_path / "run", name="test", role="test")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("epsilon", [float("nan"), float("inf"), -0.1, "0.1"])
+def test_the_length_of_a_step_must_be_a_number(small, tmp_path, epsilon):
+    x, labels = tensors(8)
+    classifier = Classifier(small.eval(), example=x[:2])
+    with pytest.raises(InvalidInput, match="epsilon must be"):
+        Odin(epsilon=epsilon)(classifier, x)
+    with torch.no_grad():
+        seen = classifier(x)
+    chain = scorer("mds").fit(Outputs(seen.logits, labels, seen.features))
+    with pytest.raises(InvalidInput, match="epsilon must be"):
+        PerturbedMahalanobis(chain, epsilon=epsilon)(classifier, x)
+    with pytest.raises(InvalidInput, match="std must be"):
+        Odin(std=(1.0, float("nan"), 1.0))(classifier, x)
+    learned = {"odin": Odin(epsilon=epsilon)}
+    with pytest.raises(InvalidInput, match="epsilon must be"):
+        extract(small, loader(), tmp_path / "run", name="test", role="test", learned=learned)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_process_that_waits_in_vain_says_so(small, tmp_path, monkeypatch):
+    """The first process made the run and never finished its share."""
+    monkeypatch.setattr(stream, "WAIT", 0.2)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    with pytest.raises(RunError, match="the first process made no run"):
+        extract(small, loader(), tmp_path / "run", name="test", role="test", batch=16)
+    Run.create(tmp_path / "run", model="Small")
+    with pytest.raises(RunError, match=r"the first process did not finish 'test' within 0\.2 s"):
+        extract(small, loader(), tmp_path / "run", name="test", role="test", batch=16)
+    monkeypatch.setenv("RANK", "0")  # what the second process wrote is kept, and the first completes it
+    extract(small, loader(), tmp_path / "run", name="test", role="test", batch=16)
+    assert len(Run.open(tmp_path / "run")["test"]) == 70
 
 
 def test_other_errors_leave_no_run(tmp_path):

@@ -8,6 +8,7 @@ zero its sign counts as +1.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -22,15 +23,19 @@ from twofold.scores.chain import Chain
 Perturbation = Callable[[Classifier, Tensor], Tensor]
 
 
-def _stepped(images: Tensor, loss: Callable[[Tensor], Tensor], epsilon: float, std: Sequence[float]) -> Tensor:
+def _move_images(images: Tensor, loss: Callable[[Tensor], Tensor], epsilon: float, std: Sequence[float]) -> Tensor:
     """Move the images by epsilon against the sign of the gradient of a loss summed over rows."""
+    length = _checks.number(epsilon, "epsilon", 0.0, math.inf, open_high=True)
+    for spread in std:
+        _checks.number(spread, "std", 0.0, math.inf, open_low=True, open_high=True)
     if not isinstance(images, Tensor) or images.ndim != 4:
         raise InvalidInput("input perturbation needs a batch of images (N, C, H, W)")
     with torch.enable_grad():
         x = images.detach().clone().requires_grad_()
         (gradient,) = torch.autograd.grad(loss(x), x)
     sign = torch.where(gradient >= 0, 1.0, -1.0)
-    return images - epsilon * sign / torch.tensor(std, device=images.device, dtype=images.dtype).view(1, -1, 1, 1)
+    spreads = torch.tensor(std, device=images.device, dtype=images.dtype).view(1, -1, 1, 1)
+    return images - length * sign / spreads
 
 
 @dataclass(frozen=True)
@@ -82,25 +87,23 @@ class Odin:
         Raises
         ------
         InvalidInput
-            If the temperature is not a finite number above 0, or the images are not a tensor (N, C, H, W).
+            If the temperature or a standard deviation is not a finite number above 0, ``epsilon`` is not a finite
+            number of at least 0, or the images are not a tensor (N, C, H, W).
         """
-        t = _checks.number(self.temperature, "temperature", 0.0, float("inf"), open_low=True, open_high=True)
-        chosen = None
+        temperature = _checks.number(self.temperature, "temperature", 0.0, math.inf, open_low=True, open_high=True)
 
         def loss(x: Tensor) -> Tensor:
-            nonlocal chosen
-            z = classifier(x).logits
-            chosen = z.argmax(dim=1) if chosen is None else chosen
-            return nn.functional.cross_entropy(z / t, chosen, reduction="sum")
+            logits = classifier(x).logits
+            return nn.functional.cross_entropy(logits / temperature, logits.argmax(dim=1), reduction="sum")
 
-        moved = _stepped(images, loss, self.epsilon, self.std)
+        moved = _move_images(images, loss, self.epsilon, self.std)
         with torch.no_grad():
-            z = classifier(moved).logits.double()
-        return z.max(dim=1).values - t * torch.logsumexp(z / t, dim=1)
+            logits = classifier(moved).logits.double()
+        return logits.max(dim=1).values - temperature * torch.logsumexp(logits / temperature, dim=1)
 
 
 @dataclass(frozen=True)
-class Mahalanobis:
+class PerturbedMahalanobis:
     r"""Compute the Mahalanobis score after a step towards the nearest class.
 
     .. math:: \tilde x = x - \epsilon \, \mathrm{sign}(\nabla_x \tfrac12 \min_c M_c(x)) / \sigma, \qquad
@@ -126,7 +129,7 @@ class Mahalanobis:
     >>> images = torch.rand(20, 3, 2, 2, generator=torch.Generator().manual_seed(0))
     >>> found = classifier(images)
     >>> train = twofold.Outputs(found.logits, labels=torch.arange(20) % 2, features=found.features)
-    >>> Mahalanobis(twofold.scorer("mds").fit(train))(classifier, images).shape
+    >>> PerturbedMahalanobis(twofold.scorer("mds").fit(train))(classifier, images).shape
     torch.Size([20])
     """
 
@@ -152,22 +155,23 @@ class Mahalanobis:
         Raises
         ------
         InvalidInput
-            If the chain is not a fitted ``mds``, or the images are not a tensor (N, C, H, W).
+            If the chain is not a fitted ``mds``, ``epsilon`` is not a finite number of at least 0, a standard deviation
+            is not a finite number above 0, or the images are not a tensor (N, C, H, W).
         """
         fitted = self.chain.steps[-1].learnt
         if self.chain.spec.split("(")[0] != "mds" or fitted is None:
-            raise InvalidInput(f'Mahalanobis needs scorer("mds").fit(train), got {self.chain.spec}')
+            raise InvalidInput(f'PerturbedMahalanobis needs scorer("mds").fit(train), got {self.chain.spec}')
         whiten = torch.tensor(fitted.whiten, device=images.device)
         centres = torch.tensor(fitted.centres, device=images.device)
-        centres = centres[~centres[:, 0].isnan()]
+        centres = centres[~centres[:, 0].isnan()]  # a class without training rows has none
 
-        def nearest(x: Tensor) -> Tensor:
-            h = classifier(x).features.double() @ whiten
-            return torch.cdist(h, centres).square().min(dim=1).values
+        def nearest_distance(x: Tensor) -> Tensor:
+            whitened = classifier(x).features.double() @ whiten
+            return torch.cdist(whitened, centres).square().min(dim=1).values
 
-        moved = _stepped(images, lambda x: 0.5 * nearest(x).sum(), self.epsilon, self.std)
+        moved = _move_images(images, lambda x: 0.5 * nearest_distance(x).sum(), self.epsilon, self.std)
         with torch.no_grad():
-            return -nearest(moved)
+            return -nearest_distance(moved)
 
 
 @dataclass(frozen=True)
@@ -221,26 +225,26 @@ class RankFeat:
         """
         modules = classifier.layers(list(self.layers))
 
-        def deflate(module: nn.Module, given: object, result: Tensor) -> Tensor:
-            maps = result.flatten(2)
-            u = _leading(maps)
-            return (maps - u @ (u.transpose(1, 2) @ maps)).reshape(result.shape)
+        def remove_leading_part(module: nn.Module, arguments: object, output: Tensor) -> Tensor:
+            maps = output.flatten(2)
+            leading = _leading_vectors(maps)
+            return (maps - leading @ (leading.transpose(1, 2) @ maps)).reshape(output.shape)
 
         total = None
         with torch.no_grad():
             for module in modules.values():
-                hook = module.register_forward_hook(deflate)
+                hook = module.register_forward_hook(remove_leading_part)
                 try:
-                    z = classifier(images).logits.double()
+                    logits = classifier(images).logits.double()
                 finally:
                     hook.remove()
-                total = z if total is None else total + z
+                total = logits if total is None else total + logits
         if total is None:
             raise InvalidInput("RankFeat needs at least one layer")
         return torch.logsumexp(total / len(modules), dim=1)
 
 
-def _leading(maps: Tensor, squarings: int = 8) -> Tensor:
+def _leading_vectors(maps: Tensor, squarings: int = 8) -> Tensor:
     """Compute leading left singular vectors (N, channels, 1) from a high power of each Gram matrix."""
     gram = maps.double() @ maps.double().transpose(1, 2)
     for _ in range(squarings):
@@ -248,5 +252,6 @@ def _leading(maps: Tensor, squarings: int = 8) -> Tensor:
         gram = gram @ gram
     lengths = torch.linalg.vector_norm(gram, dim=1)
     best = lengths.argmax(dim=1)
-    u = gram[torch.arange(len(gram)), :, best] / lengths.gather(1, best[:, None]).clamp_min(1e-300)
-    return u[:, :, None].to(maps.dtype)
+    columns = gram[torch.arange(len(gram)), :, best]  # the longest of each image
+    vectors = columns / lengths.gather(1, best[:, None]).clamp_min(1e-300)
+    return vectors[:, :, None].to(maps.dtype)

@@ -1,0 +1,143 @@
+"""Several data sets with one network, all named by text: what ``twofold extract`` does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from twofold.errors import InvalidInput, UnknownName
+from twofold.nn import data
+from twofold.nn.extraction.prepare import Prepare
+from twofold.nn.extraction.stream import extract
+from twofold.nn.models import load
+from twofold.nn.perturb import Odin, Perturbation, PerturbedMahalanobis, RankFeat
+from twofold.run import Run
+from twofold.scores.chain import Chain, scorer
+
+
+def extract_all(
+    model: str,
+    sets: Sequence[tuple[str, str, str]],
+    out: str | Path,
+    *,
+    checkpoints: Sequence[str] = (),
+    classes: int | None = None,
+    head: str | None = None,
+    normalise: str = "none",
+    layers: str | None = None,
+    odin: float | None = None,
+    mahalanobis: float | None = None,
+    rankfeat: str | None = None,
+    half: bool = False,
+    begin: Callable[[str, int], object] = lambda name, rows: None,
+    replace: bool = False,
+    **options: Any,
+) -> Run:
+    """Extract several data sets with a model, all named by text; the command ``twofold extract`` calls this.
+
+    Data sets that the run already holds are skipped, so repeating the same call finishes what is missing.
+
+    Parameters
+    ----------
+    model : str
+        A model as :func:`twofold.nn.models.load` takes it.
+    sets : sequence of (spec, role, name)
+        Each data set: its specification for :func:`twofold.nn.data.open`, its role and its name in the run. Put the
+        training set first if ``mahalanobis`` is set.
+    out : str or Path
+        Folder of the run, created if it does not exist.
+    checkpoints : sequence of str, default=()
+        Weights to load into the model; several make a deep ensemble.
+    classes : int, optional
+        Number of classes, where the model does not say it.
+    head : str, optional
+        Name of the last linear layer; by default it is found.
+    normalise : str, default="none"
+        Name of the channel statistics, one of ``twofold.nn.data.STATISTICS``, or ``"none"`` to only divide by 255.
+    layers : str, optional
+        Names of modules separated by commas, or ``"all"``, whose channel statistics are recorded.
+    odin : float, optional
+        Step size of ODIN's input perturbation; by default its values are not recorded.
+    mahalanobis : float, optional
+        Step size of the perturbed Mahalanobis score, which is fitted on the first training set of the run. Not recorded
+        for data sets with role ``"train"``.
+    rankfeat : str, optional
+        Names of modules separated by commas, for RankFeat.
+    half : bool, default=False
+        Store features and layer statistics as float16.
+    begin : callable, optional
+        Called with the name and number of rows of each data set before it is extracted.
+    replace : bool, default=False
+        Extract data sets again that the run already holds.
+    **options
+        Further arguments of :func:`extract`, such as ``batch``, ``device``, ``passes`` or ``done``; the rest is kept
+        with the run.
+
+    Returns
+    -------
+    Run
+        The run with all data sets.
+
+    Raises
+    ------
+    UnknownName
+        If there are no statistics called ``normalise``.
+    InvalidInput
+        If ``mahalanobis`` is set and no training set has been extracted; also what :func:`extract` raises.
+    """
+    if checkpoints:
+        members = [load(model, classes=classes, checkpoint=checkpoint) for checkpoint in checkpoints]
+    else:
+        members = [load(model, classes=classes)]
+    if normalise not in ("none", *data.STATISTICS):
+        raise UnknownName.of("statistics", normalise, ["none", *data.STATISTICS])
+    prepare = Prepare() if normalise == "none" else Prepare(*data.STATISTICS[normalise])
+    opened = {name: data.open(spec) for spec, _, name in sets}
+    for _, role, name in sets:
+        if not replace and _holds(out, name):
+            continue
+        learned: dict[str, Perturbation] = {}
+        if odin is not None:
+            learned["odin"] = Odin(epsilon=odin, std=prepare.std)
+        if mahalanobis is not None and role != "train":
+            learned["mds_perturbed"] = PerturbedMahalanobis(_fit_mds(out), mahalanobis, prepare.std)
+        if rankfeat is not None:
+            learned["rankfeat"] = RankFeat(tuple(rankfeat.split(",")))
+        begin(name, len(opened[name]))
+        extract(
+            members if len(members) > 1 else members[0],
+            opened[name],
+            out,
+            name=name,
+            role=role,
+            prepare=prepare,
+            head=head,
+            features="float16" if half else "float32",
+            layers=_parse_layers(layers),
+            learned=learned,
+            replace=replace,
+            **{"model": model, "normalise": normalise, **options},
+        )
+    return Run.open(out)
+
+
+def _holds(out: str | Path, name: str) -> bool:
+    """Whether a run exists and holds a complete data set of this name."""
+    return (Path(out) / "run.json").exists() and name in Run.open(out)
+
+
+def _parse_layers(text: str | None) -> Sequence[str] | bool:
+    if text == "all":
+        return True
+    return text.split(",") if text else ()
+
+
+def _fit_mds(out: str | Path) -> Chain:
+    """Fit ``mds`` on the training outputs of the run."""
+    train = Run.open(out).names("train") if (Path(out) / "run.json").exists() else []
+    if not train:
+        raise InvalidInput(
+            "the perturbed Mahalanobis score is fitted on train; extract a data set with role train first"
+        )
+    return scorer("mds").fit(Run.open(out)[train[0]])
