@@ -4,11 +4,13 @@ import importlib.util
 import inspect
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -60,6 +62,30 @@ def test_what_a_page_shows_works(page, demo, tmp_path, monkeypatch):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert any(json.loads(done.stdout)) or page == "findings.md"  # whose only command runs at the papers' scale
+
+
+def test_commands_that_run_networks_work_as_shown(tmp_path, monkeypatch):
+    """The guide's ``extract`` and ``train``, on pictures and weights of the names that it uses."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    from PIL import Image
+
+    from twofold.nn import build
+
+    monkeypatch.chdir(tmp_path)
+    np.savez("weights.npz", **{k: v.numpy() for k, v in build("resnet20_cifar", 10).state_dict().items()})
+    rng = np.random.default_rng(0)
+    for split in ("train", "test"):
+        for digit in range(10):
+            folder = Path("photos") / split / str(digit)
+            folder.mkdir(parents=True)
+            for i in range(13):
+                Image.fromarray(rng.integers(0, 256, (40, 48, 3), dtype=np.uint8)).save(folder / f"{i}.png")
+    text = (DOCS / "howto.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    commands = re.findall(r"^twofold (?:extract|train) .*", text, flags=re.MULTILINE)
+    assert len(commands) == 2
+    for line in commands:
+        result = CliRunner().invoke(main, shlex.split(line)[1:])
+        assert result.exit_code == 0, (line, result.output)
 
 
 @pytest.fixture(scope="module")
