@@ -457,7 +457,7 @@ def test_commands_that_take_an_npz_file_in_place_of_a_run(place, words):
 def test_commands_that_need_a_run_say_how_to_make_one_of_an_npz_file(place, words):
     result = run(*words.split())
     assert result.exit_code == 3
-    assert "test.npz is no run: it is an npz file; put it into one" in result.stderr
+    assert "test.npz is not a run: it is an npz file; put it into one" in result.stderr
 
 
 # deep and damaged files

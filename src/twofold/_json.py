@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -101,6 +102,57 @@ def decode_json(
         raise error(f"{path} is damaged or was edited: its checksum does not fit; {again}")
     del content["format"], content["version"]
     return content
+
+
+# Checks of decoded content: each returns the value with its type, or raises ValueError with one sentence
+
+
+def check_table(content: object, where: str, keys: Collection[str] | None = None) -> dict[str, object]:
+    """Check that the content is a JSON object with exactly these keys (by default any), and return it."""
+    if not isinstance(content, dict):
+        raise ValueError(f"{where} must be a table, got {content!r:.80}")
+    if keys is not None and content.keys() != set(keys):
+        odd = min(content.keys() ^ set(keys))
+        raise ValueError(f"{where} must have the keys {', '.join(keys)}; {odd!r:.80} is missing or too much")
+    return content
+
+
+def check_list(content: object, where: str, length: int | None = None) -> list[object]:
+    """Check that the content is a JSON array, of this length if one is given, and return it."""
+    if not isinstance(content, list):
+        raise ValueError(f"{where} must be a list, got {content!r:.80}")
+    if length is not None and len(content) != length:
+        raise ValueError(f"{where} must be a list of {length}, got {len(content)}")
+    return content
+
+
+def check_text(content: object, where: str) -> str:
+    """Check that the content is text, and return it."""
+    if not isinstance(content, str):
+        raise ValueError(f"{where} must be text, got {content!r:.80}")
+    return content
+
+
+def check_flag(content: object, where: str) -> bool:
+    """Check that the content is true or false, and return it."""
+    if not isinstance(content, bool):
+        raise ValueError(f"{where} must be true or false, got {content!r:.80}")
+    return content
+
+
+def check_count(content: object, where: str, low: int) -> int:
+    """Check that the content is a whole number of at least ``low``, and return it."""
+    if type(content) is not int or content < low:  # a boolean is no number here
+        raise ValueError(f"{where} must be a whole number of at least {low}, got {content!r:.80}")
+    return content
+
+
+def check_sha256(content: object, where: str) -> str:
+    """Check that the content is a SHA-256 in hexadecimal digits, and return it."""
+    digest = check_text(content, where)
+    if not re.fullmatch("[0-9a-f]{64}", digest):
+        raise ValueError(f"{where} must be a SHA-256 of 64 hexadecimal digits, got {digest!r:.80}")
+    return digest
 
 
 def _refuse_constant(name: str) -> NoReturn:

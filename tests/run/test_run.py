@@ -24,6 +24,7 @@ from twofold._json import encode_json
 from twofold.errors import InvalidInput, RunError, UnknownName
 from twofold.outputs import Head, Outputs, Passes
 from twofold.run import Run
+from twofold.run._folder import RunFolder
 
 C, D, M = 3, 4, 5
 HEAD = Head(np.random.default_rng(99).normal(size=(C, D)), np.arange(3.0))
@@ -174,7 +175,7 @@ def test_tensors_are_aligned_and_mapped_not_read(run):
 def test_stored_data_are_not_scanned_again(run, monkeypatch):
     run.add("a", content("a"), role="test")
     scans = []
-    for module in ("twofold.outputs", "twofold.run"):
+    for module in ("twofold.outputs", "twofold.run.writer"):
         monkeypatch.setattr(f"{module}.check_head", lambda *a, **k: scans.append(a))
     monkeypatch.setattr("twofold.outputs.finite", lambda *a: scans.append(a))
     list(run["a"].blocks(5))
@@ -262,13 +263,13 @@ def test_create_is_careful(tmp_path):
 
 
 def test_what_is_no_run(tmp_path, run):
-    with pytest.raises(RunError, match=r"is no run: it is missing; make one with Run.create"):
+    with pytest.raises(RunError, match=r"is not a run: it is missing; make one with Run.create"):
         Run.open(tmp_path / "nothing")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(RunError, match=r"is no run: it has no run.json"):
+    with pytest.raises(RunError, match=r"is not a run: it has no run.json"):
         Run.open(tmp_path / "empty")
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="is no run: it is no folder"):
+    with pytest.raises(RunError, match="is not a run: it is not a folder"):
         Run.open(tmp_path / "file")
 
 
@@ -511,8 +512,8 @@ def test_a_writer_replaces_when_asked(run):
 
 
 BLOCKS = {
-    "undeclared": ({"extra": np.ones(2)}, "needs exactly the fields features, ids, labels, logits; extra is"),
-    "missing": ({"ids": None}, "ids is missing or not declared"),
+    "undeclared": ({"extra": np.ones(2)}, "needs exactly the fields features, ids, labels, logits; missing or not declared: extra"),
+    "missing": ({"ids": None}, "missing or not declared: ids"),
     "rows": ({"labels": [0]}, r"labels \(block from row 4\) has 1 rows but logits has 2"),
     "label": ({"labels": [0, 3]}, r"labels \(block from row 4\) must be in \[-1, 3\).*got 3 in row 1"),
     "NaN": ({"logits": np.full((2, C), np.nan)}, r"logits \(block from row 4\) must be finite.*row 0"),
@@ -738,14 +739,14 @@ def test_a_stale_journal_does_not_touch_a_data_set_that_was_entered(run, monkeyp
         writer.write(0, logits=np.ones((4, C)))
         return writer
 
-    save = Run._save
+    save = RunFolder.save
 
     def dying(self, manifest):
         save(self, manifest)
         raise Crash
 
     with monkeypatch.context() as patch:
-        patch.setattr(Run, "_save", dying)
+        patch.setattr(RunFolder, "save", dying)
         writer = write()
         with pytest.raises(Crash):
             writer.close()

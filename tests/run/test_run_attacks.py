@@ -25,6 +25,7 @@ from twofold._json import encode_json
 from twofold.errors import Damaged, InvalidInput, RunError, TwofoldError
 from twofold.outputs import Head, Outputs, Passes
 from twofold.run import Run
+from twofold.run._folder import RunFolder
 
 posix = pytest.mark.skipif(os.name != "posix", reason="links, pipes and locks of POSIX")
 C, D, ROWS = 3, 4, 6
@@ -630,7 +631,7 @@ def test_readers_never_fail_while_a_data_set_is_replaced(run, look):
 
 def test_a_data_set_that_is_replaced_for_ever_is_reported_in_the_end(run, monkeypatch):
     opened = Run.open(run.path)
-    original, reads = Run._manifest, []
+    original, reads = RunFolder.manifest, []
 
     def restless(self):
         """The manifest as if another process had just replaced ``a``, by a file of another size."""
@@ -642,8 +643,8 @@ def test_a_data_set_that_is_replaced_for_ever_is_reported_in_the_end(run, monkey
 
     seconds = itertools.count()
     clock = SimpleNamespace(monotonic=lambda: next(seconds), time_ns=time.time_ns)
-    monkeypatch.setattr("twofold.run.time", clock)
-    monkeypatch.setattr(Run, "_manifest", restless)
+    monkeypatch.setattr("twofold.run._folder.time", clock)
+    monkeypatch.setattr(RunFolder, "manifest", restless)
     with pytest.raises(RunError, match="expected 1; it is damaged"):
         _ = opened["a"]
     assert len(reads) == 2 * 7  # at seconds 0 to 6: at 5 the time is not yet up
@@ -652,9 +653,9 @@ def test_a_data_set_that_is_replaced_for_ever_is_reported_in_the_end(run, monkey
 def test_damage_is_reported_at_once(run, monkeypatch):
     (run.path / "a.safetensors").unlink()
     looks = []
-    original = Run._manifest
+    original = RunFolder.manifest
     opened = Run.open(run.path)
-    monkeypatch.setattr(Run, "_manifest", lambda self: looks.append(1) or original(self))
+    monkeypatch.setattr(RunFolder, "manifest", lambda self: looks.append(1) or original(self))
     with pytest.raises(RunError, match="is missing, though"):
         _ = opened["a"]
     assert len(looks) == 2
