@@ -512,7 +512,7 @@ def test_a_writer_replaces_when_asked(run):
 
 
 BLOCKS = {
-    "undeclared": ({"extra": np.ones(2)}, "needs exactly the fields features, ids, labels, logits; missing or not declared: extra"),
+    "undeclared": ({"extra": np.ones(2)}, "the fields features, ids, labels, logits; missing or not declared: extra"),
     "missing": ({"ids": None}, "missing or not declared: ids"),
     "rows": ({"labels": [0]}, r"labels \(block from row 4\) has 1 rows but logits has 2"),
     "label": ({"labels": [0, 3]}, r"labels \(block from row 4\) must be in \[-1, 3\).*got 3 in row 1"),
