@@ -30,8 +30,8 @@ from twofold.nn.corruptions import NAMES as TYPES
 from twofold.outputs import Outputs
 from twofold.report import figures
 from twofold.run import Run
-from twofold.scores import chain as steps
 from twofold.scores import fit_all, score_all
+from twofold.scores.registry import step_names
 
 COMMAND = "python benchmarks/real_gate.py --save"
 EVEN = 0.5  # OOD share of the tables of F1: as many unknown inputs as known ones, as in the paper
@@ -129,7 +129,7 @@ def opened(network, folder):
     """Every score of logits, features and head, fitted on the training set and computed once on every set."""
     run, bench = Run.open(folder / network.name), load(network.benchmark)
     sets = {s: plain(run, s) for s in run.names() if s != "ood_val"}
-    names = [s for s in steps.names("score", needs=["logits", "features", "head"]) if s not in ("sum", "product", "mc")]
+    names = [s for s in step_names("score", needs=["logits", "features", "head"]) if s not in ("sum", "product", "mc")]
     specs = tuple(dict.fromkeys([*names, *CHAINS]))
     chains = fit_all(specs, sets["train"], val=sets["val"])
     shifted = [s for s in sets if s.startswith("corruption/")]

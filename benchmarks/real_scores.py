@@ -18,8 +18,8 @@ import numpy as np
 from timing import finish, row
 from twofold import metrics
 from twofold.outputs import Head, Outputs
-from twofold.scores import chain as steps
 from twofold.scores import fit_all, score_all
+from twofold.scores.registry import step_names
 
 UNKNOWN = ("svhn", "textures", "tin", "scenes")
 CHAINS = ("react|energy", "dice|energy", "ash|energy", "scale|energy", "vra|energy", "lts|energy", "temperature|msp")
@@ -38,7 +38,7 @@ def main():
 
     train, test = outputs("id_train", held["id_train_labels"]), outputs("id_test", held["id_test_labels"])
     unknown = {name: outputs(f"ood_{name}") for name in UNKNOWN}
-    names = [n for n in steps.names("score", needs=["logits", "features", "head"]) if n not in ("sum", "product", "mc")]
+    names = [n for n in step_names("score", needs=["logits", "features", "head"]) if n not in ("sum", "product", "mc")]
     specs = [*names, *CHAINS]
     chains = fit_all(specs, train)
     known, others = score_all(chains, test), {name: score_all(chains, o) for name, o in unknown.items()}

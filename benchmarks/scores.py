@@ -123,7 +123,7 @@ def closed_forms(train, test):
     rows = []
 
     klm = scorer("klm").fit(train)
-    typical = np.exp(klm.steps[0].bound.log_typical)
+    typical = np.exp(klm.steps[0].instance.log_typical)
     rows.append(
         pair(
             "klm",
@@ -134,7 +134,7 @@ def closed_forms(train, test):
     )
 
     dice = scorer("dice|energy").fit(train)
-    masked = dice.steps[0].bound.weight
+    masked = dice.steps[0].instance.weight
     rows.append(
         pair(
             "dice|energy",

@@ -13,7 +13,7 @@ from twofold import metrics
 from twofold.bench.catalogue import Benchmark, load, names
 from twofold.bench.protocols import PROTOCOLS
 from twofold.bench.published import DIFFERENCES
-from twofold.scores import chain as steps
+from twofold.scores.registry import info, step_names
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))  # tests load this file by its path
@@ -88,7 +88,7 @@ def metric(name: str) -> str:
 
 def step(name: str) -> str:
     """One score or transform: its call with defaults, its docstring, then the facts."""
-    record = steps.info(name)
+    record = info(name)
     settings = ", ".join(f"{k}={v!r}" for k, v in record.settings.items())
     facts = {
         "Needs": ", ".join(record.needs) or "what the chains inside need",
@@ -118,7 +118,7 @@ def scores_page() -> str:
     parts = [(HERE / "scores_intro.md").read_text(encoding="utf-8").strip() + "\n"]
     for module, title in MODULES.items():
         parts.append(f"## {title}\n")
-        parts += [step(name) for name in steps.names() if steps.info(name).maker.__module__ == module]
+        parts += [step(name) for name in step_names() if info(name).maker.__module__ == module]
     return "\n".join(parts)
 
 

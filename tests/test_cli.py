@@ -152,10 +152,10 @@ def test_list_metrics():
 
 
 def test_list_scores_and_transforms():
-    from twofold.scores import chain as steps
+    from twofold.scores.registry import step_names
 
     rows = json.loads(run("list", "scores", "--json").stdout)
-    assert [row["name"] for row in rows] == steps.names("score")
+    assert [row["name"] for row in rows] == step_names("score")
     assert all(row["summary"] and row["reference"] for row in rows)
     few = run("list", "scores", "--needs", "logits").stdout
     assert "energy" in few

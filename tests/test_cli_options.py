@@ -17,7 +17,7 @@ from twofold.cli import main
 from twofold.cli.messages import in_terms_of_options
 from twofold.outputs import Outputs
 from twofold.run import Run
-from twofold.scores import chain as steps
+from twofold.scores.registry import step_names
 
 
 def run(*args):
@@ -196,7 +196,7 @@ def offered(line, word=""):
 
 
 def test_completion_offers_names():
-    scores = set(steps.names("score"))
+    scores = set(step_names("score"))
     for line in ("evaluate x --id", "score x --score", "gate fit x --ood", "report x --id", "bench run digits --score"):
         assert scores <= offered(line), line
     assert offered("score x --score", "react|ener") == {"react|energy"}

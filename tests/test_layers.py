@@ -10,6 +10,7 @@ import twofold
 ROOT = Path(twofold.__file__).parent
 LEVELS = {
     "errors": 0,
+    "typing": 0,
     "roles": 0,
     "_checks": 0,
     "_csv": 0,

@@ -10,7 +10,7 @@ import pytest
 
 from twofold.errors import InvalidInput, UnknownName
 from twofold.outputs import Outputs
-from twofold.scores.chain import load_plugin
+from twofold.scores.registry import load_plugin
 
 MODULE = """
 import numpy as np
@@ -80,11 +80,11 @@ def test_processes_that_share_a_benchmark_know_the_plugin(folder, monkeypatch):
     monkeypatch.syspath_prepend(folder)
     (folder / "shared_score.py").write_text(MODULE.format(name="lead_shared"))
     code = """
-from twofold.scores import chain as steps
+from twofold.scores.registry import info, load_plugin
 from functools import partial
 from twofold.bench.engines import Workers, execute
-steps.load_plugin("shared_score")
-tasks = [partial(steps.info, "lead_shared"), partial(steps.info, "msp")]
+load_plugin("shared_score")
+tasks = [partial(info, "lead_shared"), partial(info, "msp")]
 found = {index: record.name for index, record in execute(tasks, Workers(jobs=2))}
 assert found == {0: "lead_shared", 1: "msp"}, found
 """

@@ -13,7 +13,9 @@ from twofold.cli import main
 from twofold.errors import InvalidInput, LostScale
 from twofold.gate import Gate
 from twofold.outputs import Head, Outputs
-from twofold.scores import chain as steps
+from twofold.scores.chain import scorer
+from twofold.scores.registry import step_names
+from twofold.scores.scoring import reads_scale
 from twofold.scores.tuning import computable
 
 
@@ -37,7 +39,7 @@ def labels(logits):
     return np.where(rng.random(200) < 0.7, logits.argmax(axis=1), rng.integers(-1, 4, 200))
 
 
-@pytest.mark.parametrize("name", [n for n in steps.names("score", needs=["logits"]) if steps.scorer(n).ready])
+@pytest.mark.parametrize("name", [n for n in step_names("score", needs=["logits"]) if scorer(n).ready])
 def test_scores_are_those_of_the_logits_or_warn(name, logits):
     """A score that a constant added to a row does not change is the same of probabilities; the others warn."""
     chain = twofold.scorer(name)
@@ -56,7 +58,7 @@ def test_scores_are_those_of_the_logits_or_warn(name, logits):
 def test_energy_and_mls_read_the_scale_and_msp_does_not(logits):
     outputs = Outputs(logits)
     for name, reads in {"energy": True, "mls": True, "msp": False, "entropy": False, "gen": False}.items():
-        assert steps.reads_scale(twofold.scorer(name), outputs) is reads, name
+        assert reads_scale(twofold.scorer(name), outputs) is reads, name
 
 
 def test_zeros_become_the_smallest_normal_number():

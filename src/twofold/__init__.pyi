@@ -1,10 +1,11 @@
-from . import adapters, bench, demo, errors, gate, metrics, nn, outputs, report, run, scores, stats, study
+from . import adapters, bench, demo, errors, gate, metrics, nn, outputs, report, run, scores, stats, study, typing
 from .gate import Gate
 from .metrics import evaluate, register_metric
 from .outputs import Head, Outputs, Passes
 from .run import Run
-from .scores.chain import Chain, load_chain, register_score, register_transform, scorer
+from .scores.chain import Chain, load_chain, scorer
 from .scores.logits import probability
+from .scores.registry import register_score, register_transform
 from .scores.tuning import recommend, tune
 
 __version__: str
@@ -38,4 +39,5 @@ __all__ = [
     "stats",
     "study",
     "tune",
+    "typing",
 ]

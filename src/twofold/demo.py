@@ -21,7 +21,8 @@ from twofold.errors import RunError
 from twofold.outputs import Head, Outputs
 from twofold.report import JOINT, joint_table
 from twofold.run import Run
-from twofold.scores.chain import fit_all, score_all
+from twofold.scores.chain import fit_all
+from twofold.scores.scoring import score_all
 from twofold.scores.tuning import Recommendation, choose_pairs
 from twofold.stats import Interval
 

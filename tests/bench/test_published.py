@@ -24,7 +24,7 @@ from twofold.bench.published import (
 from twofold.bench.results import Results
 from twofold.cli import main
 from twofold.errors import InvalidInput, UnknownName
-from twofold.scores import chain as steps
+from twofold.scores.chain import scorer
 
 # Printed rows and columns, counted in the papers. Joint paper, Tables 3 and 4: the DS-AURC block repeats the lines of
 # the DS-F1 block, so it stands beside it: 9 scores x near, far x 2 metrics, and the accuracy. Tables 1, 7 and the
@@ -421,7 +421,7 @@ def test_every_score_is_registered_unless_the_note_says_otherwise():
             if "no score of ours" in a.note:
                 foreign.add(spec)
             else:
-                assert steps.scorer(spec).steps[-1].info.kind == "score"
+                assert scorer(spec).steps[-1].info.kind == "score"
     assert foreign == {"best", "best_mc", "mcd", "nac", "adascale_a", "adascale_l"}
 
 

@@ -11,7 +11,8 @@ import test_every_score as laws
 
 import twofold
 from twofold.errors import InvalidInput
-from twofold.scores import chain as steps
+from twofold.scores import registry
+from twofold.scores.registry import step_names
 
 TEXT = (Path(__file__).resolve().parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 HEADER = """
@@ -21,7 +22,7 @@ import numpy as np
 from twofold import register_score, register_transform
 from twofold._checks import Array
 from twofold._math import Floats
-from twofold.scores.chain import state
+from twofold.typing import state
 """
 LAWS = [
     law
@@ -33,17 +34,17 @@ LAWS = [
 @pytest.fixture
 def added(tmp_path, monkeypatch):
     """The blocks under "Add a score", as a module of its own."""
-    monkeypatch.setattr(steps, "_STEPS", dict(steps._STEPS))
+    monkeypatch.setattr(registry, "_STEPS", dict(registry._STEPS))
     section = TEXT.split("## Add a score")[1].split("\n## ")[0]
     blocks = re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)
     assert blocks
     file = tmp_path / "my_scores.py"
     file.write_text(HEADER + "\n".join(blocks), encoding="utf-8")
     spec = importlib.util.spec_from_file_location("my_scores", file)
-    before = set(steps.names("score"))
+    before = set(step_names("score"))
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return sorted(set(steps.names("score")) - before)
+    return sorted(set(step_names("score")) - before)
 
 
 def test_the_laws_are_found():

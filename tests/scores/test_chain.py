@@ -9,8 +9,10 @@ import pytest
 import twofold
 from twofold.errors import InvalidInput, NameTaken, NotFitted, UnknownName
 from twofold.outputs import Head, Outputs
-from twofold.scores import chain as steps
-from twofold.scores.chain import load_chain, register_score, scorer
+from twofold.scores import registry
+from twofold.scores.chain import _read_file, load_chain, scorer
+from twofold.scores.parser import split_steps
+from twofold.scores.registry import info, register_score, step_names
 
 
 def outputs(n=40, seed=0, classes=3, width=5):
@@ -62,7 +64,7 @@ def test_bad_text_is_explained(text, message):
 
 
 def test_a_bar_inside_quotes_does_not_split():
-    assert steps._split("a(of=('x|y', \"p|q\"))|b") == ["a(of=('x|y', \"p|q\"))", "b"]
+    assert split_steps("a(of=('x|y', \"p|q\"))|b") == ["a(of=('x|y', \"p|q\"))", "b"]
 
 
 def test_fit_returns_a_new_chain():
@@ -79,10 +81,10 @@ def test_fit_returns_a_new_chain():
 
 def test_the_label_says_what_fitting_saw():
     train, val = outputs(), outputs(seed=1)
-    assert scorer("energy").fit(train).tuned == "nothing to fit"
-    assert scorer("react|energy").fit(train).tuned == "fitted on train"
-    assert scorer("klm").fit(train).tuned == "fitted on train"
-    assert scorer("klm").fit(train, val=val).tuned == "fitted on val"
+    assert scorer("energy").fit(train).fitted_on == ""
+    assert scorer("react|energy").fit(train).fitted_on == "train"
+    assert scorer("klm").fit(train).fitted_on == "train"
+    assert scorer("klm").fit(train, val=val).fitted_on == "val"
 
 
 def test_sets_are_found_by_parameter_name():
@@ -127,7 +129,7 @@ def test_saved_chains_give_the_same_bits(text, tmp_path):
     chain = scorer(text).fit(train)
     chain.save(tmp_path / "chain.safetensors")
     back = load_chain(tmp_path / "chain.safetensors")
-    assert (back.spec, back.tuned) == (chain.spec, chain.tuned)
+    assert (back.spec, back.fitted_on) == (chain.spec, chain.fitted_on)
     assert (back.score(test) == chain.score(test)).all()
     assert b"pickle" not in (tmp_path / "chain.safetensors").read_bytes()
 
@@ -138,12 +140,12 @@ def test_files_that_are_no_chain(tmp_path):
     with pytest.raises(InvalidInput, match="does not exist"):
         load_chain(tmp_path / "missing")
     (tmp_path / "text").write_text("hello")
-    with pytest.raises(InvalidInput, match="damaged or no saved chain"):
+    with pytest.raises(InvalidInput, match="damaged or not a saved chain"):
         load_chain(tmp_path / "text")
     from safetensors.numpy import save_file
 
     save_file({"a": np.zeros(2)}, tmp_path / "other")
-    with pytest.raises(InvalidInput, match="is no saved chain; write one"):
+    with pytest.raises(InvalidInput, match="is not a saved chain; write one"):
         load_chain(tmp_path / "other")
     with pytest.raises(InvalidInput, match="cannot be read"):
         load_chain(tmp_path)
@@ -186,10 +188,9 @@ def test_a_tree_that_leads_back_is_refused(tmp_path):
     from safetensors.numpy import save_file
 
     from twofold._files import arrays_digest
-    from twofold.scores import chain as steps
 
     scorer("isolation_forest(trees=3)").fit(outputs()).save(tmp_path / "chain")
-    arrays, header = steps._read_chain(tmp_path / "chain")
+    arrays, header = _read_file(tmp_path / "chain")
     children = arrays["0.children"].copy()
     children[:, children[0, 0]] = 0  # the first child of the root leads back to it
     arrays["0.children"] = children
@@ -220,7 +221,7 @@ def test_names_are_taken_once():
 
 
 def test_a_new_score_is_one_function(monkeypatch):
-    monkeypatch.setattr(steps, "_STEPS", dict(steps._STEPS))
+    monkeypatch.setattr(registry, "_STEPS", dict(registry._STEPS))
 
     @twofold.register_score("top_two", paper="a test")
     def top_two(logits, *, power: float = 1.0):
@@ -236,8 +237,8 @@ def test_a_new_score_is_one_function(monkeypatch):
 def test_lists_by_need():
     assert set(twofold.scores.names(needs="logits")) <= set(twofold.scores.names())
     assert "react" not in twofold.scores.names()
-    assert "react" in steps.names("transform", ["features", "head"])
-    record = steps.info("react")
+    assert "react" in step_names("transform", ["features", "head"])
+    record = info("react")
     assert (record.needs, record.fit_needs, record.settings) == (
         ("features", "head"),
         ("features",),
@@ -247,7 +248,7 @@ def test_lists_by_need():
 
 
 def test_a_step_that_gives_no_value_is_an_error(monkeypatch):
-    monkeypatch.setattr(steps, "_STEPS", dict(steps._STEPS))
+    monkeypatch.setattr(registry, "_STEPS", dict(registry._STEPS))
 
     @register_score("broken", paper="a test")
     def broken(logits):
@@ -261,7 +262,7 @@ def test_a_step_that_gives_no_value_is_an_error(monkeypatch):
 
 
 def test_a_transform_must_keep_the_rows(monkeypatch):
-    monkeypatch.setattr(steps, "_STEPS", dict(steps._STEPS))
+    monkeypatch.setattr(registry, "_STEPS", dict(registry._STEPS))
 
     @twofold.register_transform("shorter", paper="a test")
     def shorter(logits):
@@ -332,10 +333,12 @@ def test_a_chain_judges_the_passes_if_any_step_does():
 def test_labels_of_tuning():
     chain = scorer("energy")
     assert chain.label == "untuned"
-    for searched, tuned, label in (
+    for tuned_on, fitted_on, label in (
+        ("", "train", "untuned"),
+        ("", "val", "untuned"),
         ("val", "", "ID-tuned"),
         ("ood_val", "", "OOD-tuned"),
-        ("", "fitted on ood_val", "OOD-tuned"),
-        ("val", "fitted on ood_val", "OOD-tuned"),
+        ("", "ood_val", "OOD-tuned"),
+        ("val", "ood_val", "OOD-tuned"),
     ):
-        assert dataclasses.replace(chain, searched=searched, tuned=tuned or chain.tuned).label == label
+        assert dataclasses.replace(chain, tuned_on=tuned_on, fitted_on=fitted_on).label == label

@@ -178,10 +178,10 @@ def test_sum_and_product_of_chains(tmp_path):
     product = scorer(f"product(of={text})").fit(train)
     assert product.score(test) == pytest.approx(np.log(np.prod(1 / (1 + np.exp(-np.array(z))), axis=0)), rel=1e-9)
     assert total.needs == ("logits", "features", "head")
-    assert total.tuned == "fitted on train"
+    assert total.fitted_on == "train"
     total.save(tmp_path / "c")
     back = load_chain(tmp_path / "c")
-    assert (back.spec, back.tuned) == (total.spec, total.tuned)
+    assert (back.spec, back.fitted_on) == (total.spec, total.fitted_on)
     assert (back.score(test) == total.score(test)).all()
 
 

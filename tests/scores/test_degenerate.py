@@ -10,11 +10,11 @@ from test_every_score import LEARNED, SCORES, SETTINGS
 
 from twofold.errors import InvalidInput
 from twofold.outputs import Head, Outputs
-from twofold.scores import chain as steps
 from twofold.scores.chain import scorer
+from twofold.scores.registry import PROJECTIONS, step_names
 
-CHAINS = [*SCORES, *SETTINGS, *(f"{t}|energy" for t in steps.names("transform"))]
-CHAINS += [f"project(kind={kind!r})|energy" for kind in steps.PROJECTIONS]
+CHAINS = [*SCORES, *SETTINGS, *(f"{t}|energy" for t in step_names("transform"))]
+CHAINS += [f"project(kind={kind!r})|energy" for kind in PROJECTIONS]
 
 
 def complete(features, weight, labels, bias=None, dtype=np.float64):

@@ -12,8 +12,8 @@ import twofold.scores.density as module
 from twofold.errors import InvalidInput
 from twofold.metrics import auroc
 from twofold.outputs import Outputs
-from twofold.scores import chain as steps
 from twofold.scores.chain import load_chain, scorer
+from twofold.scores.registry import info
 
 SPECS = ["gmm", "gmm(components=3)", "gmm(covariance='full')", "gmm(covariance='full', components=2)"]
 SPECS += ["isolation_forest", "isolation_forest(trees=7, rows=16, seed=3)"]
@@ -77,7 +77,7 @@ def test_gmm_uses_no_more_components_than_distinct_rows():
     h = np.array([[0.0, 0.0], [4.0, 0.0], [1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [7.0, 7.0]])
     fitted = scorer("gmm(components=5, reg=0.5)").fit(of_features(h, [0, 0, 1, 1, 1, 2]))
     # class 0: two rows of half the weight each; class 1: one point thrice; class 2: one row
-    assert len(fitted.steps[0].bound.means) == 2 + 1 + 1
+    assert len(fitted.steps[0].instance.means) == 2 + 1 + 1
     shares = [(1 / 6, h[0]), (1 / 6, h[1]), (3 / 6, h[2]), (1 / 6, h[5])]
     x = np.array([[0.5, 0.2], [6.0, 7.0]])
     want = [np.log(sum(w * multivariate_normal(m, 0.5 * np.eye(2)).pdf(row) for w, m in shares)) for row in x]
@@ -256,13 +256,13 @@ def test_memory_mapped_training_sets(spec, tmp_path):
 
 @pytest.mark.parametrize("name", ["gmm", "isolation_forest"])
 def test_both_are_documented(name):
-    record = steps.info(name)
+    record = info(name)
     text = inspect.getdoc(record.maker)
     assert ">>>" in text
     assert ".. math::" in text
     assert record.summary.endswith(".")
     assert record.needs == ("features",)
-    assert steps.info("iforest").name == "isolation_forest"
+    assert info("iforest").name == "isolation_forest"
 
 
 def test_gmm_counts_distinct_rows_and_not_distinct_columns():

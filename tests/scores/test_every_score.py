@@ -10,12 +10,12 @@ from safetensors.numpy import save_file
 from twofold._files import arrays_digest
 from twofold.errors import InvalidInput
 from twofold.outputs import Head, Outputs
-from twofold.scores import chain as steps
-from twofold.scores.chain import load_chain, scorer
+from twofold.scores.chain import _read_file, load_chain, scorer
+from twofold.scores.registry import PROJECTIONS, info, step_names
 
 CLASSES, WIDTH = 4, 6
 SPECS = {"sum": "sum(of=('msp', 'knn'))", "product": "product(of=('react|energy', 'mds'))", "mc": "mc(knn)"}
-SCORES = [SPECS.get(name, name) for name in steps.names("score")]
+SCORES = [SPECS.get(name, name) for name in step_names("score")]
 SETTINGS = [
     "energy(temperature=3)",
     "gen(gamma=0.5, top=2)",
@@ -47,8 +47,8 @@ BEHIND = ["msp", "energy", "entropy"]
 CHAINS = [
     *SCORES,
     *SETTINGS,
-    *(f"{t}|{s}" for t in steps.names("transform") for s in BEHIND),
-    *(f"project(kind={kind!r})|{s}" for kind in steps.PROJECTIONS for s in ("msp", "cosine_weight")),
+    *(f"{t}|{s}" for t in step_names("transform") for s in BEHIND),
+    *(f"project(kind={kind!r})|{s}" for kind in PROJECTIONS for s in ("msp", "cosine_weight")),
     "react|dice|energy",
     "react|knn",
     "temperature|sirc",
@@ -57,7 +57,7 @@ PASSES = 3
 LEARNED = ("confidnet", "devries", "reservation", "odin", "rankfeat", "mds_perturbed")
 
 DOUBT = [  # trust right answers more than wrong ones; the others look for inputs unlike the training set
-    *steps.names("score", needs=["logits"]),
+    *step_names("score", needs=["logits"]),
     "she",
     "cosine_weight",
     "fdbd",
@@ -178,7 +178,7 @@ def forge(arrays, header, path):
 def test_files_with_other_arrays_are_refused(fitted, tmp_path):
     """Also where the digest fits: a file may come from a stranger."""
     fitted.save(tmp_path / "c")
-    arrays, header = steps._read_chain(tmp_path / "c")
+    arrays, header = _read_file(tmp_path / "c")
     forged = {"one too many": {**arrays, "0.zzz": np.zeros(2)}, "no step": {**arrays, "9.zzz": np.zeros(2)}}
     for name, array in arrays.items():
         forged[f"without {name}"] = {key: value for key, value in arrays.items() if key != name}
@@ -220,7 +220,7 @@ def test_half_precision_inputs_work(fitted):
         assert np.corrcoef(got, reference)[0, 1] > 0.95
 
 
-@pytest.mark.parametrize("spec", [*SCORES, *(f"{t}|energy" for t in steps.names("transform"))])
+@pytest.mark.parametrize("spec", [*SCORES, *(f"{t}|energy" for t in step_names("transform"))])
 def test_a_missing_need_is_explained(spec):
     chain = fit(spec)
     test = outputs(seed=2)
@@ -264,9 +264,9 @@ def test_odd_answers_have_lower_confidence(spec):
     assert chain.score(Outputs(typical)).min() > chain.score(Outputs(odd))[0]
 
 
-@pytest.mark.parametrize("name", [*steps.names("score"), *steps.names("transform")])
+@pytest.mark.parametrize("name", [*step_names("score"), *step_names("transform")])
 def test_every_step_is_documented(name):
-    record = steps.info(name)
+    record = info(name)
     text = inspect.getdoc(record.maker)
     assert ">>>" in text
     assert ".. math::" in text or ":math:" in text or name == "mls"
@@ -274,7 +274,7 @@ def test_every_step_is_documented(name):
     assert record.summary.endswith(".")
 
 
-@pytest.mark.parametrize("name", steps.names("score", needs=["logits"]))
+@pytest.mark.parametrize("name", step_names("score", needs=["logits"]))
 def test_two_classes_and_extreme_logits(name):
     if name in ("sum", "product", "mc"):
         pytest.skip("made of other scores")

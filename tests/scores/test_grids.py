@@ -3,7 +3,8 @@
 import pytest
 
 import twofold
-from twofold.scores.chain import names, scorer
+from twofold.scores.chain import scorer
+from twofold.scores.registry import step_names
 
 # OpenOOD v1.5's automatic parameter search, and the norms of Cattelan & Silva (UAI 2024)
 SHAPED = tuple(float(p) for p in range(65, 100, 5))
@@ -28,7 +29,7 @@ POSSIBLE = {
 
 def grids():
     for kind in ("score", "transform"):
-        for name in names(kind=kind):
+        for name in step_names(kind=kind):
             for setting, values in twofold.scores.info(name).grid.items():
                 yield name, setting, values
 

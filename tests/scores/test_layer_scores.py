@@ -10,9 +10,9 @@ from scipy.optimize import minimize
 from twofold.errors import InvalidInput
 from twofold.metrics import auroc
 from twofold.outputs import Outputs
-from twofold.scores import chain as steps
 from twofold.scores.chain import load_chain, scorer
 from twofold.scores.layers import Gram, MahalanobisLayers, gram_rows
+from twofold.scores.registry import info
 
 POWERS = (1, 2, 3, 4, 5)
 
@@ -276,7 +276,7 @@ def test_fitted_weights_against_a_general_minimiser(statistics):
 def test_fitted_weights_through_a_chain(tmp_path):
     train, val, odd, test = world(), world(60, seed=2), world(45, seed=3, shift=0.3), world(30, seed=1)
     chain = scorer("mds_layers").fit(train, val=val, ood_val=odd)
-    assert chain.tuned == "fitted on ood_val"
+    assert chain.fitted_on == "ood_val"
     assert (chain.score(test) == fitted_weights(train, odd, val).score(test.layers)).all()
     without = scorer("mds_layers").fit(train, ood_val=odd)  # training rows stand in for validation
     assert (without.score(test) == fitted_weights(train, odd, train).score(test.layers)).all()
@@ -457,7 +457,7 @@ def test_memory_mapped_training_sets(spec, tmp_path):
 
 @pytest.mark.parametrize("name", ["gram", "mds_layers"])
 def test_both_are_documented(name):
-    record = steps.info(name)
+    record = info(name)
     text = inspect.getdoc(record.maker)
     assert ">>>" in text
     assert ".. math::" in text
@@ -467,7 +467,7 @@ def test_both_are_documented(name):
 
 
 def test_ranges_of_gram_must_fit_the_keys_when_they_are_loaded():
-    fitted = scorer("gram").fit(world()).steps[0].bound
+    fitted = scorer("gram").fit(world()).steps[0].instance
     fitted.check_state()
     for other in (fitted.low[:, :-1], fitted.low[:0]):  # a column less, no class at all
         with pytest.raises(InvalidInput, match="low has shape"):

@@ -9,8 +9,8 @@ from scipy import stats as scipy_stats
 import twofold.scores.learned as module
 from twofold.errors import InvalidInput
 from twofold.outputs import Outputs
-from twofold.scores import chain as steps
 from twofold.scores.chain import scorer
+from twofold.scores.registry import info
 
 PLAIN = ["confidnet", "devries", "odin", "rankfeat", "mds_perturbed"]
 NAMES = [*PLAIN, "gambler", "gambler_margin", "edl_max", "edl_vacuity"]
@@ -95,7 +95,7 @@ def test_a_missing_output_is_named(name):
         scorer(name).score(Outputs(np.zeros((2, 2))))
     extra = {} if name != "gambler_margin" else {"logits": np.zeros((2, 2))}
     with pytest.raises(InvalidInput, match="these outputs have no learned outputs"):
-        steps.info(name).maker({}, **extra)
+        info(name).maker({}, **extra)
 
 
 @pytest.mark.parametrize("name", ["gambler", "gambler_margin"])
@@ -114,7 +114,7 @@ def test_rewards_are_checked(bad):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_score_is_documented(name):
-    record = steps.info(name)
+    record = info(name)
     text = inspect.getdoc(record.maker)
     assert ">>>" in text
     assert ".. math::" in text

@@ -5,8 +5,9 @@ import pytest
 
 from twofold.errors import InvalidInput
 from twofold.outputs import Head, Outputs
-from twofold.scores.chain import load_chain, score_all, scorer
+from twofold.scores.chain import load_chain, scorer
 from twofold.scores.neighbours import TILE, largest, stratified, unit
+from twofold.scores.scoring import score_all
 
 
 def world(n=120, seed=0, classes=3, width=5, dtype=np.float64):
@@ -84,13 +85,13 @@ def test_one_search_serves_every_k(monkeypatch):
 
 def test_knn_defaults_and_limits():
     few = world(20)
-    assert scorer("knn").fit(few).steps[0].bound.rank == 20
-    assert scorer("knn").fit(world(90)).steps[0].bound.rank == 50
+    assert scorer("knn").fit(few).steps[0].instance.rank == 20
+    assert scorer("knn").fit(world(90)).steps[0].instance.rank == 50
     with pytest.raises(InvalidInput, match=r"knn\(k=21\): the bank has 20 rows; choose a smaller k"):
         scorer("knn(k=21)").fit(few)
     with pytest.raises(InvalidInput, match="index: no choice 'hnsw'"):
         scorer("knn(index='hnsw')").fit(few)
-    assert len(scorer("knn(fraction=0.5)").fit(few).steps[0].bound.bank) == 10
+    assert len(scorer("knn(fraction=0.5)").fit(few).steps[0].instance.bank) == 10
     zeros = few.replace(features=np.zeros((20, 5)), head=None)
     assert (scorer("knn").fit(few).score(zeros) == -2.0).all()
 
@@ -133,7 +134,7 @@ def test_nnguide_is_score_times_guidance(base):
     chain = scorer(f"nnguide(k=4, base={base!r})").fit(train)
     inner = scorer(base).fit(train)
     on_train, on_test = inner.score(train), inner.score(test)
-    shift = float(chain.steps[0].bound.shift)
+    shift = float(chain.steps[0].instance.shift)
     assert (on_train + shift).min() > 0
     assert shift == 0 or on_train.min() <= 0
     for value, s, row in zip(chain.score(test), on_test, cosines(test, train), strict=True):
@@ -150,7 +151,7 @@ def test_nnguide_bank_holds_every_class():
     assert (stratified(labels, 50, seed=4) != kept).any()
     assert (stratified(labels, 1000, seed=0) == np.arange(1000)).all()
     train = world(900)
-    fitted = scorer("nnguide(fraction=0.1)").fit(train).steps[0].bound
+    fitted = scorer("nnguide(fraction=0.1)").fit(train).steps[0].instance
     assert fitted.bank.shape == (90, 5)
     rows = {tuple(row) for row in np.round(unit(np.asarray(train.features)), 12)}
     assert all(tuple(row) in rows for row in np.round(fitted.bank, 12))
@@ -197,7 +198,7 @@ def test_lof_of_duplicates_and_limits():
     train = world(60)
     twice = Outputs.concat([train, train, train])
     assert np.isfinite(scorer("lof(k=2)").fit(twice).score(train)).all()
-    assert scorer("lof(rows=30, k=5)").fit(train).steps[0].bound.bank.shape == (30, 5)
+    assert scorer("lof(rows=30, k=5)").fit(train).steps[0].instance.bank.shape == (30, 5)
     with pytest.raises(InvalidInput, match=r"lof\(k=20\): each of 20 training rows has 19 others"):
         scorer("lof").fit(world(20))
 
@@ -206,7 +207,7 @@ def test_lof_of_duplicates_and_limits():
 def test_bank_is_shared_between_scores(spec):
     train = world()
     first, second = scorer(spec).fit(train), scorer("knn(k=2)").fit(train)
-    assert first.steps[0].bound.bank is second.steps[0].bound.bank
+    assert first.steps[0].instance.bank is second.steps[0].instance.bank
 
 
 @pytest.mark.parametrize("length", [0.03, 1.0, 30.0])

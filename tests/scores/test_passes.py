@@ -6,9 +6,10 @@ import scipy.special
 import scipy.stats
 
 from twofold.outputs import Outputs, Passes
-from twofold.scores.chain import names, scorer
+from twofold.scores.chain import scorer
+from twofold.scores.registry import step_names
 
-SCORES = [n for n in names("score") if n.startswith("mc_")]
+SCORES = [n for n in step_names("score") if n.startswith("mc_")]
 
 
 def draws(m=5, n=12, c=4, seed=0):

@@ -5,7 +5,8 @@ import pytest
 
 from twofold.errors import InvalidInput
 from twofold.outputs import Head, Outputs
-from twofold.scores.chain import PROJECTIONS, scorer
+from twofold.scores.chain import scorer
+from twofold.scores.registry import PROJECTIONS
 
 CLASSES, WIDTH, SHARE = 3, 6, 0.8
 ALL = ("global", "class", "class_pred", "class_avg")
@@ -134,19 +135,13 @@ def test_features_are_filtered_only_where_they_are_needed(monkeypatch):
     train = world()
     chain = scorer("project|energy").fit(train)
     wanted = []
-    apply = Project.apply
-    monkeypatch.setattr(
-        Project,
-        "apply",
-        lambda self, features, head, predictions, layers=None, *, wanted: spy(
-            self, features, head, predictions, layers, wanted
-        ),
-    )
+    apply_wanted = Project.apply_wanted
 
-    def spy(self, features, head, predictions, layers, asked):
+    def spy(self, asked, arrays):
         wanted.append(sorted(asked))
-        return apply(self, features, head, predictions, layers, wanted=asked)
+        return apply_wanted(self, asked, arrays)
 
+    monkeypatch.setattr(Project, "apply_wanted", spy)
     chain.score(train)
     scorer("project|mds").fit(train).score(train)
     assert wanted[0] == ["logits"]

@@ -728,4 +728,4 @@ def test_residual_of_real_features_prefers_those_of_the_training_data(real):
 
 def test_registered_classes_have_their_names():
     for name, maker in [("pca_error", PcaError), ("vim", Vim), ("residual", Residual), ("neco", Neco)]:
-        assert twofold.scores.chain.info(name).maker is maker
+        assert twofold.scores.info(name).maker is maker

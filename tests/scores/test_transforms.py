@@ -94,7 +94,7 @@ def test_temperature_is_fitted_on_validation():
     best = TemperatureScaling.fit(labels[10:], np.asarray(val.logits)[10:]).value
     assert float(chain.steps[0].learnt.fitted) == best
     assert chain.score(train) == pytest.approx(energy(np.asarray(train.logits) / best))
-    assert chain.tuned == "fitted on val"
+    assert chain.fitted_on == "val"
 
 
 def test_settings_are_checked():

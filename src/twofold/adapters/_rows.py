@@ -11,8 +11,9 @@ from twofold import metrics
 from twofold._checks import Array, Mask
 from twofold.errors import InvalidInput
 from twofold.outputs import Outputs
-from twofold.scores.chain import Chain, score_all, scorer
+from twofold.scores.chain import Chain, scorer
 from twofold.scores.logits import probability
+from twofold.scores.scoring import score_all
 
 MAIN = ("accuracy", "aurc", "augrc", "auroc", "fpr95", "ece")
 

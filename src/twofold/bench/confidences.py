@@ -14,13 +14,14 @@ from twofold.errors import TwofoldError
 from twofold.outputs import Outputs
 from twofold.roles import FITTING
 from twofold.run import Run
-from twofold.scores import chain as steps
-from twofold.scores.chain import Chain, scorer
+from twofold.scores.chain import Chain, scorer, select_id_rows
+from twofold.scores.scoring import score_all
 from twofold.scores.tuning import tune
 
 SCORING = (
     *("_math.py", "_kernels.py", "outputs.py"),
-    *("scores/chain.py", "scores/tuning.py", "scores/transforms.py", "scores/_fitting"),
+    *(f"scores/{name}.py" for name in ("chain", "overflow", "parser", "registry", "scoring", "step", "tensors")),
+    *("scores/tuning.py", "scores/transforms.py", "scores/_fitting"),
 )
 """Source that confidences depend on, beside that of the score itself."""
 
@@ -150,7 +151,7 @@ def compute_confidences(
 def _score_set(chains: Mapping[str, Chain], outputs: Outputs) -> tuple[dict[str, Array], dict[str, str]]:
     """Score a data set by several chains; return confidences, and the reasons of chains that cannot score it."""
     try:
-        together = steps.score_all(list(chains.values()), outputs)
+        together = score_all(list(chains.values()), outputs)
         return dict(zip(chains, together, strict=True)), {}
     except TwofoldError:  # one of them cannot score this set: score with each by itself
         scored, failed = {}, {}
@@ -194,7 +195,7 @@ def _reads_logits(chain: Chain) -> bool:
     for step in chain.steps:
         if "logits" in step.needs or "head" in step.needs or "head" in step.info.fit_needs:
             return True
-        if any(_reads_logits(inner) for inner in step.inner):
+        if any(_reads_logits(inner) for inner in step.inner_chains):
             return True
     return False
 
@@ -204,7 +205,7 @@ def _fit_chain(spec: str, train: Outputs, val: Outputs, ood_val: Outputs | None,
     chain = plan_chain(spec, tuning)
     has_open_settings = any(step.info.grid for step in chain.steps)
     if not has_open_settings:
-        return chain.fit(steps.known(train), val=steps.known(val), ood_val=ood_val)
+        return chain.fit(select_id_rows(train), val=select_id_rows(val), ood_val=ood_val)
     tuning_ood = ood_val if "ood_val" in tuning.sets else None
     metric = tuning.metric
     if tuning_ood is None:  # there is no OOD sample to detect, so detection is of failures

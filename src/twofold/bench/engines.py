@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from twofold.errors import InvalidInput, MissingExtra
-from twofold.scores import chain as steps
+from twofold.scores.registry import load_plugin, plugins
 
 Engine = Literal["local", "dask", "ray"]
 Result = TypeVar("Result")
@@ -72,14 +72,14 @@ def execute(tasks: Sequence[Callable[[], Result]], workers: Workers) -> Iterator
 
     with _joblib_backend(workers):
         parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1)
-        plugins = steps.plugins()
-        yield from parallel(joblib.delayed(_run_task)(index, task, plugins) for index, task in enumerate(tasks))
+        modules = plugins()
+        yield from parallel(joblib.delayed(_run_task)(index, task, modules) for index, task in enumerate(tasks))
 
 
-def _run_task(index: int, task: Callable[[], Result], plugins: Sequence[str]) -> tuple[int, Result]:
+def _run_task(index: int, task: Callable[[], Result], modules: Sequence[str]) -> tuple[int, Result]:
     """Run a task in a process that may not know the plugins yet."""
-    for module in plugins:
-        steps.load_plugin(module)
+    for module in modules:
+        load_plugin(module)
     return index, task()
 
 

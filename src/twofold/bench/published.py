@@ -27,7 +27,8 @@ import numpy as np
 
 from twofold._checks import Array
 from twofold.errors import InvalidInput, TwofoldError, UnknownName
-from twofold.scores import chain as steps
+from twofold.scores.chain import scorer
+from twofold.scores.step import ChainStep
 
 UNITS: dict[str, float] = {"percent": 100.0, "x1000": 1000.0, "1": 1.0, "count": 1.0, "rank": 1.0}
 """What a printed value is divided by to give a rate (or the plain number, for counts, ranks and unit 1)."""
@@ -611,9 +612,9 @@ def _covers(published: str, ours: str) -> bool:
 
 
 @lru_cache(maxsize=10_000)
-def _chain(spec: str) -> tuple[steps.Step, ...] | None:
+def _chain(spec: str) -> tuple[ChainStep, ...] | None:
     try:
-        return steps.scorer(spec).steps
+        return scorer(spec).steps
     except TwofoldError:
         return None
 

@@ -78,15 +78,15 @@ def _metrics() -> list[Entry]:
 
 def _steps(what: str, needs: str | None) -> list[Entry]:
     """List scores or transforms, or those that outputs with the named fields allow."""
-    from twofold.scores import chain as steps
+    from twofold.scores.registry import info, step_names
 
     fields = None
     if needs is not None:
         fields = [name.strip() for name in needs.split(",")]
     kind: Any = what.removesuffix("s")
     entries: list[Entry] = []
-    for name in steps.names(kind, fields):
-        facts = _step_facts(steps.info(name))
+    for name in step_names(kind, fields):
+        facts = _step_facts(info(name))
         entries.append((facts, f"{', '.join(facts['needs']):<22}"))
     return entries
 

@@ -154,10 +154,10 @@ class ScoreType(TextType):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Complete the last step of the chain: scores, and transforms, which another step must follow."""
-        from twofold.scores import chain as steps
+        from twofold.scores.registry import step_names
 
         before, bar, word = incomplete.rpartition("|")
-        known = [*steps.names("score"), *(f"{name}|" for name in steps.names("transform"))]
+        known = [*step_names("score"), *(f"{name}|" for name in step_names("transform"))]
         if self.none and not bar:
             known.append("none")
         return [CompletionItem(before + bar + name) for name in known if name.startswith(word)]
@@ -263,7 +263,7 @@ MODEL = NameType("model", _model_names, check=_check_model)
 
 
 def _load_plugins(ctx: click.Context, param: click.Parameter, modules: tuple[str, ...]) -> None:
-    from twofold.scores.chain import load_plugin
+    from twofold.scores.registry import load_plugin
 
     for module in modules:
         try:

@@ -772,7 +772,7 @@ class Gate:
         """
 
         def side(chain: Chain | None) -> dict[str, str] | None:
-            return None if chain is None else {"spec": chain.spec, "tuned": chain.tuned, "searched": chain.searched}
+            return None if chain is None else chain.header()
 
         return {
             "format": FORMAT,
@@ -962,7 +962,7 @@ def _cautions(
     if asked["objective"] == "given":
         found.append("the thresholds were given: the numbers are what they do on validation data, and no promise")
     for spec, chain in zip(given, chains, strict=True):
-        used = set() if chain is None else set(chain.saw) & {"val", "ood_val"}
+        used = set() if chain is None else set(chain.sets_used) & {"val", "ood_val"}
         if isinstance(spec, Chain) and spec.ready and used:
             found.append(
                 f"{chain} came fitted on {' and '.join(sorted(used))}; "
@@ -1040,10 +1040,9 @@ def _chains(content: dict[str, Any], tensors: Mapping[str, Array]) -> dict[str, 
             raise ValueError(f"an array {key!r:.80} belongs to no score")
     found = {}
     for name in sides:
-        start, said = f"{name}.", content[name]
+        start = f"{name}."
         own = {key.removeprefix(start): array for key, array in tensors.items() if key.startswith(start)}
-        chain = scorer(said["spec"]).restored(own)
-        found[name] = dataclasses.replace(chain, tuned=said["tuned"], searched=said["searched"])
+        found[name] = Chain.from_header(content[name], own)
     return found
 
 

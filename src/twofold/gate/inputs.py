@@ -16,7 +16,8 @@ from twofold.gate.grouped import group_codes
 from twofold.outputs import NAMES, Head, Outputs
 from twofold.roles import OOD
 from twofold.run import Run
-from twofold.scores.chain import Chain, score_all, warn_of_lost_scale
+from twofold.scores.chain import Chain
+from twofold.scores.scoring import score_all, warn_of_lost_scale
 
 BLOCK = 64  # rows whose logits stay in the cache while both scores read them
 
@@ -297,7 +298,7 @@ def confidences(first: Chain, second: Chain | None, outputs: Outputs) -> tuple[A
     """
     if second is None:
         return score_all([first], outputs)[0], None
-    if (first.spec, second.spec) == ("msp", "energy"):
+    if (first.closed_form, second.closed_form) == ("log_odds", "log_sum_exp"):
         warn_of_lost_scale([second], outputs)
         return _msp_and_energy(outputs)
     conf_id, conf_ood = score_all([first, second], outputs)
@@ -342,7 +343,7 @@ def widths(chains: list[Chain | None], outputs: Outputs) -> dict[str, int]:
     dict of str to int
         Columns by name, such as ``features`` or ``layers/NAME``.
     """
-    needed = {name for chain in chains if chain is not None for step in chain.steps for name in step.wants}
+    needed = {name for chain in chains if chain is not None for name in chain.fields_read}
     arrays = outputs.flat()
     return {
         name: int(array.shape[1])
@@ -366,7 +367,7 @@ def head_print(chains: list[Chain | None], head: Head | None) -> str | None:
     str or None
         Hexadecimal digest; None without a head, or if no score reads it.
     """
-    needed = {name for chain in chains if chain is not None for step in chain.steps for name in step.wants}
+    needed = {name for chain in chains if chain is not None for name in chain.fields_read}
     if head is None or not needed & {"head", "features"}:
         return None
     return _digest(head.weight, head.bias)

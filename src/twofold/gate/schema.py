@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection
-from typing import Any, get_args
+from typing import Any
 
 from twofold.metrics._samples import operating_point
 from twofold.metrics._sweep import ood_weight
-from twofold.scores.chain import Tuning
+from twofold.scores.chain import FITTINGS
 
 VERDICTS = ("accept", "unsure", "unknown")
 LARGEST = 1 << 53  # largest count that a float holds exactly
@@ -219,7 +219,7 @@ def check_monitor(content: Any) -> None:
 def _side(content: Any, name: str) -> None:
     _table(content, name, ("spec", "tuned", "searched"))
     _text(content["spec"], f"{name}.spec")
-    require(_text(content["tuned"], "tuned") in get_args(Tuning), "tuned is unknown")
+    require(_text(content["tuned"], "tuned") in FITTINGS, "tuned is unknown")
     require(_text(content["searched"], "searched") in ("", "val", "ood_val"), "searched is unknown")
 
 

@@ -35,7 +35,8 @@ from twofold.gate.inputs import head_print
 from twofold.gate.schema import VERDICTS
 from twofold.nn.extraction import Prepare
 from twofold.nn.models.head import Captured, Classifier
-from twofold.scores.chain import Chain, Step
+from twofold.scores.chain import Chain
+from twofold.scores.step import ChainStep
 
 OPSET = 17
 NEARLY = 1.0 - 1e-16
@@ -247,11 +248,11 @@ def _run(chain: Chain, view: View) -> Tensor:
     return SCORES[last.info.name](_settled(last), view)
 
 
-def _settled(step: Step) -> Any:
+def _settled(step: ChainStep) -> Any:
     """Return an object with the settings and learnt arrays of a step as attributes."""
     if isinstance(step.info.maker, FunctionType):
         return SimpleNamespace(**{**step.info.settings, **step.settings})
-    return step.bound
+    return step.instance
 
 
 @contextmanager
@@ -310,7 +311,7 @@ def _chains(gate: Gate) -> list[Chain]:
 def _check(chain: Chain) -> None:
     """Raise an error where a step has no form in ONNX."""
     *before, last = chain.steps
-    tables: list[tuple[Step, dict[str, Any]]] = [*((step, TRANSFORMS) for step in before), (last, SCORES)]
+    tables: list[tuple[ChainStep, dict[str, Any]]] = [*((step, TRANSFORMS) for step in before), (last, SCORES)]
     for step, table in tables:
         name, s = step.info.name, _settled(step)
         if name not in table:
@@ -322,7 +323,7 @@ def _check(chain: Chain) -> None:
         wrong = _limit(name, s, chain)
         if wrong:
             raise InvalidInput(f"{step.spec} cannot be written to ONNX: {wrong}")
-    for inner in last.inner:
+    for inner in last.inner_chains:
         _check(inner)
 
 

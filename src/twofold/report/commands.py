@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from twofold.report.material import Material, Pair
-from twofold.scores.chain import plugins, scorer
+from twofold.scores.chain import scorer
+from twofold.scores.registry import plugins
 
 SUFFIXES = {"html": ".html", "md": ".md", "latex": ".tex", "json": ".json"}
 """Formats of a report, and how their files end."""
@@ -144,7 +145,7 @@ def plugin_options(specs: Sequence[str]) -> str:
         chain = waiting.pop()
         for step in chain.steps:
             modules[step.info.maker.__module__] = None
-            waiting += step.inner
+            waiting += step.inner_chains
     return "".join(f" --plugin {module}" for module in modules if module in plugins())
 
 

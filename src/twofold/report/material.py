@@ -18,8 +18,9 @@ from twofold.outputs import Outputs, load_npz
 from twofold.report.document import count, listed
 from twofold.roles import FITTING, ID_TEST, OOD_TEST
 from twofold.run import Run
-from twofold.scores.chain import Chain, score_all, scorer
+from twofold.scores.chain import Chain, scorer
 from twofold.scores.logits import probability
+from twofold.scores.scoring import score_all
 from twofold.scores.tuning import USUAL, choose_pairs, computable, held, judged_sets
 
 PLAIN = ("msp", "energy")  # what everybody tries first

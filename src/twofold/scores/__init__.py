@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from twofold.scores import chain as steps
-from twofold.scores.chain import StepInfo, fit_all, info, score_all
+from twofold.scores.chain import fit_all
+from twofold.scores.registry import StepInfo, info, step_names
+from twofold.scores.scoring import score_all
 
 __all__ = ["StepInfo", "fit_all", "info", "names", "score_all"]
 
@@ -28,4 +29,4 @@ def names(needs: Iterable[str] | None = None) -> list[str]:
     >>> names(needs=["logits"])[:3]
     ['msp', 'mls', 'maxlogit_pnorm']
     """
-    return steps.names("score", needs)
+    return step_names("score", needs)

@@ -18,11 +18,13 @@ from twofold._math import SMALLEST_NORMAL, TINY, Floats, log_odds, sigmoid
 from twofold.errors import InvalidInput
 from twofold.outputs import Head, Outputs, Passes
 from twofold.scores._fitting.moments import blocks
-from twofold.scores.chain import Chain, parts, register_score, scorer, state
+from twofold.scores.chain import Chain, scorer
 from twofold.scores.distance import raw_features
 from twofold.scores.logits import entropy
 from twofold.scores.passes import means
+from twofold.scores.registry import register_score
 from twofold.scores.subspace import residual_norm, residual_space
+from twofold.typing import StepHooks, chain_state, state
 
 Second = Literal["norm", "residual"]
 
@@ -56,7 +58,7 @@ def _residual(wanted: bool, features: Floats, head: Head | None, name: str) -> t
     project=(),
 )
 @dataclass(frozen=True, eq=False)
-class Sirc:
+class Sirc(StepHooks):
     r"""Score by a softmax score that is lowered where a second score says that the input is unlike training.
 
     .. math:: s = -\log(S_1^{\max} - S_1) - \sum_j \log\left(1 + e^{-b_j (S_{2j} - a_j)}\right)
@@ -228,7 +230,7 @@ class Sirc:
     project=(),
 )
 @dataclass(frozen=True, eq=False)
-class PluginBlackBox:
+class PluginBlackBox(StepHooks):
     r"""Score by the probability of the predicted class, reduced by the price of a low density ratio.
 
     .. math:: s = p_{\hat y} - \kappa / \rho, \qquad \kappa = \frac{c_{fn}}{1 - c_{fn}}
@@ -377,15 +379,15 @@ class PluginBlackBox:
 
 
 @dataclass(frozen=True, eq=False)
-class _Several:
+class _Several(StepHooks):
     """Hold chains whose scores are standardised by their mean and spread on the training set."""
 
     of: str | tuple[str, ...] = ()
-    chains: tuple[Chain, ...] = parts()
+    chains: tuple[Chain, ...] = chain_state()
     centre: Array = state("J")
     spread: Array = state("J")
 
-    def inner(self) -> tuple[Chain, ...]:
+    def inner_chains(self) -> tuple[Chain, ...]:
         """Return the chains, fitted if this object is.
 
         Returns
@@ -426,7 +428,7 @@ class _Several:
         InvalidInput
             If ``of`` is not a tuple of two or more chains, or a chain is finite on no training row.
         """
-        chains = tuple(chain.fit(outputs, val=val_outputs, ood_val=ood_val_outputs) for chain in self.inner())
+        chains = tuple(chain.fit(outputs, val=val_outputs, ood_val=ood_val_outputs) for chain in self.inner_chains())
         values = [value[np.isfinite(value)] for value in (chain.score(outputs) for chain in chains)]
         for chain, value in zip(chains, values, strict=True):
             if not len(value):
@@ -583,7 +585,7 @@ class Product(_Several):
     project=(),
 )
 @dataclass(frozen=True, eq=False)
-class MonteCarlo:
+class MonteCarlo(StepHooks):
     r"""Score by any chain on the mean of several passes, or of the members of an ensemble.
 
     .. math:: s = S(\bar z, \bar h), \qquad \bar z = \tfrac1M \sum_m z_m, \quad \bar h = \tfrac1M \sum_m h_m
@@ -618,9 +620,9 @@ class MonteCarlo:
     """
 
     of: str = "msp"
-    chain: tuple[Chain, ...] = parts()
+    chain: tuple[Chain, ...] = chain_state()
 
-    def inner(self) -> tuple[Chain, ...]:
+    def inner_chains(self) -> tuple[Chain, ...]:
         """Return the chain, fitted if this object is.
 
         Returns
@@ -630,7 +632,7 @@ class MonteCarlo:
         """
         return self.chain or (scorer(self.of),)
 
-    def needs(self) -> tuple[str, ...]:
+    def needed_fields(self) -> tuple[str, ...]:
         """List the fields that scoring needs: passes, and layers in place of features.
 
         Returns
@@ -641,10 +643,10 @@ class MonteCarlo:
 
         Examples
         --------
-        >>> MonteCarlo(of="knn").needs()
+        >>> MonteCarlo(of="knn").needed_fields()
         ('passes', 'layers')
         """
-        inside = self.inner()[0].needs
+        inside = self.inner_chains()[0].needs
         return ("passes", *(("layers",) if "features" in inside else ()), *(n for n in inside if n != "features"))
 
     def fit(self, outputs: Outputs, val_outputs: Outputs | None = None, ood_val_outputs: Outputs | None = None) -> Self:
@@ -669,7 +671,7 @@ class MonteCarlo:
         InvalidInput
             If the chain reads the passes itself, or a mean that it needs was not stored.
         """
-        (blank,) = self.inner()
+        (blank,) = self.inner_chains()
         if blank.judges == "passes":
             raise InvalidInput(f"mc(of={self.of!r}): {blank.spec} reads the passes itself; use it alone")
 

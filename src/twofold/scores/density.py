@@ -18,7 +18,8 @@ from twofold._math import Floats, logsumexp
 from twofold.errors import InvalidInput
 from twofold.outputs import release
 from twofold.scores._fitting.moments import blocks
-from twofold.scores.chain import register_score, state
+from twofold.scores.registry import register_score
+from twofold.typing import StepHooks, state
 
 KEPT = 100_000  # largest number of rows from which the trees of a forest draw theirs
 
@@ -27,7 +28,7 @@ KEPT = 100_000  # largest number of rows from which the trees of a forest draw t
     "gmm", paper="Mukhoti et al., CVPR 2023, arXiv:2102.11582", aliases=("ddu",), cost="JD, JD^2 if full; J components"
 )
 @dataclass(frozen=True, eq=False)
-class GaussianMixtures:
+class GaussianMixtures(StepHooks):
     r"""Score by the log density of the feature under a mixture of Gaussians for each class.
 
     .. math:: s = \log \sum_c \frac{N_c}{N} \sum_j w_{cj} \, \mathcal N(h; \mu_{cj}, \Sigma_{cj})
@@ -186,7 +187,7 @@ class GaussianMixtures:
 
 @register_score("isolation_forest", paper="Liu, Ting, Zhou, ICDM 2008", aliases=("iforest",), cost="trees x log2(rows)")
 @dataclass(frozen=True, eq=False)
-class IsolationForest:
+class IsolationForest(StepHooks):
     r"""Score by how many random cuts it takes to isolate the feature; unusual features need few.
 
     .. math:: s = -2^{-\bar\ell(h) / c(n)}, \qquad c(n) = 2 (\ln(n - 1) + \gamma) - \frac{2 (n - 1)}{n}

@@ -19,7 +19,8 @@ from twofold.outputs import Head
 from twofold.scores._fitting.moments import moments as moments_of
 from twofold.scores._fitting.moments import whitened, whitening
 from twofold.scores._fitting.spaces import check_means
-from twofold.scores.chain import PROJECTIONS, register_score, state
+from twofold.scores.registry import PROJECTIONS, register_score
+from twofold.typing import StepHooks, state
 
 RAW = "penultimate/raw"  # features before a cosine head normalised them
 
@@ -32,7 +33,7 @@ RAW = "penultimate/raw"  # features before a cosine head normalised them
     grid={"covariance": ("within", "total"), "nearest": (True, False)},
 )
 @dataclass(frozen=True, eq=False)
-class Mahalanobis:
+class Mahalanobis(StepHooks):
     r"""Score by the negative squared Mahalanobis distance to the nearest class mean under one shared covariance.
 
     .. math:: s = -\min_c (h - \mu_c)^T \Sigma^{-1} (h - \mu_c)

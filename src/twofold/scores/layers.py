@@ -19,7 +19,8 @@ from twofold._math import TINY, Floats, log_softmax, squared_distances
 from twofold.errors import InvalidInput
 from twofold.outputs import release
 from twofold.scores._fitting.moments import ROWS, Moments, blocks, whitened, whitening
-from twofold.scores.chain import register_score, state
+from twofold.scores.registry import register_score
+from twofold.typing import StepHooks, state
 
 Layers = Mapping[str, Floats]
 Packed = npt.NDArray[np.uint8]
@@ -121,7 +122,7 @@ def gram_rows(maps: Floats, power: int) -> Array:
 
 @register_score("gram", paper="Sastry & Oore, ICML 2020, arXiv:1912.12510", cost="K of all layers", project=())
 @dataclass(frozen=True, eq=False)
-class Gram:
+class Gram(StepHooks):
     r"""Score by the negative amount by which the layers' correlations leave the range of the predicted class.
 
     .. math:: s = -\frac{1}{p_{\hat y}} \sum_l \frac{\delta_l}{n_l}, \qquad \delta_l = \sum_{q, i}
@@ -349,7 +350,7 @@ def _outside(values: Floats, low: Floats, high: Floats) -> Array:
     project=(),
 )
 @dataclass(frozen=True, eq=False)
-class MahalanobisLayers:
+class MahalanobisLayers(StepHooks):
     r"""Score by a weighted sum of the negative Mahalanobis distances to the nearest class mean in every layer.
 
     .. math:: s = \sum_l a_l s_l, \qquad
@@ -415,7 +416,7 @@ class MahalanobisLayers:
     centres: Array = state("P")  # whitened class means of each layer, flat, one after the other
     slopes: Array = state("L")  # weights of the layers
 
-    def unused(self) -> tuple[str, ...]:
+    def unused_arguments(self) -> tuple[str, ...]:
         """List the arguments of ``fit`` that the settings make unnecessary.
 
         Returns
@@ -425,7 +426,7 @@ class MahalanobisLayers:
 
         Examples
         --------
-        >>> MahalanobisLayers(weights="equal").unused()
+        >>> MahalanobisLayers(weights="equal").unused_arguments()
         ('val_layers', 'ood_val_layers')
         """
         return ("val_layers", "ood_val_layers") if self.weights == "equal" else ()

@@ -14,7 +14,7 @@ from twofold import _checks
 from twofold._checks import Array
 from twofold._math import Floats, log_softmax
 from twofold.errors import InvalidInput
-from twofold.scores.chain import register_score
+from twofold.scores.registry import register_score
 
 Learned = Mapping[str, Floats]
 

@@ -16,11 +16,17 @@ from twofold._math import TINY, Floats, log_odds, log_softmax, logsumexp, sigmoi
 from twofold.errors import InvalidInput
 from twofold.outputs import Outputs
 from twofold.scores._fitting.moments import blocks
-from twofold.scores.chain import register_score, state
+from twofold.scores.registry import register_score
+from twofold.typing import StepHooks, state
 
 
 @register_score(
-    "msp", paper="Hendrycks & Gimpel, ICLR 2017, arXiv:1610.02136", aliases=("msr", "mcp"), cost="C", probabilities=True
+    "msp",
+    paper="Hendrycks & Gimpel, ICLR 2017, arXiv:1610.02136",
+    aliases=("msr", "mcp"),
+    cost="C",
+    probabilities=True,
+    closed_form="log_odds",
 )
 def msp(logits: Floats, predictions: Labels) -> Array:
     r"""Score by the maximum softmax probability, as the log-odds of the predicted class.
@@ -264,7 +270,13 @@ def gini(logits: Floats) -> Array:
     return -(p * miss).sum(axis=1)  # 1 - sum p^2 = sum p (1 - p), without cancellation
 
 
-@register_score("energy", paper="Liu et al., NeurIPS 2020, arXiv:2010.03759", aliases=("ebo",), cost="C")
+@register_score(
+    "energy",
+    paper="Liu et al., NeurIPS 2020, arXiv:2010.03759",
+    aliases=("ebo",),
+    cost="C",
+    closed_form="log_sum_exp",
+)
 def energy(logits: Floats, *, temperature: float = 1.0, weights: tuple[float, ...] | None = None) -> Array:
     r"""Score by the negative free energy of the logits.
 
@@ -614,7 +626,7 @@ def _largest(log_p: Array, top: int | None) -> Labels:
     grid={"alpha": (1, 3, 5, 10), "tail": (5, 10, 20, 40)},
 )
 @dataclass(frozen=True, eq=False)
-class OpenMax:
+class OpenMax(StepHooks):
     r"""Score by the negative probability of the unknown class after revising the top logits by Weibull tails.
 
     For class c, :math:`m_c` is the mean logit vector of its correctly predicted training samples, and a Weibull

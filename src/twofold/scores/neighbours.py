@@ -8,7 +8,7 @@ are recomputed in float64.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -23,7 +23,9 @@ from twofold.errors import InvalidInput, MissingExtra
 from twofold.outputs import Outputs
 from twofold.scores._fitting.moments import blocks
 from twofold.scores._fitting.shared import once
-from twofold.scores.chain import Chain, parts, register_score, scorer, state
+from twofold.scores.chain import Chain, scorer
+from twofold.scores.registry import register_score
+from twofold.typing import StepHooks, chain_state, state
 
 Places = npt.NDArray[np.int64]
 
@@ -257,7 +259,7 @@ def _check_neighbours(k: int, bank: Floats) -> None:
     grid={"k": (50, 100, 200, 500, 1000)},
 )
 @dataclass(frozen=True, eq=False)
-class Neighbours:
+class Neighbours(StepHooks):
     r"""Score by the negative squared distance to the k-th nearest training row, between unit features.
 
     .. math:: s = -\lVert \hat h - \hat h_{(k)} \rVert^2 = 2 \langle \hat h, \hat h_{(k)} \rangle - 2
@@ -377,18 +379,18 @@ class Neighbours:
         MissingExtra
             If ``index="faiss"`` and faiss is not installed.
         """
-        return self.together([self], features)[0]
+        return self.score_together([self], {"features": features})[0]
 
     @classmethod
-    def together(cls, fitted: Sequence[Self], features: Floats) -> list[Array]:
+    def score_together(cls, fitted: Sequence[Self], arrays: Mapping[str, Floats]) -> list[Array]:
         """Score with several settings of ``k`` by one search for each bank.
 
         Parameters
         ----------
         fitted : sequence of Neighbours
             Fitted scores; those that share a bank and an index share the search.
-        features : ndarray of shape (n_samples, n_features)
-            Features of the samples to score.
+        arrays : mapping of str to ndarray
+            ``"features"`` of the samples to score, of shape (n_samples, n_features).
 
         Returns
         -------
@@ -406,10 +408,10 @@ class Neighbours:
         --------
         >>> h = np.array([[1.0, 0.0], [0.0, 1.0]])
         >>> fitted = [Neighbours(k=k).fit(h, np.zeros(2, int)) for k in (1, 2)]
-        >>> [conf.round(6) + 0.0 for conf in Neighbours.together(fitted, np.array([[1.0, 0.0]]))]
+        >>> [conf.round(6) + 0.0 for conf in Neighbours.score_together(fitted, {"features": np.array([[1.0, 0.0]])})]
         [array([0.]), array([-2.])]
         """
-        queries = unit(np.asarray(features, dtype=np.float64))
+        queries = unit(np.asarray(arrays["features"], dtype=np.float64))
         cosines: dict[tuple[int, Any], tuple[list[int], Array]] = {}
         for one in fitted:
             key = (id(one.bank), one.index)
@@ -460,7 +462,7 @@ class Neighbours:
     grid={"k": (10, 100), "fraction": (0.01, 0.1, 1.0)},
 )
 @dataclass(frozen=True, eq=False)
-class NNGuide:
+class NNGuide(StepHooks):
     r"""Score by a logit score times the guidance of the nearest training rows.
 
     .. math:: s = S(z) \cdot \frac1k \sum_{i \in \text{top } k} S(z_i) \langle \hat h, \hat h_i \rangle
@@ -511,12 +513,12 @@ class NNGuide:
     fraction: float | None = None
     base: str = "energy"
     seed: int = 0
-    chain: tuple[Chain, ...] = parts()
+    chain: tuple[Chain, ...] = chain_state()
     bank: Floats = state("M D")  # unit rows
     weight: Array = state("M")  # shifted base score of each row
     shift: Array = state("")
 
-    def inner(self) -> tuple[Chain, ...]:
+    def inner_chains(self) -> tuple[Chain, ...]:
         """Return the chain of the base score, fitted if this object is.
 
         Returns
@@ -549,7 +551,7 @@ class NNGuide:
             If the base needs more than logits or is not finite on all training rows, or ``k`` exceeds the rows of the
             bank.
         """
-        (blank,) = self.inner()
+        (blank,) = self.inner_chains()
         if not set(blank.needs) <= {"logits"}:
             raise InvalidInput(
                 f"nnguide(base={self.base!r}): the base must need logits alone, not {', '.join(blank.needs)}"
@@ -719,7 +721,7 @@ class Relation:
     grid={"k": (10, 20, 50)},
 )
 @dataclass(frozen=True, eq=False)
-class LocalOutlierFactor:
+class LocalOutlierFactor(StepHooks):
     r"""Score by the negative local outlier factor: the density at the neighbours relative to that at the sample.
 
     .. math:: s = -\frac1k \sum_{i \in \text{top } k} \frac{\rho_i}{\rho}, \qquad

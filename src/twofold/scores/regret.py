@@ -11,7 +11,8 @@ from twofold._checks import Array
 from twofold._math import Floats, log_softmax, logsumexp, unit
 from twofold.outputs import Head
 from twofold.scores._fitting.moments import blocks
-from twofold.scores.chain import register_score, state
+from twofold.scores.registry import register_score
+from twofold.typing import state
 
 
 def regret(log_p: Floats, t: Array) -> Array:

@@ -32,8 +32,9 @@ from twofold.scores._fitting.spaces import (
     outside,
     over_classes,
 )
-from twofold.scores.chain import register_score, state
 from twofold.scores.distance import RAW
+from twofold.scores.registry import register_score
+from twofold.typing import StepHooks, state
 
 EXACT_ROWS = 5000  # training rows up to which exact kernel PCA is allowed
 KINDS = ("global", "class", "class_pred")
@@ -357,7 +358,7 @@ def _needed(labels: Labels | None, name: str, kind: str) -> Labels:
     project=(),
 )
 @dataclass(frozen=True, eq=False)
-class PcaError:
+class PcaError(StepHooks):
     r"""Score by the negative share of a feature that principal components do not reconstruct.
 
     .. math:: s = -r, \quad r = \frac{\lVert (I - P P^T)(h - \mu) \rVert}{\lVert h \rVert}
@@ -521,7 +522,7 @@ class PcaError:
     project=(),
 )
 @dataclass(frozen=True, eq=False)
-class KernelPcaError:
+class KernelPcaError(StepHooks):
     r"""Score by the negative error of reconstructing a unit feature by principal components after a map.
 
     .. math:: s = -\lVert (I - U U^T)(\phi(\hat h) - \mu_\phi) \rVert, \quad \hat h = h / \lVert h \rVert

@@ -20,7 +20,8 @@ from twofold.metrics.calibration import TemperatureScaling
 from twofold.outputs import Head, Passes
 from twofold.scores._fitting.moments import moments, percentile
 from twofold.scores._fitting.spaces import Spaces, check_means, check_offsets, class_spaces, global_space
-from twofold.scores.chain import PROJECTIONS, register_transform, state
+from twofold.scores.registry import PROJECTIONS, register_transform
+from twofold.typing import StepHooks, state
 
 Changes = dict[str, Any]
 CLIP = 50.0  # bound of the exponent in ash and scale: e^50 is far beyond any useful factor
@@ -28,7 +29,7 @@ CLIP = 50.0  # bound of the exponent in ash and scale: e^50 is far beyond any us
 
 @register_transform("temperature", paper="Guo et al., ICML 2017, arXiv:1706.04599", aliases=("temp",), cost="C")
 @dataclass(frozen=True, eq=False)
-class Temperature:
+class Temperature(StepHooks):
     """Divide the logits by a temperature, and scale the head alike.
 
     .. math:: z' = z / T
@@ -569,7 +570,7 @@ class Vra:
     grid={"kind": PROJECTIONS, "variance": (0.8, 0.9, 0.95, 0.99)},
 )
 @dataclass(frozen=True, eq=False)
-class Project:
+class Project(StepHooks):
     r"""Filter features by the principal subspace of the training features, of all of them or of each class.
 
     .. math:: \hat h = P P^T (h - \mu) + \mu
@@ -698,15 +699,9 @@ class Project:
         return replace(self, weight=w @ within, bias=b + w @ offset, filter=within, offset=offset)
 
     def apply(
-        self,
-        features: Floats,
-        head: Head,
-        predictions: Labels,
-        layers: Mapping[str, Floats] | None = None,
-        *,
-        wanted: frozenset[str] = frozenset({"features"}),
+        self, features: Floats, head: Head, predictions: Labels, layers: Mapping[str, Floats] | None = None
     ) -> Changes:
-        """Filter the logits, and the features if a later step needs them.
+        """Filter the features and the logits.
 
         Parameters
         ----------
@@ -718,15 +713,12 @@ class Project:
             Predicted class of each sample; used with ``kind="class_pred"``.
         layers : mapping of str to ndarray, optional
             Recorded layers by name; kinds by class add values to a copy of them for later steps.
-        wanted : frozenset of str, default=frozenset({"features"})
-            Fields that later steps read; without ``"features"`` only the logits and their head are computed, except
-            with ``kind="class_pred"``.
 
         Returns
         -------
         dict
-            The changed fields: always ``"logits"``, and depending on ``kind`` and ``wanted`` also ``"features"``,
-            ``"head"`` and ``"layers"``.
+            The changed fields: always ``"logits"``, and depending on ``kind`` also ``"features"``, ``"head"`` and
+            ``"layers"``.
 
         Raises
         ------
@@ -735,21 +727,44 @@ class Project:
         """
         h = np.asarray(features, dtype=np.float64)
         if self.kind == "class_pred":
-            filtered, away = self._predicted(h, np.asarray(predictions))
+            filtered, away = self._filter_by_prediction(h, np.asarray(predictions))
             changed = {**(layers or {}), "project/away": away[:, None]}
             return {"features": filtered, "logits": head.logits(filtered), "layers": changed}
-        linear = Head(self.weight, self.bias)
-        logits = linear.logits(h)
-        if "features" not in wanted:
-            return {"logits": logits, "head": linear}
         if self.kind == "class":
-            return {"logits": logits, "head": linear, "layers": {**(layers or {}), **self._cosines(h, head)}}
+            changed = {**(layers or {}), **self._cosines(h, head)}
+            return {**self._filter_logits(h), "layers": changed}
+        logits = self._filter_logits(h)["logits"]
         return {"features": h @ self.filter + self.offset, "logits": logits}
+
+    def apply_wanted(self, wanted: frozenset[str], arrays: Mapping[str, Any]) -> Changes | None:
+        """Filter only the logits, by one linear head, if no later step reads features.
+
+        Parameters
+        ----------
+        wanted : frozenset of str
+            Fields that later steps read.
+        arrays : mapping of str to object
+            Arguments of :meth:`apply`, by name.
+
+        Returns
+        -------
+        dict or None
+            The changed ``"logits"`` and ``"head"``; None where features are read too, and with ``kind="class_pred"``,
+            which is no linear head.
+        """
+        if "features" in wanted or self.kind == "class_pred":
+            return None
+        return self._filter_logits(np.asarray(arrays["features"], dtype=np.float64))
+
+    def _filter_logits(self, h: Array) -> Changes:
+        """Compute the filtered logits and the head that gives them from unfiltered features."""
+        head = Head(self.weight, self.bias)
+        return {"logits": head.logits(h), "head": head}
 
     def _spaces(self) -> Spaces:
         return Spaces(self.means, self.bases, self.offsets)
 
-    def _predicted(self, h: Array, chosen: Labels) -> tuple[Array, Array]:
+    def _filter_by_prediction(self, h: Array, chosen: Labels) -> tuple[Array, Array]:
         """Filter the features by the space of their predicted class, and compute their distance from its mean."""
         spaces = self._spaces()
         lost = ~spaces.known[chosen]

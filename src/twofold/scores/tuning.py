@@ -23,8 +23,10 @@ from twofold.metrics import MetricInfo
 from twofold.outputs import FIELDS, Outputs
 from twofold.roles import FITTING, OOD_TEST
 from twofold.run import Run
-from twofold.scores import chain as steps
-from twofold.scores.chain import Chain, Step, fit_all, score_all, scorer
+from twofold.scores.chain import Chain, fit_all, scorer, select_id_rows
+from twofold.scores.registry import step_names
+from twofold.scores.scoring import reads_scale, score_all
+from twofold.scores.step import ChainStep
 from twofold.stats import Interval, bootstrap, holm
 
 USUAL = ("msp", "energy", "mls", "entropy", "gen", "knn", "mds", "vim", "neco", "fdbd")
@@ -141,7 +143,7 @@ def tune(
     record = metrics.info(metric)
     base = scorer(chain)
     candidates = [base, *_candidates(base, grid)]
-    train, val = steps.known(train), steps.known(val)
+    train, val = select_id_rows(train), select_id_rows(val)
     fitted, problems = _fitted(candidates, train, val, ood_val)
     if not fitted:
         raise InvalidInput(
@@ -161,7 +163,7 @@ def tune(
     best = trials[order[0]]
     if math.isnan(best.value):
         raise UndefinedMetric(f"{metric} has no value for any setting of {base.spec}: {best.problem}")
-    found = dataclasses.replace(fitted[order[0]], searched="val" if ood_val is None else "ood_val")
+    found = dataclasses.replace(fitted[order[0]], tuned_on="val" if ood_val is None else "ood_val")
     return Tuned(found, best.value, metric, (*(trials[i] for i in order), *problems))
 
 
@@ -180,7 +182,7 @@ def _candidates(base: Chain, grid: Grid | None) -> list[Chain]:
             if not places:
                 known = ", ".join(f"{step.info.name}.SETTING" for step in base.steps)
                 raise InvalidInput(f"grid: {key!r} names no step of {base.spec}; write {known}")
-            Step.make(base.steps[places[0]].info, {name: None})  # raises at an unknown setting
+            ChainStep.make(base.steps[places[0]].info, {name: None})  # raises at an unknown setting
             open_settings[places[0], name] = tuple(wanted)
     if not open_settings:
         raise InvalidInput(
@@ -191,7 +193,7 @@ def _candidates(base: Chain, grid: Grid | None) -> list[Chain]:
         settings: list[dict[str, Any]] = [dict(step.settings) for step in base.steps]
         for (i, name), value in zip(open_settings, values, strict=True):
             settings[i][name] = value
-        made = [Step.make(step.info, chosen) for step, chosen in zip(base.steps, settings, strict=True)]
+        made = [ChainStep.make(step.info, chosen) for step, chosen in zip(base.steps, settings, strict=True)]
         chains.append(Chain(tuple(made)))
     return chains
 
@@ -428,7 +430,7 @@ def recommend(
         for (_, first, second), value, gap, adjusted in zip(ranked, values, behind, p, strict=True)
     )
     used = {spec for pair in pairs for spec in (pair.id_score, pair.ood_score)}
-    kept = {spec: dataclasses.replace(chains[spec], searched="ood_val") for spec in chains if spec in used}
+    kept = {spec: dataclasses.replace(chains[spec], tuned_on="ood_val") for spec in chains if spec in used}
     return Recommendation(metric, pairs, len(table), kept, skipped, tuple(_cautions(run, ood, unknown)))
 
 
@@ -520,7 +522,7 @@ def _sets(run: Run, ood: str | None) -> tuple[Outputs, Outputs, Outputs]:
             )
         found.append(run[named[0]] if len(named) == 1 else Outputs.concat([run[name] for name in named]))
     train, val, unknown = found
-    return steps.known(train), steps.known(val), unknown
+    return select_id_rows(train), select_id_rows(val), unknown
 
 
 def _scores(given: Iterable[str] | None, sets: Sequence[Outputs]) -> list[str]:
@@ -549,11 +551,11 @@ def computable(sets: Sequence[Outputs]) -> list[str]:
     >>> "energy" in computable([Outputs.from_probabilities([[0.9, 0.1]])])
     False
     """
-    names = [name for name in steps.names("score", needs=held(sets)) if name not in ("sum", "product", "mc")]
+    names = [name for name in step_names("score", needs=held(sets)) if name not in ("sum", "product", "mc")]
     normalised = [one for one in sets if one.is_scale_lost]
     if not normalised:
         return names
-    return [name for name in names if not scorer(name).ready or not steps.reads_scale(scorer(name), normalised[0])]
+    return [name for name in names if not scorer(name).ready or not reads_scale(scorer(name), normalised[0])]
 
 
 def held(sets: Sequence[Outputs]) -> set[str]:

@@ -1,0 +1,221 @@
+"""The learnt arrays of a step: collected for a file, checked when they are loaded, and put back.
+
+A step declares them with :func:`twofold.typing.state`, and the chains that it fits with
+:func:`twofold.typing.chain_state`. Arrays of the i-th inner chain carry the prefix ``i.``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Set
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from twofold.errors import InvalidInput
+from twofold.scores.registry import StepInfo, dataclass_fields
+from twofold.typing import Array, StateField, StepHooks
+
+if TYPE_CHECKING:
+    from twofold.scores.chain import Chain
+
+T = TypeVar("T")
+DTYPE_KINDS = {"float": "f", "integer": "iu", "bool": "b", "byte": "u"}  # NumPy's kinds for each kind of StateField
+
+
+def make_contiguous(fitted: T) -> T:
+    """Put the learnt arrays into the layout in which they are saved, so that loading them changes no bit of a score.
+
+    Parameters
+    ----------
+    fitted : dataclass
+        A fitted step.
+
+    Returns
+    -------
+    dataclass
+        The step with its arrays in C order.
+    """
+    arrays = {}
+    for field in dataclass_fields(fitted):
+        value = getattr(fitted, field.name)
+        if "state" in field.metadata and value is not None:
+            arrays[field.name] = np.asarray(value, order="C")
+    return dataclasses.replace(fitted, **arrays)  # type: ignore[type-var]
+
+
+def collect_arrays(fitted: object) -> dict[str, Array]:
+    """Copy the learnt arrays of a fitted step, including those of the chains inside it.
+
+    Parameters
+    ----------
+    fitted : dataclass
+        A fitted step.
+
+    Returns
+    -------
+    dict of str to ndarray
+        Arrays by name, in C order.
+    """
+    found: dict[str, Array] = {}
+    for field in dataclass_fields(fitted):
+        value = getattr(fitted, field.name)
+        if "state" in field.metadata and value is not None:
+            found[field.name] = np.array(value, order="C")  # keeps scalars scalar
+        elif "chains" in field.metadata:
+            for i, chain in enumerate(value):
+                found |= add_prefix(chain.tensors(), i)
+    return found
+
+
+def restore_step(
+    record: StepInfo, settings: Mapping[str, object], inner: tuple[Chain, ...], tensors: Mapping[str, Array]
+) -> object:
+    """Build a fitted step from its settings and the arrays that :func:`collect_arrays` returned.
+
+    Parameters
+    ----------
+    record : StepInfo
+        Record of a step that learns.
+    settings : mapping of str to object
+        Settings by name.
+    inner : tuple of Chain
+        The chains inside the step, not fitted.
+    tensors : mapping of str to ndarray
+        Arrays by name.
+
+    Returns
+    -------
+    dataclass
+        The fitted step.
+
+    Raises
+    ------
+    InvalidInput
+        If an array is missing, unknown, or does not have the declared kind and shape.
+    """
+    learnt: dict[str, object] = {}
+    sizes: dict[str, int] = {}
+    unknown = set(tensors)
+    for field in dataclass_fields(record.maker):
+        if "chains" in field.metadata:
+            restored = []
+            for i, chain in enumerate(inner):
+                own = remove_prefix(tensors, i)
+                unknown -= add_prefix(own, i).keys()
+                restored.append(chain.restore(own))
+            learnt[field.name] = tuple(restored)
+        elif "state" in field.metadata:
+            declared: StateField = field.metadata["state"]
+            where = f"{record.name}: {field.name}"
+            if field.name in tensors:
+                _check_array(tensors[field.name], declared, sizes, where)
+                learnt[field.name] = tensors[field.name]
+                unknown.remove(field.name)
+            elif not declared.optional:
+                raise InvalidInput(f"{where} is missing")
+    reject_unknown(record.name, unknown)
+    step = record.maker(**settings, **learnt)
+    if isinstance(step, StepHooks):
+        try:
+            step.check_state()
+        except InvalidInput as error:
+            raise InvalidInput(f"{record.name}: {error}") from error
+    return step
+
+
+def reject_unknown(name: str, unknown: Set[str]) -> None:
+    """Raise if arrays are left that belong to no step.
+
+    Parameters
+    ----------
+    name : str
+        Name of the step or chain, for the error.
+    unknown : set of str
+        Names of these arrays.
+
+    Raises
+    ------
+    InvalidInput
+        If there is one.
+    """
+    if unknown:
+        raise InvalidInput(f"{name} has no array {min(unknown)!r}")
+
+
+def add_prefix(arrays: Mapping[str, Array], place: int) -> dict[str, Array]:
+    """Put a number before the names of arrays.
+
+    Parameters
+    ----------
+    arrays : mapping of str to ndarray
+        Arrays by name.
+    place : int
+        Place of their step or chain.
+
+    Returns
+    -------
+    dict of str to ndarray
+        The same arrays.
+
+    Examples
+    --------
+    >>> list(add_prefix({"means": np.zeros(2)}, 0))
+    ['0.means']
+    """
+    return {f"{place}.{name}": array for name, array in arrays.items()}
+
+
+def remove_prefix(arrays: Mapping[str, Array], place: int) -> dict[str, Array]:
+    """Select the arrays whose name starts with a number, and remove it from their names.
+
+    Parameters
+    ----------
+    arrays : mapping of str to ndarray
+        Arrays by name.
+    place : int
+        Place of their step or chain.
+
+    Returns
+    -------
+    dict of str to ndarray
+        The selected arrays.
+
+    Examples
+    --------
+    >>> list(remove_prefix({"0.means": np.zeros(2), "1.means": np.ones(2)}, 0))
+    ['means']
+    """
+    prefix = f"{place}."
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def _check_array(array: Array, declared: StateField, sizes: dict[str, int], where: str) -> None:
+    """Raise unless a loaded array has the declared kind and shape; ``sizes`` collects what the words stand for."""
+    if declared.shape is not None:
+        if array.dtype.kind not in DTYPE_KINDS[declared.kind]:
+            raise InvalidInput(f"{where} must hold numbers of the kind {declared.kind}, got {array.dtype}")
+        alternatives = [shape.split() for shape in declared.shape.split("|")]
+        if not any(_has_shape(array.shape, words, sizes) for words in alternatives):
+            allowed = " or ".join(f"({', '.join(words)})" for words in alternatives)
+            known = ", ".join(f"{word} = {size}" for word, size in sizes.items())
+            if known:
+                allowed += f" with {known}"
+            raise InvalidInput(f"{where} must have shape {allowed}, got {array.shape}")
+    if not declared.nan and array.dtype.kind == "f" and np.isnan(array).any():
+        raise InvalidInput(f"{where} holds NaN")
+
+
+def _has_shape(shape: tuple[int, ...], words: list[str], sizes: dict[str, int]) -> bool:
+    """Check whether a shape is as declared; if so, words that were not known before get their sizes."""
+    if len(shape) != len(words):
+        return False
+    found = dict(sizes)
+    for size, text in zip(shape, words, strict=True):
+        word, _, more = text.partition("+")
+        base = size - int(more or 0)
+        expected = int(word) if word.isdigit() else found.setdefault(word, base)
+        if base != expected or base < 0:
+            return False
+    sizes.update(found)
+    return True
