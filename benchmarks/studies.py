@@ -641,8 +641,7 @@ def pages():
             *(f"The same {VARIANTS[key][-1]}: {summary(found, key)}" for key, found in others.items()),
             *why,
             plainly(lines),
-            markdown(HEAD, lines),
-            f"Page: [{name}](results/{file.name}).",
+            f"Every line with its numbers: [{world.study.title}](results/{file.name}).",
         ]
         sys.stdout.write(f"{file}\n")
     text = FINDINGS.read_text(encoding="utf-8")

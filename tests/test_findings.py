@@ -112,7 +112,7 @@ def test_limits_of_a_difference_stay_in_the_range_of_the_metric(monkeypatch):
     assert studies.in_range("aurc", -1.16, 0.89) == (-1.0, 0.89)
     assert studies.in_range("accuracy", -0.1, 1.2) == (-0.1, 1.0)
     assert studies.in_range("auroc_ood", -3.0, 3.0) == (-1.0, 1.0)
-    text = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    text = "".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "results").glob("study_*.md")))
     limits = re.findall(r"\(x1000\)[^|]*\|[^|]*\|[^|]*\[(-?[\d.]+), (-?[\d.]+)\]", text)
     assert len(limits) > 100
     assert all(-1000 <= float(low) <= float(high) <= 1000 for low, high in limits)
