@@ -425,8 +425,8 @@ def test_odd_text_round_trips():
         ("noise:uniform?n=5", "uniform", "data must be kind:PATH"),
         ("noise:uniform?n=5", "noise:uniform?n={count}", r"data has \{count\}"),
         ("noise:uniform?n=5", "demo:far", "'rows' is missing"),
-        ("[[sets]]", "[[sets]", "is no TOML"),
-        ("classes = 3", "classes = 3\nclasses = 4", "is no TOML"),
+        ("[[sets]]", "[[sets]", "is not TOML"),
+        ("classes = 3", "classes = 3\nclasses = 4", "is not TOML"),
     ],
 )
 def test_bad_files_are_one_clear_error(tmp_path, old, new, words):

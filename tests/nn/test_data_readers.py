@@ -766,8 +766,17 @@ def test_breeds_from_a_hierarchy(tmp_path):
     with pytest.raises(InvalidInput, match="cannot be read"):
         data.open(f"{spec}&split=source")
     (tmp_path / "h" / "class_hierarchy.txt").write_text("n00001740 n_x\nn_x n_y\nn_y n_x\nn_y n3000\n")
-    with pytest.raises(InvalidInput, match="cycle"):
+    with pytest.raises(InvalidInput, match=r"h: the hierarchy has a cycle through n_[xy] and its child"):
         data.open(f"{spec}&split=source")
+    aside = "n00001740 n3000\nn_x n_y\nn_y n_x\nn_y n3000\n"  # a cycle that the root does not reach
+    (tmp_path / "h" / "class_hierarchy.txt").write_text(aside)
+    with pytest.raises(InvalidInput, match="the hierarchy has a cycle"):
+        data.open(f"{spec}&split=source")
+    info = (tmp_path / "h" / "dataset_class_info.json").read_text()
+    (tmp_path / "h" / "dataset_class_info.json").write_text("[" * 100_000)
+    with pytest.raises(InvalidInput, match=r"dataset_class_info\.json is nested too deeply"):
+        data.open(f"{spec}&split=source")
+    (tmp_path / "h" / "dataset_class_info.json").write_text(info)
     (tmp_path / "h" / "class_hierarchy.txt").write_text("n_q n3000\n")
     with pytest.raises(InvalidInput, match="no classes below its root"):
         data.open(f"{spec}&split=source")
@@ -788,6 +797,8 @@ def test_breeds_from_a_map(tmp_path):
         assert o.class_names == ("dog", "cat")
     for content, words in [
         ("{", "is not JSON"),
+        ('{"source": ' + "[" * 100_000, "its JSON is nested too deeply"),
+        (json.dumps({**table, "target": {"dog": [["n4"]], "cat": ["n5"]}}), "lists of wnids"),
         ("[1]", "has the keys"),
         (json.dumps({"source": {"dog": ["n1"]}}), "has the keys"),
         (json.dumps({**table, "target": {"cat": ["n5"], "dog": ["n4"]}}), "same super-classes"),

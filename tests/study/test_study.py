@@ -39,7 +39,7 @@ from twofold.study import (  # noqa: E402
     table,
     values,
 )
-from twofold.study.folder import marks, read_json  # noqa: E402
+from twofold.study.folder import cell_digests, read_json  # noqa: E402
 
 ROWS = {"train": 64, "val": 24, "test": 40, "close": 24, "noise": 24}
 ROLES = {"close": "near", "noise": "far"}
@@ -312,16 +312,16 @@ def test_the_estimate_counts_what_is_left(whole, study, root, tmp_path):
 
 def test_a_slice_begins_no_cell_that_would_not_fit(study, root, tmp_path, monkeypatch):
     """By an estimate of six minutes a cell, seven minutes are enough for one."""
-    monkeypatch.setattr("twofold.study.runner._guess", lambda *given: 6.0)
+    monkeypatch.setattr("twofold.study.runner._measure_minutes", lambda *given: 6.0)
     made = []
-    monkeypatch.setattr("twofold.study.runner._make", lambda study, cell, *given: made.append(cell.name))
+    monkeypatch.setattr("twofold.study.runner._finish_cell", lambda study, cell, *given: made.append(cell.name))
     monkeypatch.setattr("twofold.study.runner.publish", lambda study, out: None)
     clock = iter(range(0, 3000, 120))  # two minutes from look to look
     monkeypatch.setattr("twofold.study.runner.time.monotonic", lambda: float(next(clock)))
     told = run(study, tmp_path, limit_minutes=9, root=root)
     assert told.finished == tuple(made) == ("basic-s0",)  # the second would be begun after 4 minutes
     assert told.left == ("aurc-s0", "basic-s1", "aurc-s1")
-    with pytest.raises(InvalidInput, match=r"next cell, basic-s0, needs about 6\.0 minutes, more than the 5"):
+    with pytest.raises(InvalidInput, match=r"next cell, basic-s0, needs about 6\.0 minutes, more than the limit of 5"):
         run(study, tmp_path, limit_minutes=5, root=root)
     with pytest.raises(InvalidInput, match="limit_minutes"):
         run(study, tmp_path, limit_minutes=0, root=root)
@@ -452,7 +452,7 @@ def test_cells_come_after_what_they_start_from(study):
     assert [c.name for c in study.cells(["basic"])] == ["basic-s0", "basic-s1"]
     with pytest.raises(UnknownName, match="no row of tiny 'aurk'; did you mean 'aurc'"):
         study.cells(["aurk"])
-    with pytest.raises(InvalidInput, match="seed 5 is not of tiny"):
+    with pytest.raises(InvalidInput, match="seed 5 is not a seed of tiny"):
         study.cells(seeds=[5])
 
 
@@ -492,8 +492,8 @@ def test_precision_reaches_the_training_and_marks_its_cells(study, root, tmp_pat
     cell = half.cells()[0]
     assert half.plan(cell, tmp_path, root=root).precision == "bf16"
     assert study.plan(cell, tmp_path, root=root).precision == "float32"
-    assert marks(half, cell)["trained"] != marks(study, cell)["trained"]
-    assert marks(half, cell)["judged"] == marks(study, cell)["judged"]
+    assert cell_digests(half, cell)["trained"] != cell_digests(study, cell)["trained"]
+    assert cell_digests(half, cell)["judged"] == cell_digests(study, cell)["judged"]
 
 
 def test_a_preset_takes_the_place_of_values():
@@ -536,7 +536,7 @@ def test_a_preset_takes_the_place_of_values():
         ('["aurc", "test", "fd_shifts", "msp"]', '["aurc", "test", "fd_shifts", "knn"]', "no score or pair of the"),
         ('["aurc", "test", "fd_shifts", "msp"]', '["aurc", "test"]', "columns must be lists of metric, shift"),
         ("classes = 4", "classes = 4\nbenchmark = 'cifar10-real'", "classes belongs to the benchmark"),
-        ("[settings]", "[settings", "is no TOML"),
+        ("[settings]", "[settings", "is not TOML"),
     ],
 )
 def test_a_bad_file_is_one_clear_error(old, new, message):
@@ -553,6 +553,19 @@ def test_missing_data_are_said_before_anything_is_trained(study, root, tmp_path)
         InvalidInput, match=r"2 data sets cannot be opened:\n- val: missing .* get it from here\n- close"
     ):
         run(study, tmp_path / "out", root=poor)
+    assert not (tmp_path / "out" / "training").exists()
+
+
+def test_missing_pictures_to_mix_in_are_said_too(root, tmp_path):
+    """They are a folder of image files, not a data set."""
+    text = changed('recipe = "basic"', 'recipe = "pixmix"\nmixers = "{data}/pictures"')
+    shutil.copytree(root, tmp_path / "data")
+    for words in ("no such folder", "it holds no image files"):
+        with pytest.raises(
+            InvalidInput, match=rf"1 data sets cannot be opened:\n- .*pictures, pictures that basic mixes in: {words}"
+        ):
+            run(loads(text), tmp_path / "out", only=["basic"], root=tmp_path / "data")
+        (tmp_path / "data" / "pictures").mkdir(exist_ok=True)
     assert not (tmp_path / "out" / "training").exists()
 
 

@@ -3,8 +3,8 @@
 A benchmark is a TOML file with the keys of :class:`Benchmark`, and one ``[[sets]]`` table for each :class:`DataSet`.
 ``load("cifar10-real")`` gives one of the catalogue, ``load("mine.toml")`` a person's own.
 
-A file may have ``[[splits]]``, tables of words that stand in braces in ``data``: the first is the benchmark itself,
-the others are NAME-1, NAME-2 and so on.
+A file may have ``[[splits]]``, tables of texts that replace the words in braces in ``data``: the first is the benchmark
+itself, the others are NAME-1, NAME-2 and so on.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol, TypedDict
 
 from twofold import _toml
 from twofold.errors import InvalidInput, TwofoldError, UnknownName
@@ -26,6 +26,12 @@ from twofold.roles import ROLES
 DATA = "TWOFOLD_DATA"  # the environment variable that names the folder of data
 EMBEDDED = "demo:"  # sets of twofold.demo, which need no files
 LEVELS = ("1", "2", "3", "4", "5")
+NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+REQUIRED = ("name", "title", "source", "classes", "protocols")
+OPTIONAL = ("scores", "pairs", "metrics")
+SET_KEYS = ("name", "role", "data", "rows", "get", "note", "removed")
+
+Content = Mapping[str, object]  # a parsed table of a TOML file
 
 
 class Sized(Protocol):
@@ -35,6 +41,15 @@ class Sized(Protocol):
 
 
 Opener = Callable[[str], Sized]
+
+
+class BenchmarkChanges(TypedDict, total=False):
+    """List the fields of a benchmark that another file may set."""
+
+    protocols: tuple[str, ...]
+    scores: tuple[str, ...]
+    pairs: tuple[tuple[str, str], ...]
+    metrics: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -97,7 +112,9 @@ class DataSet:
         """
         if "{data}" not in self.data:
             return self.data
-        folder = str(root if root is not None else os.environ.get(DATA, ""))
+        folder = os.environ.get(DATA, "")
+        if root is not None:
+            folder = str(root)
         if not folder:
             raise InvalidInput(f"{self.name}: no folder of data is named; pass --root FOLDER or set ${DATA}")
         if set(folder) & set("?&"):
@@ -131,13 +148,17 @@ class Status:
     @property
     def published(self) -> bool | None:
         """Whether it has the published number of rows; None where that is unknown or the set is missing."""
-        return None if self.rows is None or not self.set.rows else self.rows == self.set.rows
+        if self.rows is None or not self.set.rows:
+            return None
+        return self.rows == self.set.rows
 
     def __str__(self) -> str:
         if self.rows is None:
             return f"{self.set.name}: missing ({self.reason}); get it from {self.set.get}"
-        odd = "" if self.published is not False else f", published {self.set.rows:,}"
-        return f"{self.set.name}: {self.rows:,} rows{odd}"
+        text = f"{self.set.name}: {self.rows:,} rows"
+        if self.published is False:
+            text += f", published {self.set.rows:,}"
+        return text
 
 
 @dataclass(frozen=True)
@@ -183,15 +204,15 @@ class Benchmark:
     metrics: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> DataSet:
-        found = next((s for s in self.sets if s.name == name), None)
-        if found is None:
-            raise UnknownName.of(f"data set of {self.name}", name, [s.name for s in self.sets])
-        return found
+        for one in self.sets:
+            if one.name == name:
+                return one
+        raise UnknownName.of(f"data set of {self.name}", name, self.names())
 
     @property
     def roles(self) -> dict[str, str]:
         """The role of each data set, by name."""
-        return {s.name: s.role for s in self.sets}
+        return {one.name: one.role for one in self.sets}
 
     def names(self, role: str | None = None) -> tuple[str, ...]:
         """List the names of the data sets, or of those with one role.
@@ -206,7 +227,7 @@ class Benchmark:
         tuple of str
             The names in the order of the file.
         """
-        return tuple(s.name for s in self.sets if role in (None, s.role))
+        return tuple(one.name for one in self.sets if role in (None, one.role))
 
     def specs(self, root: str | Path | None = None) -> dict[str, str]:
         """List what to open for each data set.
@@ -226,7 +247,7 @@ class Benchmark:
         InvalidInput
             If a folder is needed and none is named.
         """
-        return {s.name: s.spec(root) for s in self.sets}
+        return {one.name: one.spec(root) for one in self.sets}
 
     def status(self, root: str | Path | None, opener: Opener) -> tuple[Status, ...]:
         """Check which data sets are available, and why others are not.
@@ -243,7 +264,7 @@ class Benchmark:
         tuple of Status
             One for each data set. A set that cannot be opened is never an error.
         """
-        return tuple(_status(s, root, opener) for s in self.sets)
+        return tuple(_status(one, root, opener) for one in self.sets)
 
     def to_toml(self) -> str:
         """Format the benchmark as the text of a file that loads as the same benchmark.
@@ -259,19 +280,24 @@ class Benchmark:
         >>> loads(bench.to_toml()) == bench
         True
         """
-        lines = [f"{key} = {_toml.written(getattr(self, key))}" for key in REQUIRED]
-        lines += [f"{key} = {_toml.written(getattr(self, key))}" for key in OPTIONAL if getattr(self, key)]
+        lines = _toml_lines(self, REQUIRED)
+        lines += _toml_lines(self, _nonempty(self, OPTIONAL))
         for one in self.sets:
             lines += ["", "[[sets]]"]
-            keys = ("name", "role", "data", *(key for key in ("rows", "get", "note") if getattr(one, key)))
-            lines += [f"{key} = {_toml.written(getattr(one, key))}" for key in keys]
-            lines += [] if one.removed is None else [f"removed = {one.removed}"]
+            lines += _toml_lines(one, ("name", "role", "data", *_nonempty(one, ("rows", "get", "note"))))
+            if one.removed is not None:
+                lines.append(f"removed = {one.removed}")
         return "\n".join(lines) + "\n"
 
 
-REQUIRED = ("name", "title", "source", "classes", "protocols")
-OPTIONAL = ("scores", "pairs", "metrics")
-SET_KEYS = ("name", "role", "data", "rows", "get", "note", "removed")
+def _nonempty(record: Benchmark | DataSet, keys: Iterable[str]) -> list[str]:
+    """List the keys whose value is neither 0 nor empty."""
+    return [key for key in keys if getattr(record, key)]
+
+
+def _toml_lines(record: Benchmark | DataSet, keys: Iterable[str]) -> list[str]:
+    """Format fields as lines of TOML."""
+    return [f"{key} = {_toml.format_value(getattr(record, key))}" for key in keys]
 
 
 def _status(one: DataSet, root: str | Path | None, opener: Opener) -> Status:
@@ -306,12 +332,15 @@ def names() -> tuple[str, ...]:
 def _catalogue() -> dict[str, tuple[str, int]]:
     """Find the file and split of each name."""
     found = {}
-    for file in sorted(files("twofold.bench").joinpath("files", "catalogue").iterdir(), key=lambda f: f.name):
-        if file.name.endswith(".toml"):
-            stem = file.name.removesuffix(".toml")
-            found[stem] = (stem, 0)
-            count = len(tomllib.loads(file.read_text(encoding="utf-8")).get("splits", ()))
-            found.update({f"{stem}-{k}": (stem, k) for k in range(1, count)})
+    folder = files("twofold.bench").joinpath("files", "catalogue")
+    for file in sorted(folder.iterdir(), key=lambda file: file.name):
+        if not file.name.endswith(".toml"):
+            continue
+        stem = file.name.removesuffix(".toml")
+        splits = tomllib.loads(file.read_text(encoding="utf-8")).get("splits", ())
+        found[stem] = (stem, 0)
+        for split in range(1, len(splits)):
+            found[f"{stem}-{split}"] = (stem, split)
     return found
 
 
@@ -351,11 +380,13 @@ def load(name: str | Path, *, split: int | None = None) -> Benchmark:
         return loads(text, where=str(path), split=split or 0)
     if name not in _catalogue():
         raise UnknownName.of("benchmark", str(name), _catalogue())
-    stem, own = _catalogue()[str(name)]
-    if own and split is not None:
+    stem, own_split = _catalogue()[str(name)]
+    if split is None:
+        split = own_split
+    elif own_split:
         raise InvalidInput(f"{name} is a split already; write load({stem!r}, split={split})")
     text = files("twofold.bench").joinpath("files", "catalogue", f"{stem}.toml").read_text(encoding="utf-8")
-    return loads(text, where=f"benchmark {name}", split=own if split is None else split)
+    return loads(text, where=f"benchmark {name}", split=split)
 
 
 def loads(text: str, *, where: str = "benchmark", split: int = 0) -> Benchmark:
@@ -380,12 +411,12 @@ def loads(text: str, *, where: str = "benchmark", split: int = 0) -> Benchmark:
     InvalidInput
         If the text is not TOML, has unknown keys, lacks required ones, or a value is invalid.
     """
-    content = _toml.parsed(text, where)
-    _toml.known(content, (*REQUIRED, *OPTIONAL, "sets", "splits"), where)
-    return described(content, where, split)
+    content = _toml.parse(text, where)
+    _toml.check_keys(content, (*REQUIRED, *OPTIONAL, "sets", "splits"), where)
+    return from_content(content, where, split)
 
 
-def described(content: Mapping[str, Any], where: str, split: int = 0) -> Benchmark:
+def from_content(content: Content, where: str, split: int = 0) -> Benchmark:
     """Build a benchmark from the content of a file, which may have other keys besides.
 
     Parameters
@@ -407,76 +438,89 @@ def described(content: Mapping[str, Any], where: str, split: int = 0) -> Benchma
     InvalidInput
         If a required key is missing or a value is invalid.
     """
-    words = _words(content, where, split)
-    name = _toml.text(content, "name", where)
-    if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", name):
+    words = _split_words(content, where, split)
+    name = _toml.get_text(content, "name", where)
+    if not NAME.fullmatch(name):
         raise InvalidInput(f"{where}: name must be letters, digits, '.', '_' or '-', got {name!r}")
     return Benchmark(
         name=f"{name}-{split}" if split else name,
-        title=_toml.text(content, "title", where),
-        source=_toml.text(content, "source", where),
-        classes=_toml.whole(content, "classes", where, 2),
-        protocols=_protocols(content, where),
-        sets=_sets(content, where, words),
-        scores=scores(content, where),
-        pairs=pairs(content, where),
-        metrics=_metrics(content, where),
+        title=_toml.get_text(content, "title", where),
+        source=_toml.get_text(content, "source", where),
+        classes=_toml.get_whole(content, "classes", where, low=2),
+        protocols=_read_protocols(content, where),
+        sets=_read_sets(content, where, words),
+        scores=read_scores(content, where),
+        pairs=read_pairs(content, where),
+        metrics=_read_metrics(content, where),
     )
 
 
-def _words(content: Mapping[str, Any], where: str, split: int) -> dict[str, str]:
-    """Look up the words that replace those in braces in one split."""
-    splits = _toml.tables(content, "splits", where) if "splits" in content else []
+def _split_words(content: Content, where: str, split: int) -> dict[str, str]:
+    """Look up the texts that replace the words in braces in one split."""
+    splits = _toml.get_tables(content, "splits", where)
     if split and not 0 <= split < len(splits):
-        top = f"0..{len(splits) - 1}" if splits else "none, since it has no [[splits]]"
-        raise InvalidInput(f"{where}: there is no split {split}; splits are {top}")
-    for table in splits:
-        if list(table) != list(splits[0]) or not all(isinstance(v, str) for v in table.values()) or "data" in table:
-            raise InvalidInput(
-                f"{where}: every table of splits must have the same keys, other than 'data', with strings, got {table}"
-            )
-    return splits[split] if splits else {}
+        known = "none, since it has no [[splits]]"
+        if splits:
+            known = f"0..{len(splits) - 1}"
+        raise InvalidInput(f"{where}: there is no split {split}; splits are {known}")
+    every = [_check_split(table, list(splits[0]), where) for table in splits]
+    return every[split] if every else {}
 
 
-def _sets(content: Mapping[str, Any], where: str, words: Mapping[str, str]) -> tuple[DataSet, ...]:
+def _check_split(table: Content, keys: list[str], where: str) -> dict[str, str]:
+    """Check that a split has the keys of the first one, and strings as values."""
+    words: dict[str, str] = {}
+    for key, value in table.items():
+        if isinstance(value, str) and key != "data":
+            words[key] = value
+    if list(words) != keys or len(words) != len(table):
+        raise InvalidInput(
+            f"{where}: every table of splits must have the same keys, other than 'data', with strings, got {table}"
+        )
+    return words
+
+
+def _read_sets(content: Content, where: str, words: Mapping[str, str]) -> tuple[DataSet, ...]:
     if "sets" not in content:
         raise InvalidInput(f"{where}: key 'sets' is missing; write a [[sets]] table for each data set")
-    tables = _toml.tables(content, "sets", where)
+    tables = _toml.get_tables(content, "sets", where)
     if not tables:
         raise InvalidInput(f"{where}: sets must name at least one data set")
-    found: dict[str, DataSet] = {}
+    sets: list[DataSet] = []
+    names: dict[str, str] = {}  # by lower-case name, since folders of runs may ignore case
     for place, table in enumerate(tables, start=1):
-        one = _set(table, f"{where}, set {place}", words)
-        twin = next((n for n in found if n.lower() == one.name.lower()), None)
+        one = _read_set(table, f"{where}, set {place}", words)
+        twin = names.get(one.name.lower())
         if twin is not None:
             raise InvalidInput(f"{where}, set {place}: the name {one.name!r} is taken by another set ({twin!r})")
-        found[one.name] = one
-    return tuple(found.values())
+        names[one.name.lower()] = one.name
+        sets.append(one)
+    return tuple(sets)
 
 
-def _set(table: Mapping[str, Any], where: str, words: Mapping[str, str]) -> DataSet:
-    _toml.known(table, SET_KEYS, where)
-    name = _toml.text(table, "name", where)
+def _read_set(table: Content, where: str, words: Mapping[str, str]) -> DataSet:
+    _toml.check_keys(table, SET_KEYS, where)
+    name = _toml.get_text(table, "name", where)
     stem, slash, level = name.partition("/")
-    if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", stem) or (slash and level not in LEVELS):
+    if not NAME.fullmatch(stem) or (slash and level not in LEVELS):
         raise InvalidInput(
-            f"{where}: name must be letters, digits, '.', '_' or '-', with /1 to /5 behind for a level of corruption, "
+            f"{where}: name must be letters, digits, '.', '_' or '-', followed by /1 to /5 for a level of corruption, "
             f"got {name!r}"
         )
     where = f"{where} ({name})"
-    role = _toml.text(table, "role", where)
+    role = _toml.get_text(table, "role", where)
     if role not in ROLES:
         raise InvalidInput(f"{where}: role: {UnknownName.of('role', role, ROLES)}")
     if slash and role != "shift":
         raise InvalidInput(f"{where}: a level of corruption must have the role 'shift', got {role!r}")
     one = DataSet(
-        name,
-        role,
-        _filled(_toml.text(table, "data", where), words, where),
-        _toml.whole(table, "rows", where, 0) if "rows" in table else 0,
-        _toml.text(table, "get", where) if "get" in table else "",
-        _toml.text(table, "note", where) if "note" in table else "",
-        _toml.whole(table, "removed", where, 0) if "removed" in table else None,
+        name=name,
+        role=role,
+        data=_insert_words(_toml.get_text(table, "data", where), words, where),
+        rows=_toml.get_whole(table, "rows", where, low=0, default=0),
+        get=_toml.get_text(table, "get", where, default=""),
+        note=_toml.get_text(table, "note", where, default=""),
+        removed=_toml.get_whole(table, "removed", where, low=0) if "removed" in table else None,
     )
     if "{data}" in one.data and not one.get:
         raise InvalidInput(f"{where}: key 'get' is missing; say in a few words where a person gets the data")
@@ -485,8 +529,8 @@ def _set(table: Mapping[str, Any], where: str, words: Mapping[str, str]) -> Data
     return one
 
 
-def _filled(data: str, words: Mapping[str, str], where: str) -> str:
-    """Insert the words of the split into a spec; only ``{data}`` stays."""
+def _insert_words(data: str, words: Mapping[str, str], where: str) -> str:
+    """Insert the texts of the split into a spec; only ``{data}`` stays."""
     if not re.match(r"[a-z][a-z0-9_]*:.", data):
         raise InvalidInput(f"{where}: data must be kind:PATH?key=value, got {data!r}")
     for word in re.findall(r"\{(.*?)\}", data):
@@ -497,7 +541,7 @@ def _filled(data: str, words: Mapping[str, str], where: str) -> str:
     return data
 
 
-def changes(content: Mapping[str, Any], where: str) -> dict[str, Any]:
+def read_changes(content: Content, where: str) -> BenchmarkChanges:
     """Read the protocols, scores, pairs and metrics that a file sets, for ``dataclasses.replace`` of a benchmark.
 
     Parameters
@@ -517,23 +561,31 @@ def changes(content: Mapping[str, Any], where: str) -> dict[str, Any]:
     InvalidInput
         If a value is invalid.
     """
-    readers = {"protocols": _protocols, "scores": scores, "pairs": pairs, "metrics": _metrics}
-    return {key: read(content, where) for key, read in readers.items() if key in content}
+    changes: BenchmarkChanges = {}
+    if "protocols" in content:
+        changes["protocols"] = _read_protocols(content, where)
+    if "scores" in content:
+        changes["scores"] = read_scores(content, where)
+    if "pairs" in content:
+        changes["pairs"] = read_pairs(content, where)
+    if "metrics" in content:
+        changes["metrics"] = _read_metrics(content, where)
+    return changes
 
 
-def _protocols(content: Mapping[str, Any], where: str) -> tuple[str, ...]:
+def _read_protocols(content: Content, where: str) -> tuple[str, ...]:
     from twofold.bench.protocols import PROTOCOLS
 
-    given = _toml.texts(content, "protocols", where)
-    if not given:
+    protocols = _toml.get_texts(content, "protocols", where)
+    if not protocols:
         raise InvalidInput(f"{where}: protocols must name at least one of {', '.join(PROTOCOLS)}")
-    for name in given:
+    for name in protocols:
         if name not in PROTOCOLS:
             raise InvalidInput(f"{where}: protocols: {UnknownName.of('protocol', name, PROTOCOLS)}")
-    return given
+    return protocols
 
 
-def scores(content: Mapping[str, Any], where: str) -> tuple[str, ...]:
+def read_scores(content: Content, where: str) -> tuple[str, ...]:
     """Read and check the scores that a table of a file names.
 
     Parameters
@@ -555,16 +607,18 @@ def scores(content: Mapping[str, Any], where: str) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> scores({"scores": ["msp", "react(percentile=90)|energy"]}, "mine.toml")
+    >>> read_scores({"scores": ["msp", "react(percentile=90)|energy"]}, "mine.toml")
     ('msp', 'react(percentile=90)|energy')
     """
-    given = _toml.texts(content, "scores", where) if "scores" in content else ()
-    for spec in given:
+    if "scores" not in content:
+        return ()
+    scores = _toml.get_texts(content, "scores", where)
+    for spec in scores:
         _check_score(spec, f"{where}: scores")
-    return given
+    return scores
 
 
-def pairs(content: Mapping[str, Any], where: str) -> tuple[tuple[str, str], ...]:
+def read_pairs(content: Content, where: str) -> tuple[tuple[str, str], ...]:
     """Read and check the pairs of scores that a table of a file names.
 
     Parameters
@@ -585,14 +639,16 @@ def pairs(content: Mapping[str, Any], where: str) -> tuple[tuple[str, str], ...]
         If a pair is not a list of two strings, or a score cannot be parsed.
     """
     given = content.get("pairs", [])
-    if not isinstance(given, list) or not all(
-        isinstance(p, list) and len(p) == 2 and all(isinstance(s, str) for s in p) for p in given
-    ):
+    if not isinstance(given, list):
         raise InvalidInput(f"{where}: pairs must be a list of [ID score, OOD score], got {given!r}")
+    pairs = []
     for pair in given:
+        if not _toml.is_list_of_texts(pair) or len(pair) != 2:
+            raise InvalidInput(f"{where}: pairs must be a list of [ID score, OOD score], got {given!r}")
         for spec in pair:
             _check_score(spec, f"{where}: pairs")
-    return tuple((first, second) for first, second in given)
+        pairs.append((pair[0], pair[1]))
+    return tuple(pairs)
 
 
 def _check_score(spec: str, where: str) -> None:
@@ -604,11 +660,13 @@ def _check_score(spec: str, where: str) -> None:
         raise InvalidInput(f"{where}: {error}") from error
 
 
-def _metrics(content: Mapping[str, Any], where: str) -> tuple[str, ...]:
+def _read_metrics(content: Content, where: str) -> tuple[str, ...]:
     from twofold import metrics
 
-    given = _toml.texts(content, "metrics", where) if "metrics" in content else ()
-    for name in given:
+    if "metrics" not in content:
+        return ()
+    chosen = _toml.get_texts(content, "metrics", where)
+    for name in chosen:
         if name not in metrics.names():
             raise InvalidInput(f"{where}: metrics: {UnknownName.of('metric', name, metrics.names())}")
-    return given
+    return chosen

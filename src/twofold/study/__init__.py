@@ -18,17 +18,20 @@ and the results of all finished cells, with a report page (Markdown and HTML), i
 
 from twofold.study.folder import finished, keep, opened, results
 from twofold.study.page import document, report, table
+from twofold.study.parse import command, load, loads, names, titles
 from twofold.study.runner import Estimate, Progress, estimate, run
-from twofold.study.spec import Cell, Layout, Row, Study, command, load, loads, names, titles
+from twofold.study.spec import Layout, Study, StudyCell, StudyRow, TableBaseline, TableColumn
 from twofold.study.tables import Value, values
 
 __all__ = [
-    "Cell",
     "Estimate",
     "Layout",
     "Progress",
-    "Row",
     "Study",
+    "StudyCell",
+    "StudyRow",
+    "TableBaseline",
+    "TableColumn",
     "Value",
     "command",
     "document",

@@ -9,20 +9,48 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict, cast
 
+from twofold._checks import Array
 from twofold._files import json_with_digest, parse_json_with_digest, read_regular, replacing
 from twofold.bench.cache import digest
 from twofold.bench.results import Results
-from twofold.bench.rows import VALIDATION, key_of, method
+from twofold.bench.rows import VALIDATION, Key, ResultRow, key_of, method
 from twofold.errors import InvalidInput, RunError
 from twofold.run import Run
-from twofold.study.spec import Cell, Study, command, loads
-
-Told = Mapping[str, Any]  # a row of results, or what is known of a cell
+from twofold.study.parse import command, loads
+from twofold.study.spec import Study, StudyCell, TableColumn
 
 STATE, CELL, CELLS = "study.json", "cell.json", "cells.json"
 FORMAT, VERSION = "twofold-study", 2
+
+
+class CellDigests(TypedDict):
+    """Digests of what a cell is trained and extracted by, and of what it is judged by."""
+
+    trained: str
+    judged: str
+
+
+class CellRecord(CellDigests):
+    """What a folder stores about a finished cell."""
+
+    minutes: float
+    images: int  # of the training set
+    epochs: int
+    steps: int
+    window: float  # number of averaged weights
+    compiled: NotRequired[bool]
+    precision: NotRequired[str]
+    sets: NotRequired[dict[str, int]]  # number of images by name and role
+
+
+class FolderState(TypedDict):
+    """What a folder stores about its study."""
+
+    name: str
+    preset: str | None
+    file: str
 
 
 def results(study: Study, out: str | Path) -> Results:
@@ -46,21 +74,32 @@ def results(study: Study, out: str | Path) -> Results:
         If a cell was trained with other settings, or a file is damaged.
     """
     folder = Path(out)
-    rows: list[Told] = []
-    replicates: dict[tuple[str | None, ...], Any] = {}
-    done = finished(study, folder)
-    kept = [name for name in done if not (folder / "judged" / name / CELL).exists()]
-    for name in done:
-        if name not in kept:
-            some = Results.open(folder / "judged" / name)
-            rows += some.rows
-            replicates |= some.replicates
+    rows: list[ResultRow] = []
+    replicates: dict[Key, Array] = {}
+    kept = []  # cells whose results are in the folder itself
+    for name in finished(study, folder):
+        if not (folder / "judged" / name / CELL).exists():
+            kept.append(name)
+            continue
+        judged = Results.open(folder / "judged" / name)
+        rows += judged.rows
+        replicates |= judged.replicates
     if kept:
-        some = Results.open(folder)
-        own = [row for row in some.rows if row["run"] in kept]
+        small = Results.open(folder)
+        own = [row for row in small.rows if row["run"] in kept]
         rows += own
-        replicates |= {key_of(row): some.replicates[key_of(row)] for row in own if key_of(row) in some.replicates}
+        replicates |= _select_replicates(small, own)
     return Results.of(rows, replicates)
+
+
+def _select_replicates(found: Results, rows: list[ResultRow]) -> dict[Key, Array]:
+    """Select the replicates of some rows of results."""
+    selected = {}
+    for row in rows:
+        key = key_of(row)
+        if key in found.replicates:
+            selected[key] = found.replicates[key]
+    return selected
 
 
 def keep(study: Study, out: str | Path, to: str | Path) -> tuple[str, ...]:
@@ -90,37 +129,49 @@ def keep(study: Study, out: str | Path, to: str | Path) -> tuple[str, ...]:
         If the small folder holds another study or cannot be written to.
     """
     folder, target = Path(out), Path(to)
-    new = {cell.name: one for cell in study.cells() if (one := told_of(study, cell, folder)) is not None}
+    new = read_records(study, folder)
     if not new:
         raise InvalidInput(f"no cell of {study.name} is finished in {folder}; there is nothing to keep")
     claim(study, target)
-    told = {name: one | {"sets": counts(one, folder / "runs" / name)} for name, one in new.items()}
-    sources = [(results(study, folder), set(new))]
-    if _kept(target):
-        old = {cell.name: one for cell in study.cells() if (one := told_of(study, cell, target)) is not None}
-        told = old | told
-        sources.append((results(study, target), set(old) - set(new)))
-    shown = {column for table in study.tables for column in table.columns}
-    rows: list[Told] = []
-    replicates: dict[tuple[str | None, ...], Any] = {}
-    for found, cells in sources:
-        own = [row for row in found.rows if row["run"] in cells]
-        own = [row for row in own if row["shift"] == VALIDATION or _columns(row) & shown]
-        rows += [{**row, "command": command(study)} for row in own]  # without the folders of a machine
-        replicates |= {key_of(row): found.replicates[key_of(row)] for row in own if key_of(row) in found.replicates}
+    for name, record in new.items():
+        record["sets"] = count_images(record, folder / "runs" / name)
+    records = new
+    rows, replicates = _shown_results(study, results(study, folder), set(new))
+    if _kept_records(target):
+        old = read_records(study, target)
+        records = old | new
+        old_rows, old_replicates = _shown_results(study, results(study, target), set(old) - set(new))
+        rows += old_rows
+        replicates |= old_replicates
     order = {cell.name: place for place, cell in enumerate(study.cells())}
     rows.sort(key=lambda row: order[row["run"]])
     Results.of(rows, replicates).save(target)
-    write_json(target / CELLS, {name: told[name] for name in order if name in told})
-    return tuple(name for name in order if name in told)
+    names = tuple(name for name in order if name in records)
+    write_json(target / CELLS, {name: records[name] for name in names})
+    return names
 
 
-def counts(told: Told, run: Path) -> dict[str, int]:
+def _shown_results(study: Study, found: Results, cells: set[str]) -> tuple[list[ResultRow], dict[Key, Array]]:
+    """Select the rows of some cells that tables show or choose by, and their replicates."""
+    shown: set[TableColumn] = set()
+    for table in study.tables:
+        shown.update(table.columns)
+    own: list[ResultRow] = []
+    for row in found.rows:
+        place = row["metric"], row["shift"], row["protocol"]
+        columns = {TableColumn(*place), TableColumn(*place, method(row))}
+        if row["run"] in cells and (row["shift"] == VALIDATION or columns & shown):
+            own.append(row)
+    rows: list[ResultRow] = [{**row, "command": command(study)} for row in own]  # without the folders of a machine
+    return rows, _select_replicates(found, own)
+
+
+def count_images(record: Mapping[str, Any], run: Path) -> dict[str, int]:
     """Count the images of each data set that a cell saw.
 
     Parameters
     ----------
-    told : mapping
+    record : mapping
         What is stored about the cell.
     run : Path
         Folder of its outputs, read where the counts are not stored.
@@ -130,20 +181,12 @@ def counts(told: Told, run: Path) -> dict[str, int]:
     dict of str to int
         Number of images by name and role; empty where neither source has them.
     """
-    if "sets" in told or not run.is_dir():
-        return dict(told.get("sets", {}))
-    seen = Run.open(run)
-    return {f"{name} ({role})": len(seen[name]) for name, role in seen.roles.items()}
-
-
-def _columns(row: Told) -> set[tuple[str, ...]]:
-    """List the columns of a table that may show a row of results."""
-    place = row["metric"], row["shift"], row["protocol"]
-    return {place, (*place, method(row))}
-
-
-def _kept(out: Path) -> dict[str, Any]:
-    return read_json(out / CELLS) or {}
+    if "sets" in record:
+        return dict(record["sets"])
+    if not run.is_dir():
+        return {}
+    outputs = Run.open(run)
+    return {f"{name} ({role})": len(outputs[name]) for name, role in outputs.roles.items()}
 
 
 def finished(study: Study, out: str | Path) -> tuple[str, ...]:
@@ -166,7 +209,7 @@ def finished(study: Study, out: str | Path) -> tuple[str, ...]:
     RunError
         If a cell was trained with other settings, or a file is damaged.
     """
-    return tuple(cell.name for cell in study.cells() if told_of(study, cell, Path(out)) is not None)
+    return tuple(read_records(study, Path(out)))
 
 
 def opened(out: str | Path) -> Study:
@@ -189,23 +232,22 @@ def opened(out: str | Path) -> Study:
     RunError
         If its file is damaged.
     """
-    told = _state(Path(out))
-    if told is None:
+    state = _read_state(Path(out))
+    if state is None:
         raise InvalidInput(f"{out} holds no study: there is no {STATE} in it")
-    return loads(told["file"], where=f"{out}/{STATE}", preset=told["preset"])
+    return loads(state["file"], where=f"{out}/{STATE}", preset=state["preset"])
 
 
-def _state(folder: Path) -> dict[str, Any] | None:
+def _read_state(folder: Path) -> FolderState | None:
     """Read which study a folder belongs to: its name, preset and file; None where it belongs to none."""
-    told = read_json(folder / STATE)
-    if told is None:
+    content = read_json(folder / STATE)
+    if content is None:
         return None
-    if not isinstance(told, dict):
-        told = {}
-    texts = [told.get("name"), told.get("file"), "" if told.get("preset") is None else told["preset"]]
-    if not all(isinstance(text, str) for text in texts) or "preset" not in told:
-        raise RunError(f"{folder / STATE} was not written by a study; delete it, and the same command makes it again")
-    return told
+    if isinstance(content, dict) and {"name", "preset", "file"} <= content.keys():
+        name, preset, file = content["name"], content["preset"], content["file"]
+        if isinstance(name, str) and isinstance(file, str) and (preset is None or isinstance(preset, str)):
+            return {"name": name, "preset": preset, "file": file}
+    raise RunError(f"{folder / STATE} was not written by a study; delete it, and the same command makes it again")
 
 
 def claim(study: Study, folder: Path) -> None:
@@ -223,10 +265,12 @@ def claim(study: Study, folder: Path) -> None:
     RunError
         If the folder belongs to another study or preset, or cannot be written to.
     """
-    told = _state(folder)
-    if told is not None and (told["name"], told["preset"]) != (study.name, study.preset):
-        was = told["name"] + ("" if told["preset"] is None else f" with preset {told['preset']}")
-        raise RunError(f"{folder} holds the study {was}; choose another folder")
+    state = _read_state(folder)
+    if state is not None and (state["name"], state["preset"]) != (study.name, study.preset):
+        owner = state["name"]
+        if state["preset"] is not None:
+            owner += f" with preset {state['preset']}"
+        raise RunError(f"{folder} holds the study {owner}; choose another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / STATE, {"name": study.name, "preset": study.preset, "file": study.text})
@@ -234,30 +278,14 @@ def claim(study: Study, folder: Path) -> None:
         raise RunError(f"{folder} cannot be written to ({error.strerror}); choose another folder") from error
 
 
-def pairs_of(cell: Cell) -> tuple[tuple[str, str], ...]:
-    """List the pairs of scores that a cell is judged by.
-
-    Parameters
-    ----------
-    cell : Cell
-        The cell.
-
-    Returns
-    -------
-    tuple of (str, str)
-        Pairs of the row, or else of the benchmark.
-    """
-    return cell.row.pairs or cell.benchmark.pairs
-
-
-def marks(study: Study, cell: Cell) -> dict[str, str]:
+def cell_digests(study: Study, cell: StudyCell) -> CellDigests:
     """Compute digests of what a cell is trained and extracted by, and of what it is judged by.
 
     Parameters
     ----------
     study : Study
         The study.
-    cell : Cell
+    cell : StudyCell
         The cell.
 
     Returns
@@ -265,32 +293,61 @@ def marks(study: Study, cell: Cell) -> dict[str, str]:
     dict of str to str
         Digests ``trained`` and ``judged``.
     """
-    row, on = cell.row, cell.benchmark
-    made = {key: value for key, value in asdict(row).items() if key not in ("name", "family", "scores", "pairs")}
-    trained_by = [study.model, study.normalise, study.base, dict(study.settings), made, cell.train.data, cell.seed]
+    row = asdict(cell.row)
+    for key in ("name", "family", "scores", "pairs"):
+        del row[key]
+    trained_by = [study.model, study.normalise, study.base, dict(study.settings), row, cell.train.data, cell.seed]
     if study.precision != "float32":  # cells that were kept before studies had a precision are in float32
         trained_by.append(study.precision)
-    trained = digest(*trained_by)
-    sets = [(one.name, one.role, one.data) for one in on.sets]
-    judged = digest(sets, row.scores or on.scores, pairs_of(cell), on.protocols, on.metrics, study.resamples)
-    return {"trained": trained, "judged": judged}
+    benchmark = cell.benchmark
+    sets = [(one.name, one.role, one.data) for one in benchmark.sets]
+    judged_by = [sets, cell.scores, cell.pairs, benchmark.protocols, benchmark.metrics, study.resamples]
+    return {"trained": digest(*trained_by), "judged": digest(*judged_by)}
 
 
-def told_of(study: Study, cell: Cell, out: Path) -> dict[str, Any] | None:
+def read_records(study: Study, out: Path) -> dict[str, CellRecord]:
+    """Read what is stored about each finished cell of a study.
+
+    Parameters
+    ----------
+    study : Study
+        The study.
+    out : Path
+        Its folder.
+
+    Returns
+    -------
+    dict of str to CellRecord
+        Record by name of the cell, in the order of the cells.
+
+    Raises
+    ------
+    RunError
+        If a cell was trained with other settings, or a file is damaged.
+    """
+    records = {}
+    for cell in study.cells():
+        record = read_record(study, cell, out)
+        if record is not None:
+            records[cell.name] = record
+    return records
+
+
+def read_record(study: Study, cell: StudyCell, out: Path) -> CellRecord | None:
     """Read what is stored about a finished cell.
 
     Parameters
     ----------
     study : Study
         The study.
-    cell : Cell
+    cell : StudyCell
         The cell.
     out : Path
         Folder of the study.
 
     Returns
     -------
-    dict or None
+    CellRecord or None
         None where the cell is not finished, or has to be judged again.
 
     Raises
@@ -298,28 +355,42 @@ def told_of(study: Study, cell: Cell, out: Path) -> dict[str, Any] | None:
     RunError
         If the cell was trained with other settings, or the file is damaged.
     """
-    told = read_json(out / "judged" / cell.name / CELL) or _kept(out).get(cell.name)
-    if told is None:
+    record = read_json(out / "judged" / cell.name / CELL) or _kept_records(out).get(cell.name)
+    if record is None:
         return None
-    if not isinstance(told, dict) or not {"trained", "judged"} <= told.keys():
-        raise RunError(f"what {out} tells of {cell.name} was not written by a study; delete its file {CELL} or {CELLS}")
-    now = marks(study, cell)
-    if told["trained"] != now["trained"]:
+    if not isinstance(record, dict) or not {"trained", "judged"} <= record.keys():
+        raise RunError(
+            f"the record of {cell.name} in {out} was not written by a study; delete its file {CELL} or {CELLS}"
+        )
+    now = cell_digests(study, cell)
+    if record["trained"] != now["trained"]:
         raise RunError(
             f"{cell.name} in {out} was trained with other settings than the study has now; choose another folder, or "
             f"delete {cell.name} in its folders training, runs and judged"
         )
-    return told if told["judged"] == now["judged"] else None
+    if record["judged"] != now["judged"]:
+        return None
+    return cast(CellRecord, record)
 
 
-def write_json(path: Path, value: Any) -> None:
+def _kept_records(out: Path) -> Mapping[str, object]:
+    """Read the records of all cells that :func:`keep` wrote into a folder."""
+    records = read_json(out / CELLS)
+    if not records:
+        return {}
+    if not isinstance(records, dict):
+        raise RunError(f"{out / CELLS} was not written by a study; delete it, and the same command makes it again")
+    return records
+
+
+def write_json(path: Path, value: object) -> None:
     """Write a JSON file with its digest, whole or not at all.
 
     Parameters
     ----------
     path : Path
         The file.
-    value : Any
+    value : object
         What JSON can hold.
     """
     with replacing(path) as file:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,15 +15,20 @@ from twofold.bench.text import scale
 from twofold.report import charts
 from twofold.report.document import Cell, Document, Figure, Number, Part, Section, Table
 from twofold.report.page import page
-from twofold.study.folder import Told, counts, results, told_of
-from twofold.study.spec import Layout, Study, command, listed
+from twofold.study.folder import CellRecord, count_images, read_records, results
+from twofold.study.parse import command
+from twofold.study.spec import Layout, Study, TableColumn, join_names
 from twofold.study.tables import Value, values
 
 REPORT, PAGE = "report.md", "report.html"
-DRAWN = 20  # lines of a table that is drawn too
+MOST_DRAWN = 20  # a table with more lines than this is not drawn
 LEGEND = (
     "Mean ± standard deviation over seeds [95 % interval of the mean over resampled test images]. Rates in percent, "
     "areas under risk curves x1000."
+)
+FACTS = (
+    *("row", "recipe", "starts from", "images", "epochs", "updates", "weights averaged", "minutes a cell"),
+    "finished",
 )
 
 
@@ -44,43 +49,47 @@ def report(study: Study, out: str | Path, found: Results | None = None) -> str:
     str
         Markdown.
     """
-    found = results(study, out) if found is None else found
-    told = _told(study, Path(out))
-    parts = [f"# {study.title}", study.source, _scale(study, told), *_sets(study, told, Path(out))]
-    parts += [table(study, found), _cells(study, told)]
+    if found is None:
+        found = results(study, out)
+    records = read_records(study, Path(out))
+    parts = [f"# {study.title}", study.source, _describe_scale(study, records)]
+    parts += _describe_sets(study, records, Path(out))
+    parts += [table(study, found), _facts_markdown(study, records)]
     parts.append(f"Made by `{command(study)}`; every number is in `results.csv`.")
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _told(study: Study, out: Path) -> dict[str, Told]:
-    """Collect what is known of each finished cell."""
-    return {cell.name: one for cell in study.cells() if (one := told_of(study, cell, out)) is not None}
-
-
-def _scale(study: Study, told: Mapping[str, Told]) -> str:
-    cells = study.cells()
-    images = sorted({one["images"] for one in told.values()})
-    epochs = sorted({one["epochs"] for one in told.values()})
-    parts = [f"{len(told)} of {len(cells)} cells are finished", study.model, f"seeds {listed(_seeds(study, told))}"]
-    parts += [f"{' or '.join(f'{n:,}' for n in images)} training images"] if images else []
-    parts += [f"epochs {' or '.join(map(str, epochs))}"] if epochs else []
-    parts += [f"{sum(one['minutes'] for one in told.values()) / 60:.1f} hours so far"] if told else []
+def _describe_scale(study: Study, records: Mapping[str, CellRecord]) -> str:
+    """Say how much is finished, and at which scale."""
+    parts = [f"{len(records)} of {len(study.cells())} cells are finished", study.model]
+    parts.append(f"seeds {join_names(_finished_seeds(study, records))}")
+    if records:
+        images = sorted({record["images"] for record in records.values()})
+        epochs = sorted({record["epochs"] for record in records.values()})
+        minutes = sum(record["minutes"] for record in records.values())
+        parts.append(f"{' or '.join(f'{count:,}' for count in images)} training images")
+        parts.append(f"epochs {' or '.join(map(str, epochs))}")
+        parts.append(f"{minutes / 60:.1f} hours so far")
     return "Scale: " + "; ".join(parts) + "."
 
 
-def _seeds(study: Study, told: Mapping[str, Told]) -> Sequence[int]:
+def _finished_seeds(study: Study, records: Mapping[str, CellRecord]) -> Sequence[int]:
     """List the seeds of finished cells; before there are any, all."""
-    return sorted({cell.seed for cell in study.cells() if cell.name in told}) or study.seeds
+    return sorted({cell.seed for cell in study.cells() if cell.name in records}) or study.seeds
 
 
-def _sets(study: Study, told: Mapping[str, Told], out: Path) -> list[str]:
-    """Say how many images of each data set were seen."""
+def _describe_sets(study: Study, records: Mapping[str, CellRecord], out: Path) -> list[str]:
+    """Say how many images of each data set the first finished cell of each benchmark saw."""
+    counts: dict[str, dict[str, int]] = {}
+    for cell in study.cells():
+        if cell.name in records and cell.benchmark.name not in counts:
+            counts[cell.benchmark.name] = count_images(records[cell.name], out / "runs" / cell.name)
     lines = []
-    for on in study.benchmarks:
-        first = next((cell.name for cell in study.cells() if cell.benchmark == on and cell.name in told), None)
-        seen = {} if first is None else counts(told[first], out / "runs" / first)
-        if seen:
-            lines.append(f"Images of {on.name}: {', '.join(f'{name} {count:,}' for name, count in seen.items())}.")
+    for benchmark in study.benchmarks:
+        images = counts.get(benchmark.name)
+        if images:
+            every = [f"{name} {count:,}" for name, count in images.items()]
+            lines.append(f"Images of {benchmark.name}: {', '.join(every)}.")
     return lines
 
 
@@ -99,8 +108,12 @@ def table(study: Study, found: Results) -> str:
     str
         Tables and legend; empty where nothing is finished.
     """
-    parts = [text for title, grid in _grids(study, found).items() for text in (f"## {title}", grid.markdown())]
-    return "\n\n".join([*parts, LEGEND] if parts else [])
+    parts = []
+    for title, grid in _grids(study, found).items():
+        parts += [f"## {title}", grid.markdown()]
+    if parts:
+        parts.append(LEGEND)
+    return "\n\n".join(parts)
 
 
 def document(study: Study, out: str | Path, found: Results | None = None) -> Document:
@@ -120,170 +133,224 @@ def document(study: Study, out: str | Path, found: Results | None = None) -> Doc
     Document
         The page.
     """
-    found = results(study, out) if found is None else found
-    told = _told(study, Path(out))
-    grids = _grids(study, found)
-    sections = [Section(f"table-{i}", title, grid.parts(f"table-{i}")) for i, (title, grid) in enumerate(grids.items())]
-    facts = Table("rows", "What each row is and what it cost", ROWS, tuple(_facts(study, told)), heads=2)
-    about = _scale(study, told), *_sets(study, told, Path(out)), LEGEND
-    sections.append(Section("scale", "Scale", (*about, facts)))
+    if found is None:
+        found = results(study, out)
+    records = read_records(study, Path(out))
+    sections = []
+    for place, (title, grid) in enumerate(_grids(study, found).items()):
+        key = f"table-{place}"
+        sections.append(Section(key, title, grid.parts(key)))
+    scale_text = _describe_scale(study, records), *_describe_sets(study, records, Path(out)), LEGEND
+    facts = Table("rows", "What each row is and what it cost", FACTS, tuple(_facts(study, records)), heads=2)
+    sections.append(Section("scale", "Scale", (*scale_text, facts)))
     sections.append(Section("source", "Where this comes from", (f"Made by {command(study)}.", study.source)))
-    done = f"{len(told)} of {len(study.cells())}", "cells finished", f"seeds {listed(_seeds(study, told))}"
-    return Document(study.title, study.source, (done,), tuple(sections))
+    count = f"{len(records)} of {len(study.cells())}"
+    tile = count, "cells finished", f"seeds {join_names(_finished_seeds(study, records))}"
+    return Document(study.title, study.source, (tile,), tuple(sections))
 
 
 def _grids(study: Study, found: Results) -> dict[str, _Grid]:
     """Build the tables that have a value, by title."""
     every = values(study, found)
     grids = {}
-    for on in study.benchmarks:
+    for benchmark in study.benchmarks:
         for layout in study.tables:
-            some = [one for one in every if (one.benchmark, one.table) == (on.name, layout.title)]
-            if some:
-                title = layout.title + (f" ({on.name})" if len(study.benchmarks) > 1 else "")
-                grids[title] = _Grid.of(layout, some)
+            own = [value for value in every if (value.benchmark, value.table) == (benchmark.name, layout.title)]
+            if not own:
+                continue
+            title = layout.title
+            if len(study.benchmarks) > 1:
+                title += f" ({benchmark.name})"
+            grids[title] = _Grid.of(layout, own)
     return grids
 
 
 @dataclass(frozen=True)
 class _Grid:
-    """Hold a table of the report, whatever its format: headings, lines of values, gains on the baseline, notes."""
+    """Hold a table of the report, whatever its format."""
 
     heads: tuple[str, ...]
     lines: Mapping[str, tuple[Value | None, ...]]
-    gain: str | None  # heading of what is gained
+    gain_head: str | None  # heading of the column that compares with the baseline
     gains: Mapping[str, float]  # gain of each line over the baseline, in percent
     notes: tuple[str, ...]
 
     @classmethod
-    def of(cls, layout: Layout, some: Sequence[Value]) -> _Grid:
-        heads = tuple(f"{c[0]} {c[1]}" + (f", {c[3]}" if len(c) == 4 else "") for c in layout.columns)
+    def of(cls, layout: Layout, own: Sequence[Value]) -> _Grid:
+        """Arrange the values of one table."""
+        by_line: dict[str, list[Value]] = {}
+        for value in own:
+            label = f"{value.row}, {value.line}" if value.line else value.row
+            by_line.setdefault(label, []).append(value)
         lines, notes = {}, []
-        for row, line in dict.fromkeys((one.row, one.line) for one in some):
-            own = [one for one in some if (one.row, one.line) == (row, line)]
-            label = row + (f", {line}" if line else "")
-            lines[label] = tuple(_at(own, column) for column in layout.columns)
-            notes += [f"{label}: {own[0].chosen} was best on validation data"] if own[0].chosen != row else []
-        most = max(len(one.seeds) for one in some)
-        few = dict.fromkeys(f"{one.row} has {len(one.seeds)}" for one in some if len(one.seeds) < most)
-        notes += [f"not all seeds are finished: {', '.join(few)} of {most}"] if few else []
+        for label, several in by_line.items():
+            lines[label] = tuple(_find_value(several, column) for column in layout.columns)
+            first = several[0]
+            if first.chosen != first.row:
+                notes.append(f"{label}: {first.chosen} was best on validation data")
+        notes += _note_missing_seeds(own)
+        heads = tuple(column.heading for column in layout.columns)
         if layout.baseline is None:
             return cls(heads, lines, None, {}, tuple(notes))
-        base = _baseline(layout, some)
-        gain = f"{layout.columns[0][0]} better than {', '.join(layout.baseline)} by %"
+        base = _find_baseline(layout, own)
+        gain_head = f"{layout.columns[0].metric} better than {layout.baseline.row}, {layout.baseline.method} by %"
         gains = {label: _gain(cells[0], base) for label, cells in lines.items()}
-        return cls(heads, lines, gain, gains, tuple(notes))
+        return cls(heads, lines, gain_head, gains, tuple(notes))
+
+    @property
+    def all_heads(self) -> tuple[str, ...]:
+        """The headings of the columns, that of the gain last where there is one."""
+        if self.gain_head is None:
+            return self.heads
+        return *self.heads, self.gain_head
 
     def markdown(self) -> str:
-        heads = [*self.heads, *([] if self.gain is None else [self.gain])]
-        lines = ["| recipe |" + "".join(f" {_shown(head)} |" for head in heads), "|---|" + "---:|" * len(heads)]
+        """Format the table and its notes as Markdown."""
+        lines = [_markdown_line(["recipe", *self.all_heads]), "|---|" + "---:|" * len(self.all_heads)]
         for label, cells in self.lines.items():
-            texts = ["–" if one is None else str(one) for one in cells]
-            texts += [] if self.gain is None else [str(Number(self.gains[label], digits=2))]
-            lines.append(f"| {_shown(label)} |" + "".join(f" {text} |" for text in texts))
-        notes = ["", *(f"- {_shown(note)}" for note in self.notes)] if self.notes else []
-        return "\n".join(lines + notes)
+            texts = ["–" if value is None else str(value) for value in cells]
+            if self.gain_head is not None:
+                texts.append(str(Number(self.gains[label], digits=2)))
+            lines.append(_markdown_line([label, *texts]))
+        if self.notes:
+            lines.append("")
+        for note in self.notes:
+            lines.append(f"- {_escape_bars(note)}")
+        return "\n".join(lines)
 
     def parts(self, key: str) -> tuple[Part, ...]:
         """Build the table for a document, and a drawing of each column where there are not too many lines."""
-        columns = [[one for one in column if one is not None] for column in zip(*self.lines.values(), strict=True)]
-        best = [min(column, key=lambda one: one.loss, default=None) for column in columns]
-        rows: tuple[tuple[Cell, ...], ...] = tuple(
-            (
-                label,
-                *(_number(one, strong=one is not None and one is lead) for one, lead in zip(cells, best, strict=True)),
-                *([] if self.gain is None else [Number(self.gains[label], digits=2)]),
-            )
-            for label, cells in self.lines.items()
-        )
+        columns = [self._column(place) for place in range(len(self.heads))]
+        best = [min(column.values(), key=lambda value: value.loss, default=None) for column in columns]
+        rows: list[tuple[Cell, ...]] = []
+        for label, cells in self.lines.items():
+            row: list[Cell] = [label]
+            for value, leader in zip(cells, best, strict=True):
+                row.append(_number(value, strong=value is not None and value is leader))
+            if self.gain_head is not None:
+                row.append(Number(self.gains[label], digits=2))
+            rows.append(tuple(row))
         caption = "Mean ± standard deviation over seeds [95 % interval over test images]; bold is best of its column"
-        heads = ("recipe", *self.heads, *([] if self.gain is None else [self.gain]))
-        drawn = [place for place, column in enumerate(columns) if column and len(self.lines) <= DRAWN]
-        figures = [self._figure(f"{key}-{place}", place) for place in drawn]
-        return Table(key, caption, heads, rows, notes=self.notes), *figures
+        parts: list[Part] = [Table(key, caption, ("recipe", *self.all_heads), tuple(rows), notes=self.notes)]
+        if len(self.lines) <= MOST_DRAWN:
+            for place, column in enumerate(columns):
+                if column:
+                    parts.append(_figure(f"{key}-{place}", self.heads[place], column))
+        return tuple(parts)
 
-    def _figure(self, key: str, place: int) -> Figure:
-        drawn = {label: cells[place] for label, cells in self.lines.items()}
-        known = {label: one for label, one in drawn.items() if one is not None}
-        first = next(iter(known.values()))
-        factor, unit = scale(first.metric)
-        numbers = [_number(one) for one in known.values()]
-        means, lows, highs = ([factor * getattr(one, name) for one in numbers] for name in ("value", "low", "high"))
-        title = self.heads[place] + (f" ({unit})" if unit else "")
-        about = f"{self.heads[place]} of {len(known)} rows of the study"
-        return Figure(
-            key,
-            title,
-            f"Mean over seeds with its 95 % interval over test images; {first.better} is better.",
-            charts.interval_rows(list(known), np.array(means), np.array(lows), np.array(highs), title, about),
-            ("recipe", "mean", "low", "high"),
-            tuple(zip(known, means, lows, highs, strict=True)),
-        )
+    def _column(self, place: int) -> dict[str, Value]:
+        """Collect the values of a column by label, without those that are missing."""
+        column = {}
+        for label, cells in self.lines.items():
+            value = cells[place]
+            if value is not None:
+                column[label] = value
+        return column
 
 
-def _number(one: Value | None, *, strong: bool = False) -> Number:
-    if one is None:
-        return Number(math.nan)
-    low, high, spread = (math.nan if x is None else x for x in (one.low, one.high, one.spread))
-    return Number(one.mean, low, high, scale(one.metric)[0], 2, strong, spread)
+def _note_missing_seeds(own: Sequence[Value]) -> list[str]:
+    """Name the rows of a table with fewer seeds than others."""
+    most = max(len(value.seeds) for value in own)
+    few = dict.fromkeys(f"{value.row} has {len(value.seeds)}" for value in own if len(value.seeds) < most)
+    if not few:
+        return []
+    return [f"not all seeds are finished: {', '.join(few)} of {most}"]
 
 
-def _shown(label: str) -> str:
-    """Escape a label for a cell of Markdown, where | would end it."""
-    return label.replace("|", "\\|")
-
-
-def _at(own: Sequence[Value], column: Sequence[str]) -> Value | None:
-    """Find the value of a line in a column."""
-    return next(
-        (
-            one
-            for one in own
-            if (one.metric, one.shift, one.protocol) == tuple(column[:3])
-            and one.method == (column[3] if len(column) == 4 else one.line)
-        ),
-        None,
+def _figure(key: str, head: str, column: Mapping[str, Value]) -> Figure:
+    """Draw the values of a column with their intervals."""
+    first = next(iter(column.values()))
+    factor, unit = scale(first.metric)
+    means, lows, highs = [], [], []
+    for value in column.values():
+        number = _number(value)
+        means.append(factor * number.value)
+        lows.append(factor * number.low)
+        highs.append(factor * number.high)
+    title = f"{head} ({unit})" if unit else head
+    about = f"{head} of {len(column)} rows of the study"
+    return Figure(
+        key,
+        title,
+        f"Mean over seeds with its 95 % interval over test images; {first.better} is better.",
+        charts.interval_rows(list(column), np.array(means), np.array(lows), np.array(highs), title, about),
+        ("recipe", "mean", "low", "high"),
+        tuple(zip(column, means, lows, highs, strict=True)),
     )
 
 
-def _baseline(layout: Layout, some: Sequence[Value]) -> Value | None:
+def _number(value: Value | None, *, strong: bool = False) -> Number:
+    """Make a number of the page; what is missing prints as a dash."""
+    if value is None:
+        return Number(math.nan)
+    return Number(
+        value.mean,
+        low=_nan_for_none(value.low),
+        high=_nan_for_none(value.high),
+        factor=scale(value.metric)[0],
+        digits=2,
+        strong=strong,
+        spread=_nan_for_none(value.spread),
+    )
+
+
+def _nan_for_none(number: float | None) -> float:
+    return math.nan if number is None else number
+
+
+def _markdown_line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(_escape_bars(cell) for cell in cells) + " |"
+
+
+def _escape_bars(text: str) -> str:
+    """Escape a text for a cell of Markdown, where | would end it."""
+    return text.replace("|", "\\|")
+
+
+def _find_value(own: Sequence[Value], column: TableColumn) -> Value | None:
+    """Find the value of a line in a column."""
+    for value in own:
+        method = value.line if column.method is None else column.method
+        if (value.metric, value.shift, value.protocol) == column.place and value.method == method:
+            return value
+    return None
+
+
+def _find_baseline(layout: Layout, own: Sequence[Value]) -> Value | None:
     """Find the value that the first column is compared with."""
     if layout.baseline is None:
         return None
-    row, name = layout.baseline
-    return _at([one for one in some if one.row == row], (*layout.columns[0][:3], name))
+    of_row = [value for value in own if value.row == layout.baseline.row]
+    return _find_value(of_row, replace(layout.columns[0], method=layout.baseline.method))
 
 
-def _gain(one: Value | None, base: Value | None) -> float:
+def _gain(value: Value | None, base: Value | None) -> float:
     """Compute how much better a value is than the base, in percent of the base; NaN where either is missing."""
-    if one is None or base is None or base.mean == 0:
+    if value is None or base is None or base.mean == 0:
         return math.nan
-    return 100 * (base.loss - one.loss) / base.mean
+    return 100 * (base.loss - value.loss) / base.mean
 
 
-ROWS = ("row", "recipe", "starts from", "images", "epochs", "updates", "weights averaged", "minutes a cell", "finished")
-
-
-def _facts(study: Study, told: Mapping[str, Told]) -> Iterator[tuple[str, ...]]:
+def _facts(study: Study, records: Mapping[str, CellRecord]) -> Iterator[tuple[str, ...]]:
     """List what each row is and what it cost."""
     for row in study.rows:
-        cells = [cell for cell in study.cells() if cell.row.name == row.name]
-        own = [told[cell.name] for cell in cells if cell.name in told]
+        cells = [cell.name for cell in study.cells() if cell.row.name == row.name]
+        own = [records[name] for name in cells if name in records]
         facts = ["–"] * 5
         if own:
             first = own[0]
+            minutes = np.mean([record["minutes"] for record in own])
             facts = [f"{first['images']:,}", str(first["epochs"]), f"{first['steps']:,}", f"{first['window']:.0f}"]
-            facts.append(f"{np.mean([one['minutes'] for one in own]):.1f}")
+            facts.append(f"{minutes:.1f}")
         yield row.name, row.text, row.checkpoint or "", *facts, f"{len(own)} of {len(cells)}"
 
 
-def _cells(study: Study, told: Mapping[str, Told]) -> str:
-    head = ["| " + " | ".join(ROWS) + " |", "|---|---|---|---:|---:|---:|---:|---:|---:|"]
-    lines = [
-        f"| {name} | `{text}` | {f'`{start}`' if start else ''} | {' | '.join(facts)} |"
-        for name, text, start, *facts in _facts(study, told)
-    ]
-    return "## Scale of each row\n\n" + "\n".join(head + lines)
+def _facts_markdown(study: Study, records: Mapping[str, CellRecord]) -> str:
+    lines = ["| " + " | ".join(FACTS) + " |", "|---|---|---|---:|---:|---:|---:|---:|---:|"]
+    for name, text, start, *facts in _facts(study, records):
+        start_code = f"`{start}`" if start else ""
+        lines.append(f"| {name} | `{text}` | {start_code} | {' | '.join(facts)} |")
+    return "## Scale of each row\n\n" + "\n".join(lines)
 
 
 def publish(study: Study, out: Path) -> None:
@@ -299,6 +366,7 @@ def publish(study: Study, out: Path) -> None:
     found = results(study, out)
     if found.rows:
         found.save(out)
-    for name, text in ((REPORT, report(study, out, found)), (PAGE, page(document(study, out, found)))):
+    pages = {REPORT: report(study, out, found), PAGE: page(document(study, out, found))}
+    for name, text in pages.items():
         with replacing(out / name) as file:
             file.write(text.encode())

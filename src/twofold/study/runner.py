@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,11 +16,25 @@ from twofold.bench import runner
 from twofold.bench.catalogue import Benchmark, DataSet
 from twofold.errors import InvalidInput
 from twofold.run import Run
-from twofold.study.folder import CELL, claim, counts, marks, pairs_of, read_json, told_of, write_json
+from twofold.study.folder import (
+    CELL,
+    CellRecord,
+    cell_digests,
+    claim,
+    count_images,
+    read_json,
+    read_record,
+    read_records,
+    write_json,
+)
 from twofold.study.page import REPORT, publish
-from twofold.study.spec import Cell, Study, placed, torch_module
+from twofold.study.spec import Study, StudyCell, insert_root, torch_module
 
-Done = Callable[[str, int, int], Any]  # what is at work, how much of it is done, of how much
+if TYPE_CHECKING:
+    from twofold.nn.data.images import Images
+    from twofold.nn.training import Plan, Trained
+
+ProgressCallback = Callable[[str, int, int], object]  # what is at work, how much of it is done, of how much
 
 CLOCK, SETS = "clock.json", "sets.json"
 FORWARD = 2.0  # a pass of training costs about twice one of extraction
@@ -57,8 +71,8 @@ def run(
     device: str = "cpu",
     compiled: bool = False,
     jobs: int = 1,
-    done: Done = lambda label, count, total: None,
-    expected: Callable[[Estimate], Any] | None = None,
+    done: ProgressCallback = lambda label, count, total: None,
+    expected: Callable[[Estimate], object] | None = None,
 ) -> Progress:
     """Train, extract and judge the cells of a study that are not finished, one after the other.
 
@@ -111,33 +125,32 @@ def run(
         _checks.number(limit_minutes, "limit_minutes", 0.0, math.inf, open_low=True, open_high=True)
     cells = study.cells(only, seeds)
     claim(study, folder)
-    left = [cell for cell in cells if told_of(study, cell, folder) is None]
-    if left:
-        _check_data(left, root)
+    waiting = [cell for cell in cells if read_record(study, cell, folder) is None]
+    if waiting:
+        _check_data(waiting, root)
         if expected is not None:
-            expected(estimate(study, folder, root=root, device=device, cells=left))
+            expected(estimate(study, folder, root=root, device=device, cells=waiting))
+    setup = _Setup(folder, root, device, compiled, jobs, done)
     begin = time.monotonic()
     made: list[str] = []
-    for place, cell in enumerate(left):
+    for cell in waiting:
         if limit_minutes is not None:
             spent = (time.monotonic() - begin) / 60
             needed = estimate(study, folder, root=root, device=device, cells=[cell]).minutes[cell.name]
             if spent + needed > limit_minutes:
                 if not made:
                     raise InvalidInput(
-                        f"the next cell, {cell.name}, needs about {needed:.1f} minutes, more than the "
-                        f"{limit_minutes:g} that are given; give more"
+                        f"the next cell, {cell.name}, needs about {needed:.1f} minutes, more than the limit of "
+                        f"{limit_minutes:g}; raise the limit"
                     )
-                left = left[place:]
                 break
-        _make(study, cell, folder, root, device, compiled, jobs, done)
+        _finish_cell(study, cell, setup)
         made.append(cell.name)
         publish(study, folder)
-    else:
-        left = []
     if not made and not (folder / REPORT).exists():
         publish(study, folder)
-    return Progress(tuple(made), tuple(cell.name for cell in left), (time.monotonic() - begin) / 60)
+    left = tuple(cell.name for cell in waiting if cell.name not in made)
+    return Progress(tuple(made), left, (time.monotonic() - begin) / 60)
 
 
 @dataclass(frozen=True)
@@ -168,7 +181,7 @@ class Estimate:
     @property
     def hours_left(self) -> float:
         """Hours of the cells that are not finished."""
-        return sum(m for name, m in self.minutes.items() if name not in self.finished) / 60
+        return sum(minutes for name, minutes in self.minutes.items() if name not in self.finished) / 60
 
 
 def estimate(
@@ -177,7 +190,7 @@ def estimate(
     *,
     root: str | Path | None = None,
     device: str = "cpu",
-    cells: Sequence[Cell] | None = None,
+    cells: Sequence[StudyCell] | None = None,
 ) -> Estimate:
     """Estimate the minutes of cells.
 
@@ -194,7 +207,7 @@ def estimate(
         The folder of data; by default that of the environment variable ``TWOFOLD_DATA``.
     device : str, default="cpu"
         Where to train and extract.
-    cells : sequence of Cell, optional
+    cells : sequence of StudyCell, optional
         The cells; by default all of the study.
 
     Returns
@@ -206,43 +219,48 @@ def estimate(
     -----
     Until a cell of the row is finished, judging is not counted.
     """
-    chosen = study.cells() if cells is None else cells
-    told = {cell.name: found for cell in study.cells() if (found := told_of(study, cell, Path(out))) is not None}
-    seen = {(cell.row.name, cell.benchmark.name): told[cell.name] for cell in study.cells() if cell.name in told}
-    guessed: dict[tuple[str, str], float] = {}
-    reading: dict[str, float] = {}
+    folder = Path(out)
+    records = read_records(study, folder)
+    known = {}  # minutes of a row on a benchmark
+    for cell in study.cells():
+        if cell.name in records:
+            known[cell.row.name, cell.benchmark.name] = float(records[cell.name]["minutes"])
+    reading_times: dict[str, float] = {}
     minutes = {}
-    for cell in chosen:
-        place = cell.row.name, cell.benchmark.name
-        if cell.name in told or place in seen:
-            minutes[cell.name] = float(told.get(cell.name, seen.get(place, {}))["minutes"])
+    for cell in study.cells() if cells is None else cells:
+        if cell.name in records:
+            minutes[cell.name] = float(records[cell.name]["minutes"])
             continue
-        if place not in guessed:
-            guessed[place] = _guess(study, cell, Path(out), reading, root, device)
-        minutes[cell.name] = guessed[place]
-    return Estimate(minutes, tuple(name for name in minutes if name in told))
+        place = cell.row.name, cell.benchmark.name
+        if place not in known:
+            known[place] = _measure_minutes(study, cell, folder, reading_times, root, device)
+        minutes[cell.name] = known[place]
+    return Estimate(minutes, tuple(name for name in minutes if name in records))
 
 
-def _guess(
-    study: Study, cell: Cell, out: Path, reading: dict[str, float], root: str | Path | None, device: str
+def _measure_minutes(
+    study: Study, cell: StudyCell, out: Path, reading_times: dict[str, float], root: str | Path | None, device: str
 ) -> float:
-    """Estimate minutes of training and extraction from a few steps."""
+    """Estimate minutes of training and extraction from a few steps; ``reading_times`` remembers data sets."""
     plan = study.plan(cell, out, root=root, device=device)
-    told = replace(plan, checkpoint=None).describe(2)
-    step = told["seconds_per_step"]
-    forward = step / max(1, told["passes_per_step"]) / plan.settings.batch / FORWARD
+    measured = replace(plan, checkpoint=None).describe(2)
+    step = measured["seconds_per_step"]
+    forward = step / max(1, measured["passes_per_step"]) / plan.settings.batch / FORWARD
     seconds = plan.steps * step
     for one in cell.benchmark.sets:
         images = torch_module("data").open(one.spec(root))
-        if one.data not in reading:
-            reading[one.data] = min(_reading(images), _reading(images))  # the first look may compile
-        passes = 1 if one.role == "train" else 1 + max(cell.row.passes, plan.members - 1)
-        passes += 4 if cell.row.odin is not None else 0  # forward, backward, forward
-        seconds += len(images) * (reading[one.data] + passes * forward)
+        if one.data not in reading_times:  # twice, because the first look may compile
+            reading_times[one.data] = min(_measure_reading(images), _measure_reading(images))
+        passes = 1
+        if one.role != "train":
+            passes += max(cell.row.passes, plan.members - 1)
+        if cell.row.odin is not None:
+            passes += 4  # forward, backward, forward
+        seconds += len(images) * (reading_times[one.data] + passes * forward)
     return seconds / 60
 
 
-def _reading(images: Any) -> float:
+def _measure_reading(images: Images) -> float:
     """Measure the seconds that an image takes to read, on a few of them."""
     some = np.linspace(0, len(images) - 1, min(PROBE, len(images))).astype(int)
     begin = time.perf_counter()
@@ -250,23 +268,35 @@ def _reading(images: Any) -> float:
     return (time.perf_counter() - begin) / len(some)
 
 
-def _check_data(cells: Sequence[Cell], root: str | Path | None) -> None:
+def _check_data(cells: Iterable[StudyCell], root: str | Path | None) -> None:
     """Raise one error that names all that is missing, before hours are spent."""
-    sets = {one.data: one for cell in cells for one in cell.benchmark.sets}
+    sets: dict[str, DataSet] = {}
+    mixers: dict[str, str] = {}
+    weights: dict[str, str] = {}
     for cell in cells:
-        if cell.row.outliers is not None:
-            given = cell.row.outliers
-            sets.setdefault(given, DataSet("outliers", "ood_val", given, get=f"what {cell.row.name} names"))
+        row = cell.row
+        for one in cell.benchmark.sets:
+            sets[one.data] = one
+        if row.outliers is not None and row.outliers not in sets:
+            sets[row.outliers] = DataSet("outliers", "ood_val", row.outliers, get=f"what {row.name} names")
+        if row.mixers is not None:
+            mixers[str(insert_root(row.mixers, root))] = row.name
+        if row.weights is not None:
+            weights[str(insert_root(row.weights, root))] = row.name
     every = Benchmark("study", "study", "study", 2, (), tuple(sets.values()))
-    lost = [str(one) for one in every.status(root, torch_module("data").open) if not one.present]
-    weights = {placed(cell.row.weights, root): cell.row.name for cell in cells if cell.row.weights is not None}
-    lost += [
-        f"{file}, weights that {row} starts from: no such file"
-        for file, row in weights.items()
-        if not Path(str(file)).is_file()
-    ]
-    if lost:
-        raise InvalidInput(f"{len(lost)} data sets cannot be opened:\n" + "\n".join(f"- {one}" for one in lost))
+    problems = [str(status) for status in every.status(root, torch_module("data").open) if not status.present]
+    list_image_files = torch_module("data.image_files").list_image_files
+    for folder, row_name in mixers.items():
+        if not Path(folder).is_dir():
+            problems.append(f"{folder}, pictures that {row_name} mixes in: no such folder")
+        elif not list_image_files(Path(folder)):
+            problems.append(f"{folder}, pictures that {row_name} mixes in: it holds no image files")
+    for file, row_name in weights.items():
+        if not Path(file).is_file():
+            problems.append(f"{file}, weights that {row_name} starts from: no such file")
+    if problems:
+        lines = "\n".join(f"- {problem}" for problem in problems)
+        raise InvalidInput(f"{len(problems)} data sets cannot be opened:\n{lines}")
 
 
 class _Clock:
@@ -284,113 +314,135 @@ class _Clock:
         return seconds
 
 
-def _make(
-    study: Study,
-    cell: Cell,
-    out: Path,
-    root: str | Path | None,
-    device: str,
-    compiled: bool,
-    jobs: int,
-    done: Done,
-) -> None:
+@dataclass(frozen=True)
+class _Setup:
+    """Where cells are made, with which data and on which device."""
+
+    out: Path
+    root: str | Path | None
+    device: str
+    compiled: bool
+    jobs: int
+    done: ProgressCallback
+
+
+@dataclass(frozen=True)
+class _Training:
+    """A plan that was carried out: one trained network for each member."""
+
+    plan: Plan
+    members: Sequence[Trained]
+    clock: _Clock
+
+
+def _finish_cell(study: Study, cell: StudyCell, setup: _Setup) -> None:
     """Train, extract and judge one cell."""
-    plan, trained, clock = _train(study, cell, out, root, device, compiled, done)
-    _extract(study, cell, out, plan, [one.model for one in trained], root, clock, done)
-    judged, run = out / "judged" / cell.name, out / "runs" / cell.name
+    training = _train(study, cell, setup)
+    _extract(study, cell, training, setup)
+    judged = setup.out / "judged" / cell.name
+    outputs = setup.out / "runs" / cell.name
     runner.run(
         cell.benchmark,
-        [run],
+        [outputs],
         judged,
         scores=cell.row.scores or None,
-        pairs=pairs_of(cell),
+        pairs=cell.pairs,
         resamples=study.resamples,
-        best=len(pairs_of(cell)),
-        jobs=jobs,
-        done=done,
+        best=len(cell.pairs),
+        jobs=setup.jobs,
+        done=setup.done,
     )
-    told = {
-        **marks(study, cell),
-        "minutes": clock.tick() / 60,
+    plan = training.plan
+    record: CellRecord = {
+        **cell_digests(study, cell),
+        "minutes": training.clock.tick() / 60,
         "images": len(plan.data),
         "epochs": plan.settings.epochs if plan.steps else 0,
         "steps": plan.steps,
         "compiled": plan.compiled,
         "precision": plan.precision,
-        "window": float(np.mean([one.window for one in trained])),
-        "sets": counts({}, run),
+        "window": float(np.mean([member.window for member in training.members])),
+        "sets": count_images({}, outputs),
     }
-    write_json(judged / CELL, told)
+    write_json(judged / CELL, record)
 
 
-def _train(
-    study: Study, cell: Cell, out: Path, root: str | Path | None, device: str, compiled: bool, done: Done
-) -> tuple[Any, Sequence[Any], _Clock]:
+def _train(study: Study, cell: StudyCell, setup: _Setup) -> _Training:
     """Train the networks of a cell; what it starts from is trained first where its weights are missing."""
-    if cell.start is not None and not (out / "training" / cell.start / torch_module("training").WEIGHTS).exists():
-        start = next(one for one in study.cells(seeds=[cell.seed]) if one.name == cell.start)
-        _train(study, start, out, root, device, compiled, done)
-    place = out / "training" / cell.name
-    place.mkdir(parents=True, exist_ok=True)
-    clock = _Clock(place / CLOCK)
-    plan = replace(study.plan(cell, out, root=root, device=device), compiled=compiled)
-    count = 0
+    weights_name = torch_module("training").WEIGHTS
+    if cell.start is not None and not (setup.out / "training" / cell.start / weights_name).exists():
+        for start in study.cells(seeds=[cell.seed]):
+            if start.name == cell.start:
+                _train(study, start, setup)
+    folder = setup.out / "training" / cell.name
+    folder.mkdir(parents=True, exist_ok=True)
+    clock = _Clock(folder / CLOCK)
+    plan = study.plan(cell, setup.out, root=setup.root, device=setup.device)
+    plan = replace(plan, compiled=setup.compiled)
+    steps = 0
 
-    def step(values: Mapping[str, float]) -> None:
-        nonlocal count
+    def report_step(values: Mapping[str, float]) -> None:
+        nonlocal steps
         if "step" in values:
-            count += 1
-            done(f"{cell.name}: training", count, plan.steps)
+            steps += 1
+            setup.done(f"{cell.name}: training", steps, plan.steps)
         else:
             clock.tick()
 
-    return plan, plan.run(place, step), clock
+    return _Training(plan, plan.run(folder, report_step), clock)
 
 
-def _extract(
-    study: Study,
-    cell: Cell,
-    out: Path,
-    plan: Any,
-    models: Sequence[Any],
-    root: str | Path | None,
-    clock: _Clock,
-    done: Done,
-) -> None:
-    """Extract the outputs of a cell's networks on every data set; the training set needs no passes and one member."""
-    extraction, perturb, data = torch_module("extraction"), torch_module("perturb"), torch_module("data")
-    where = out / "runs" / cell.name
-    known = read_json(clock.path.with_name(SETS)) or {}
-    learned = {} if cell.row.odin is None else {"odin": perturb.Odin(**cell.row.odin, std=plan.prepare.std)}
-    told = {"model": study.model, "recipe": cell.row.name, "study": study.name, "trained": cell.row.text}
+def _extract(study: Study, cell: StudyCell, training: _Training, setup: _Setup) -> None:
+    """Extract the outputs of a cell's networks on every data set that is not extracted yet."""
+    folder = setup.out / "runs" / cell.name
+    sets_file = training.clock.path.with_name(SETS)
+    extracted = read_json(sets_file) or {}
     for one in cell.benchmark.sets:
-        again = known.get(one.name, one.data) != one.data
-        if not again and (where / "run.json").exists() and one.name in Run.open(where):
+        changed = extracted.get(one.name, one.data) != one.data
+        if not changed and (folder / "run.json").exists() and one.name in Run.open(folder):
             continue
-        known[one.name] = one.data
-        write_json(clock.path.with_name(SETS), known)
-        images = data.open(one.spec(root))
-        rows = 0
+        extracted[one.name] = one.data
+        write_json(sets_file, extracted)
+        _extract_set(study, cell, one, training, setup, replace_old=changed)
+        training.clock.tick()
 
-        def some(more: int, label: str = one.name, total: int = len(images)) -> None:
-            nonlocal rows
-            rows += more
-            done(f"{cell.name}: {label}", rows, total)
 
-        train = one.role == "train"
-        extraction.extract(
-            models[0] if train or len(models) == 1 else models,
-            images,
-            where,
-            name=one.name,
-            role=one.role,
-            prepare=plan.prepare,
-            device=plan.device,
-            passes=0 if train else cell.row.passes,
-            learned=learned,
-            seed=cell.seed,
-            replace=again,
-            done=some,
-            **told,
-        )
-        clock.tick()
+def _extract_set(
+    study: Study, cell: StudyCell, one: DataSet, training: _Training, setup: _Setup, *, replace_old: bool
+) -> None:
+    """Extract the outputs on one data set; the training set needs no passes and one member."""
+    plan = training.plan
+    images = torch_module("data").open(one.spec(setup.root))
+    models = [member.model for member in training.members]
+    passes = cell.row.passes
+    if one.role == "train":
+        models = models[:1]
+        passes = 0
+    learned = {}
+    if cell.row.odin is not None:
+        learned["odin"] = torch_module("perturb").Odin(**cell.row.odin, std=plan.prepare.std)
+    rows = 0
+
+    def report_rows(more: int) -> None:
+        nonlocal rows
+        rows += more
+        setup.done(f"{cell.name}: {one.name}", rows, len(images))
+
+    torch_module("extraction").extract(
+        models[0] if len(models) == 1 else models,
+        images,
+        setup.out / "runs" / cell.name,
+        name=one.name,
+        role=one.role,
+        prepare=plan.prepare,
+        device=plan.device,
+        passes=passes,
+        learned=learned,
+        seed=cell.seed,
+        replace=replace_old,
+        done=report_rows,
+        model=study.model,
+        recipe=cell.row.name,
+        study=study.name,
+        trained=cell.row.text,
+    )

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from twofold.bench.catalogue import Benchmark
-from twofold.bench.protocols import select
+from twofold.bench.protocols import Better, select
 from twofold.bench.results import Results
-from twofold.bench.rows import VALIDATION, better_of, is_missing, key_of, method
+from twofold.bench.rows import VALIDATION, ResultRow, better_of, is_missing, key_of, method
 from twofold.bench.text import scale
 from twofold.errors import UndefinedMetric
-from twofold.study.folder import Told
 from twofold.study.spec import Layout, Study
 
 LEVEL = 0.95
@@ -54,7 +52,7 @@ class Value:
     table: str
     row: str
     chosen: str
-    line: str  # the score or pair of the line; empty where every column has its own
+    line: str
     method: str
     metric: str
     shift: str
@@ -102,75 +100,116 @@ def values(study: Study, found: Results) -> list[Value]:
     list of Value
         By benchmark, then table.
     """
-    return [one for on in study.benchmarks for table in study.tables for one in _values(study, found, on, table)]
+    every = []
+    for benchmark in study.benchmarks:
+        groups = _group_by_place(found, benchmark.name)
+        for table in study.tables:
+            for family in study.families:
+                every += _family_values(study, found, benchmark.name, groups, table, family)
+    return every
 
 
-def _values(study: Study, found: Results, on: Benchmark, table: Layout) -> Iterator[Value]:
-    groups: dict[tuple[Any, ...], list[Told]] = {}
+class _Place(NamedTuple):
+    """Where the seeds of a number stand in the results."""
+
+    recipe: str
+    method: str
+    protocol: str
+    shift: str
+    metric: str
+
+
+_Groups: TypeAlias = Mapping[_Place, Sequence[ResultRow]]
+
+
+def _group_by_place(found: Results, benchmark: str) -> _Groups:
+    """Collect the rows of a benchmark that have a value, the seeds of a number together."""
+    groups: dict[_Place, list[ResultRow]] = {}
     for row in found.rows:
-        if row["benchmark"] == on.name and row["metric"] is not None and not is_missing(row["value"]):
-            place = row["recipe"], method(row), row["protocol"], row["shift"], row["metric"]
-            groups.setdefault(place, []).append(row)
-    for family in dict.fromkeys(row.family for row in study.rows):
-        members = [row.name for row in study.rows if row.family == family]
-        for line in _lines(groups, members, table):
-            chosen = _chosen(groups, members, table, line, study.tuning_seeds)
-            for metric, shift, protocol, *fixed in table.columns:
-                name = fixed[0] if fixed else line
-                rows = groups.get((chosen, name, protocol, shift, metric))
-                if rows is not None:
-                    about = on.name, table.title, family, chosen, line, name, metric, shift, protocol
-                    yield Value(*about, *_over_seeds(rows, found))
+        if row["benchmark"] != benchmark or row["metric"] is None or is_missing(row["value"]):
+            continue
+        place = _Place(row["recipe"], method(row), row["protocol"], row["shift"], row["metric"])
+        groups.setdefault(place, []).append(row)
+    return groups
 
 
-def _lines(groups: Mapping[tuple[Any, ...], Any], members: Sequence[str], table: Layout) -> list[str]:
+def _family_values(
+    study: Study, found: Results, benchmark: str, groups: _Groups, table: Layout, family: str
+) -> Iterator[Value]:
+    """Compute the numbers of a family of rows in one table."""
+    members = [row.name for row in study.rows if row.family == family]
+    for line in _lines(groups, members, table):
+        chosen = _choose_row(groups, members, table, line, study.tuning_seeds)
+        for column in table.columns:
+            name = line if column.method is None else column.method
+            rows = groups.get(_Place(chosen, name, column.protocol, column.shift, column.metric))
+            if rows is None:
+                continue
+            numbers = [row["value"] for row in rows]
+            low, high = _interval(rows, found)
+            yield Value(
+                benchmark=benchmark,
+                table=table.title,
+                row=family,
+                chosen=chosen,
+                line=line,
+                method=name,
+                metric=column.metric,
+                shift=column.shift,
+                protocol=column.protocol,
+                mean=float(np.mean(numbers)),
+                spread=float(np.std(numbers, ddof=1)) if len(numbers) > 1 else None,
+                low=low,
+                high=high,
+                seeds=tuple(sorted(row["seed"] for row in rows)),
+            )
+
+
+def _lines(groups: _Groups, members: Sequence[str], table: Layout) -> list[str]:
     """List the scores and pairs that make lines for a family of rows; one line where every column has its own."""
-    if all(len(column) == 4 for column in table.columns):
+    free = {column.place for column in table.columns if column.method is None}
+    if not free:
         return [""]
-    free = {tuple(column[:3]) for column in table.columns if len(column) == 3}
-    return list(dict.fromkeys(g[1] for g in groups if g[0] in members and (g[4], g[3], g[2]) in free))
+    lines: dict[str, None] = {}
+    for place in groups:
+        if place.recipe in members and (place.metric, place.shift, place.protocol) in free:
+            lines[place.method] = None
+    return list(lines)
 
 
-def _chosen(
-    groups: Mapping[tuple[Any, ...], list[Told]],
-    members: Sequence[str],
-    table: Layout,
-    name: str,
-    seeds: Sequence[int],
-) -> str:
+def _choose_row(groups: _Groups, members: Sequence[str], table: Layout, line: str, seeds: Sequence[int]) -> str:
     """Choose the row of a family with the best mean on validation data, by the rule of the first column's protocol.
 
     Only the values of ``seeds`` count, so that more seeds of the chosen row do not change the choice.
     """
-    _, _, protocol, *fixed = table.columns[0]
-    score = (fixed[0] if fixed else name).split(" + ")[0]
-    judged = {}
+    first = table.columns[0]
+    score = (first.method or line).split(" + ")[0]
+    means: dict[str, float] = {}
+    better: Better = "lower"
     for place, rows in groups.items():
-        if place[0] not in members or place[1:4] != (score, protocol, VALIDATION):
+        if place.recipe not in members or (place.method, place.protocol) != (score, first.protocol):
             continue
         numbers = [row["value"] for row in rows if row["seed"] in seeds]
-        if numbers:
-            judged[place[0]] = (float(np.mean(numbers)), better_of(rows))
-    if not judged:
+        if place.shift == VALIDATION and numbers:
+            if not means:
+                better = better_of(rows)
+            means[place.recipe] = float(np.mean(numbers))
+    if not means:
         return members[0]
-    better: Any = next(iter(judged.values()))[1]
     try:
-        return select({score: {row: value for row, (value, _) in judged.items()}}, better)[score].run
+        return select({score: means}, better)[score].run
     except UndefinedMetric:
         return members[0]
 
 
-def _over_seeds(
-    rows: Sequence[Told], found: Results
-) -> tuple[float, float | None, float | None, float | None, tuple[int, ...]]:
-    """Compute mean, standard deviation over seeds, limits of the mean over resamples of the test images, and seeds."""
-    numbers = [row["value"] for row in rows]
-    drawn = [found.replicates[key_of(row)] for row in rows if key_of(row) in found.replicates]
-    low = high = None
-    if len(drawn) == len(rows) and len({len(one) for one in drawn}) == 1:
-        tails = (1 - LEVEL) / 2, (1 + LEVEL) / 2
-        mean = np.mean(drawn, axis=0)
-        if not np.isnan(mean).all():
-            low, high = (float(x) for x in np.nanquantile(mean, tails))
-    spread = float(np.std(numbers, ddof=1)) if len(numbers) > 1 else None
-    return float(np.mean(numbers)), spread, low, high, tuple(sorted(row["seed"] for row in rows))
+def _interval(rows: Sequence[ResultRow], found: Results) -> tuple[float | None, float | None]:
+    """Compute the limits of the mean over seeds from the replicates of test images, where all seeds have them."""
+    replicates = [found.replicates[key_of(row)] for row in rows if key_of(row) in found.replicates]
+    counts = {len(one) for one in replicates}
+    if len(replicates) < len(rows) or len(counts) != 1:
+        return None, None
+    means = np.mean(replicates, axis=0)
+    if np.isnan(means).all():
+        return None, None
+    low, high = np.nanquantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -86,6 +87,7 @@ def breeds_map(folder: Path, task: str) -> dict[Domain, Groups]:
     rule = TASKS[task]
     hierarchy = _read_hierarchy(folder)
     children = _find_children(hierarchy)
+    _check_acyclic(children, folder)
     depths = _measure_depths(children)
     allowed = _find_below(children, rule.below or ROOT)
     nodes = sorted(node for node in allowed if depths.get(node) == rule.level)
@@ -139,7 +141,9 @@ def read_map(path: Path, task: str) -> dict[Domain, Groups]:
     """
     try:
         content = json.loads(check_path(path, "sub-class map", folder=False).read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:
+        raise InvalidInput(f"{path} is not a sub-class map: its JSON is nested too deeply") from error
+    except ValueError as error:
         raise InvalidInput(f"{path} is not JSON: {error}") from error
     found = content.get(task, content) if isinstance(content, dict) else content
     if not isinstance(found, dict) or set(found) != {"source", "target"}:
@@ -196,7 +200,9 @@ def _read_hierarchy(folder: Path) -> _Hierarchy:
             if line.strip():
                 fields = line.split("\t")
                 names[fields[0]] = fields[1]
-    except (ValueError, TypeError, IndexError, KeyError, RecursionError) as error:
+    except RecursionError as error:
+        raise InvalidInput(f"{folder}: dataset_class_info.json is nested too deeply") from error
+    except (ValueError, TypeError, IndexError, KeyError) as error:
         raise InvalidInput(f"{folder}: these hierarchy files cannot be read: {error}") from error
     return _Hierarchy(leaves, edges, names)
 
@@ -223,6 +229,17 @@ def _find_children(hierarchy: _Hierarchy) -> dict[str, set[str]]:
     return children
 
 
+def _check_acyclic(children: Mapping[str, set[str]], folder: Path) -> None:
+    """Refuse a hierarchy in which a node lies below itself."""
+    try:
+        TopologicalSorter(children).prepare()
+    except CycleError as error:
+        parent, child = error.args[1][1], error.args[1][0]  # the sorter lists a cycle from child to parent
+        raise InvalidInput(
+            f"{folder}: the hierarchy has a cycle through {parent} and its child {child}; correct class_hierarchy.txt"
+        ) from error
+
+
 def _measure_depths(children: Mapping[str, set[str]]) -> dict[str, int]:
     """Compute the length of the longest path from the root to each node."""
     if ROOT not in children:
@@ -234,17 +251,13 @@ def _measure_depths(children: Mapping[str, set[str]]) -> dict[str, int]:
             waiting[child] = waiting.get(child, 0) + 1
     depth = {ROOT: 0}
     todo = [ROOT]
-    finished = 0
     while todo:  # a node is visited once all its parents have been
         node = todo.pop()
-        finished += 1
         for child in children.get(node, ()):
             depth[child] = max(depth.get(child, 0), depth[node] + 1)
             waiting[child] -= 1
             if waiting[child] == 0:
                 todo.append(child)
-    if finished != len(reached):
-        raise InvalidInput("the hierarchy has a cycle")
     return depth
 
 
