@@ -24,8 +24,10 @@ from timing import RESULTS
 from twofold import metrics, probability
 from twofold._math import sigmoid
 from twofold.bench import runner
+from twofold.bench.blocks import Dropped
 from twofold.bench.catalogue import load
-from twofold.bench.compare import CliqueMap, Dropped, check_blocks, clique_map, compare
+from twofold.bench.clique_maps import CliqueMap, clique_map
+from twofold.bench.compare import check_blocks, compare
 from twofold.bench.results import Results
 from twofold.errors import TooFewBlocks
 from twofold.nn.extraction import extract_all

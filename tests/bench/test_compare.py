@@ -10,7 +10,8 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twofold.bench.compare import clique_map, compare
+from twofold.bench.clique_maps import clique_map
+from twofold.bench.compare import compare
 from twofold.bench.results import Results
 from twofold.bench.rows import KEY
 from twofold.cli import main
@@ -244,7 +245,7 @@ def test_paired_differences_against_a_loop(blocks):
         assert gap.value == pytest.approx(exact)
         assert (gap.low, gap.high) == pytest.approx(tuple(np.quantile(drawn, (0.05, 0.95))))
         assert (gap.blocks, gap.of, gap.resamples) == (len(cells), 21, 50)
-        assert gap.apart
+        assert gap.is_significant
     assert any("no paired replicates for vim" in text for text in found.warnings)
     assert str(found).count(", 14 of 21 blocks") == 1
 
@@ -271,7 +272,7 @@ def test_two_methods_and_identical_methods():
     assert not twins.omnibus
     assert twins.cliques == (("m0", "m1", "m2"),)
     assert any("12 of 12 blocks have ties" in t and "equal in all blocks: m0, m1, m2" in t for t in twins.warnings)
-    assert "not asked" in str(twins)
+    assert "not run" in str(twins)
     runs = [rows_of(np.random.default_rng(k).normal(size=(7, 1)) * np.ones((1, 9)), run=f"r{k}") for k in range(4)]
     assert compare(Results.of(itertools.chain(*runs)), "aurc", blocks="run").mean_ranks.tolist() == [5.0] * 9
 

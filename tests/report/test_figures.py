@@ -9,7 +9,8 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from twofold.bench.compare import clique_map, compare
+from twofold.bench.clique_maps import clique_map
+from twofold.bench.compare import compare
 from twofold.bench.results import Results
 from twofold.errors import InvalidInput, MissingExtra
 from twofold.report import figures

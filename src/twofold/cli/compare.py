@@ -54,7 +54,8 @@ def compare_command(
     \b
       twofold compare results --metric augrc --protocol fd_shifts --figure ranks.svg
     """
-    from twofold.bench import compare as comparing
+    from twofold.bench import clique_maps
+    from twofold.bench.compare import compare
     from twofold.bench.results import Results
     from twofold.report import figures
 
@@ -62,10 +63,10 @@ def compare_command(
         if target is not None:
             check_target(target, replace=replace)
     opened = Results.open(results)
-    found = comparing.compare(opened, metric=metric, protocol=protocol, test=test, alpha=alpha, blocks=blocks or None)
+    found = compare(opened, metric=metric, protocol=protocol, test=test, alpha=alpha, blocks=blocks or None)
     cliques = None
     if clique_map is not None:
-        cliques = comparing.clique_map(opened, metric=metric, protocol=protocol, test=test, alpha=alpha)
+        cliques = clique_maps.clique_map(opened, metric=metric, protocol=protocol, test=test, alpha=alpha)
     if figure is not None:
         figures.critical_difference(found, figure)
     if cliques is not None and clique_map is not None:

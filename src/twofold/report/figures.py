@@ -18,7 +18,8 @@ import numpy as np
 from twofold import _checks
 from twofold._checks import Array, ArrayLike
 from twofold._files import replacing
-from twofold.bench.compare import CliqueMap, Comparison
+from twofold.bench.clique_maps import CliqueMap
+from twofold.bench.compare import Comparison
 from twofold.bench.tables import Pivot
 from twofold.bench.text import coverage_of, scale
 from twofold.errors import InvalidInput, MissingExtra, RunError
@@ -121,7 +122,7 @@ def clique_map(table: CliqueMap, path: str | Path) -> Path:
     Parameters
     ----------
     table : CliqueMap
-        What :func:`twofold.bench.compare.clique_map` returns.
+        What :func:`twofold.bench.clique_maps.clique_map` returns.
     path : str or Path
         File to write; its suffix (``.png``, ``.svg`` or ``.pdf``) decides the format.
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from twofold.bench.compare import CliqueMap, Comparison, clique_map, compare
+from twofold.bench.clique_maps import CliqueMap, clique_map
+from twofold.bench.compare import Comparison, compare
 from twofold.bench.results import Results
 from twofold.bench.rows import ResultRow, better_of, finest, is_missing, method
 from twofold.bench.text import MAIN_METRICS, coverage_of, scale
