@@ -9,26 +9,25 @@ from __future__ import annotations
 import json
 import pickle
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from twofold._files import NPZ_DAMAGE, arrays_digest
+from twofold._files import arrays_digest
 from twofold.errors import InvalidInput
-from twofold.nn.models.parts import ConfidenceBranch, Options
+from twofold.nn.models.parts import Network, Options
 from twofold.nn.models.zoo import ZOO
+from twofold.nn.npz import NpzArchive
 
 FORMAT = "twofold-training-2"  # format of the files that training writes
 NESTS = ("state_dict", "model_state_dict", "model", "net")  # keys under which training code keeps the parameters
 PREFIXES = ("module.", "_orig_mod.")  # added by DataParallel and by torch.compile
 COUNTER = "num_batches_tracked"  # counter of batch norm; evaluation does not use it, so it may be missing
 STEMS = ("conv1.weight", "block1.0.weight")  # names of the first convolution in networks of the zoo
-ADOPTED = "confidence.encoder."  # keys of a confidence branch with an encoder of its own
+ENCODER_KEYS = "confidence.encoder."  # keys of a confidence branch with an encoder of its own
 SHOWN = 3  # number of keys of each kind that an error lists
 
 
@@ -64,22 +63,36 @@ def read_parameters(path: Path | str) -> dict[str, Tensor]:
     {'weight': tensor([1., 1.])}
     """
     path = Path(path)
+    if path.is_dir():
+        raise InvalidInput(f"checkpoint {path} is a folder; give one file")
     if not path.is_file():
-        raise InvalidInput(f"checkpoint {path} is {'a folder' if path.is_dir() else 'missing'}; give one file")
-    readers: dict[str, Callable[[Path], Mapping[str, Any]]] = {".safetensors": _safetensors, ".npz": _npz}
-    found = dict(readers.get(path.suffix.lower(), _torch)(path))
-    if not found or not all(isinstance(value, Tensor) for value in found.values()):
-        odd = next((f"{k!r} ({type(v).__name__})" for k, v in found.items() if not isinstance(v, Tensor)), "nothing")
-        raise InvalidInput(
-            f"checkpoint {path} must hold parameters by name, plainly or under {', '.join(NESTS)}; it holds {odd}"
-        )
+        raise InvalidInput(f"checkpoint {path} is missing; give one file")
+    readers = {".safetensors": _read_safetensors, ".npz": _read_npz}
+    read = readers.get(path.suffix.lower(), _read_torch)
+    parameters = _check_parameters(read(path), path)
     for prefix in PREFIXES * 2:  # either may be the outer one
-        if all(key.startswith(prefix) for key in found):
-            found = {key.removeprefix(prefix): value for key, value in found.items()}
-    return found
+        if all(key.startswith(prefix) for key in parameters):
+            parameters = {key.removeprefix(prefix): value for key, value in parameters.items()}
+    return parameters
 
 
-def _safetensors(path: Path) -> Mapping[str, Tensor]:
+def _check_parameters(content: Mapping[str, object], path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a checkpoint by name, or raise if it holds anything else, or nothing."""
+    parameters: dict[str, Tensor] = {}
+    problem = "" if content else "nothing"
+    for key, value in content.items():
+        if not isinstance(value, Tensor):
+            problem = f"{key!r} ({type(value).__name__})"
+            break
+        parameters[key] = value
+    if problem:
+        raise InvalidInput(
+            f"checkpoint {path} must hold parameters by name, plainly or under {', '.join(NESTS)}; it holds {problem}"
+        )
+    return parameters
+
+
+def _read_safetensors(path: Path) -> Mapping[str, object]:
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -87,7 +100,7 @@ def _safetensors(path: Path) -> Mapping[str, Tensor]:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
     except SafetensorError as error:
-        raise InvalidInput(f"checkpoint {path} is damaged or no safetensors file: {error}") from error
+        raise InvalidInput(f"checkpoint {path} is damaged or not a safetensors file: {error}") from error
     if "twofold" in header:  # written by our training, with a digest
         try:
             opened_header(tensors, header)
@@ -117,8 +130,8 @@ def sealed_header(tensors: Mapping[str, Tensor], text: str) -> dict[str, str]:
     >>> opened_header(tensors, sealed_header(tensors, "{}"))
     '{}'
     """
-    sealed = {"format": FORMAT, "text": text, "sha256": _tensors_digest(tensors, {"format": FORMAT, "text": text})}
-    return {"twofold": json.dumps(sealed)}
+    texts = {"format": FORMAT, "text": text}
+    return {"twofold": json.dumps({**texts, "sha256": _tensors_digest(tensors, texts)})}
 
 
 def opened_header(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
@@ -144,7 +157,7 @@ def opened_header(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> s
     try:
         sealed = json.loads(header["twofold"])
     except (ValueError, RecursionError) as error:
-        raise InvalidInput("is damaged: its header is no JSON") from error
+        raise InvalidInput("is damaged: its header is not JSON") from error
     if not isinstance(sealed, dict) or "sha256" not in sealed:
         raise InvalidInput("has no digest, as an older format had none")
     digest = sealed.pop("sha256")
@@ -157,38 +170,39 @@ def opened_header(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> s
 
 def _tensors_digest(tensors: Mapping[str, Tensor], texts: Mapping[str, str]) -> str:
     """Compute the SHA-256 of named tensors and texts from their bytes, which works for every dtype."""
-    kinds = {f"{name} dtype": f"{tensor.dtype} {tuple(tensor.shape)}" for name, tensor in tensors.items()}
     arrays = {}
+    all_texts = dict(texts)
     for name, tensor in tensors.items():
         arrays[name] = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
-    return arrays_digest(arrays, {**texts, **kinds})
+        all_texts[f"{name} dtype"] = f"{tensor.dtype} {tuple(tensor.shape)}"
+    return arrays_digest(arrays, all_texts)
 
 
-def _npz(path: Path) -> Mapping[str, Tensor]:
+def _read_npz(path: Path) -> Mapping[str, object]:
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return {key: torch.from_numpy(np.array(arrays[key])) for key in arrays.files}
-    except (*NPZ_DAMAGE, OSError) as error:
-        raise InvalidInput(f"checkpoint {path} is damaged or no npz of numeric arrays: {error}") from error
+        archive = NpzArchive.open(path)
+        return {name: torch.from_numpy(archive.read(name)) for name in archive.names}
+    except (ValueError, TypeError) as error:  # torch has no tensors of strings
+        raise InvalidInput(f"checkpoint {path} is damaged or not an npz of numeric arrays: {error}") from error
 
 
-def _torch(path: Path) -> Mapping[str, Any]:
+def _read_torch(path: Path) -> Mapping[str, object]:
     try:
         with warnings.catch_warnings(action="ignore"):  # torch warns of unusual pickles; unreadable ones raise below
-            found = torch.load(path, map_location="cpu", weights_only=True)
+            content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise InvalidInput(
             f"checkpoint {path} is damaged, or holds objects other than tensors, which twofold never unpickles; "
             "save model.state_dict() alone, or a safetensors file"
         ) from error
     except (RuntimeError, EOFError, OSError, ValueError, KeyError, IndexError) as error:
-        raise InvalidInput(f"checkpoint {path} is damaged or no torch file: {error}") from error
+        raise InvalidInput(f"checkpoint {path} is damaged or not a torch file: {error}") from error
     for nest in NESTS:
-        if isinstance(found, Mapping) and isinstance(found.get(nest), Mapping):
-            found = found[nest]
-    if not isinstance(found, Mapping):
-        raise InvalidInput(f"checkpoint {path} must hold a state_dict, and holds a {type(found).__name__}")
-    return found
+        if isinstance(content, Mapping) and isinstance(content.get(nest), Mapping):
+            content = content[nest]
+    if not isinstance(content, Mapping):
+        raise InvalidInput(f"checkpoint {path} must hold a state_dict, and holds a {type(content).__name__}")
+    return content
 
 
 def load_parameters(model: nn.Module, parameters: Mapping[str, Tensor], *, source: str, expected: str) -> None:
@@ -219,22 +233,32 @@ def load_parameters(model: nn.Module, parameters: Mapping[str, Tensor], *, sourc
     >>> model.weight.detach()
     tensor([[1.]])
     """
-    branch = getattr(model, "confidence", None)
-    if isinstance(branch, ConfidenceBranch) and branch.encoder is None and any(ADOPTED in key for key in parameters):
-        branch.adopt(model)  # type: ignore[arg-type]
+    _adopt_encoder(model, parameters)
     own = model.state_dict()
     missing = [key for key in own if key not in parameters and not key.endswith(COUNTER)]
     unexpected = [key for key in parameters if key not in own]
-    other = [key for key in own if key in parameters and own[key].shape != parameters[key].shape]
-    if not (missing or unexpected or other):
+    other_shape = []
+    for key in own:
+        if key in parameters and own[key].shape != parameters[key].shape:
+            other_shape.append(f"{key} {tuple(parameters[key].shape)} for {tuple(own[key].shape)}")
+    if not (missing or unexpected or other_shape):
         model.load_state_dict(dict(parameters), strict=False)
         return
-    shapes = [f"{k} {tuple(parameters[k].shape)} for {tuple(own[k].shape)}" for k in other]
-    parts = {"missing": missing, "unexpected": unexpected, "of another shape": shapes}
-    listed = "; ".join(f"{len(keys)} {kind}: {_some(keys)}" for kind, keys in parts.items() if keys)
+    problems = []
+    for kind, keys in (("missing", missing), ("unexpected", unexpected), ("of another shape", other_shape)):
+        if keys:
+            problems.append(f"{len(keys)} {kind}: {_list_some(keys)}")
     fitting = fits(parameters)
     advice = f"the file fits {' or '.join(fitting)}" if fitting else "choose the architecture it was saved from"
-    raise InvalidInput(f"checkpoint {source} does not fit {expected} (parameters {listed}); {advice}")
+    raise InvalidInput(f"checkpoint {source} does not fit {expected} (parameters {'; '.join(problems)}); {advice}")
+
+
+def _adopt_encoder(model: nn.Module, parameters: Mapping[str, Tensor]) -> None:
+    """Give the confidence branch of a network an encoder of its own if the parameters have one."""
+    if not isinstance(model, Network) or model.confidence is None or model.confidence.encoder is not None:
+        return
+    if any(ENCODER_KEYS in key for key in parameters):
+        model.confidence.adopt(model)
 
 
 def fits(parameters: Mapping[str, Tensor]) -> list[str]:
@@ -255,31 +279,38 @@ def fits(parameters: Mapping[str, Tensor]) -> list[str]:
     >>> fits({"weight": torch.ones(1)})
     []
     """
-    weight, stem = parameters.get("linear.weight"), next((parameters[k] for k in STEMS if k in parameters), None)
-    if weight is None or stem is None or weight.ndim != 2 or stem.ndim != 4 or len(weight) < 2:
+    weight = parameters.get("linear.weight")
+    stems = [parameters[key] for key in STEMS if key in parameters]
+    if weight is None or weight.ndim != 2 or len(weight) < 2 or not stems or stems[0].ndim != 4:
         return []
-    channels = "" if stem.shape[1] == 3 else f"&in_channels={stem.shape[1]}"
+    options = f"classes={len(weight)}"
+    in_channels = stems[0].shape[1]
+    if in_channels != 3:
+        options += f"&in_channels={in_channels}"
     outline = _outline(parameters)
-    return [f"{name}?classes={len(weight)}{channels}" for name in ZOO if _outline_of(name) == outline]
+    return [f"{name}?{options}" for name in ZOO if _zoo_outline(name) == outline]
 
 
 @cache
-def _outline_of(name: str) -> dict[str, tuple[int, ...]]:
+def _zoo_outline(name: str) -> dict[str, tuple[int, ...]]:
     with torch.device("meta"):
         return _outline(ZOO[name](Options(2)).state_dict())
 
 
 def _outline(parameters: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
     """Return shapes by name, without the numbers of classes and of image channels."""
-    shapes = {key: tuple(value.shape) for key, value in parameters.items() if not key.endswith(COUNTER)}
-    for key, shape in shapes.items():
+    shapes = {}
+    for key, value in parameters.items():
+        shape = tuple(value.shape)
         if key in STEMS:
-            shapes[key] = shape[:1] + shape[2:]
+            shape = shape[:1] + shape[2:]
         elif key.startswith("linear."):
-            shapes[key] = shape[1:]
+            shape = shape[1:]
+        if not key.endswith(COUNTER):
+            shapes[key] = shape
     return shapes
 
 
-def _some(keys: Iterable[str]) -> str:
-    keys = list(keys)
-    return ", ".join(keys[:SHOWN]) + (", ..." if len(keys) > SHOWN else "")
+def _list_some(keys: Sequence[str]) -> str:
+    listed = ", ".join(keys[:SHOWN])
+    return f"{listed}, ..." if len(keys) > SHOWN else listed

@@ -6,10 +6,10 @@ for the linear layer whose output the model returned, so no naming convention is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +17,12 @@ from torch.nn import functional
 from torch.nn.modules.dropout import _DropoutNd
 
 from twofold.errors import InvalidInput, UnknownName
-from twofold.nn.models.parts import CosineHead, Network
+from twofold.nn.models.parts import ConfidenceBranch, CosineHead, Network
 from twofold.outputs import FINE, Head
 
-Batch: TypeAlias = Any  # a tensor, a sequence with the inputs first, or a mapping of keywords
-Linear: TypeAlias = nn.Linear | nn.Conv2d | CosineHead
+Batch: TypeAlias = Tensor | Sequence[object] | Mapping[str, object]  # inputs, inputs first, or keyword arguments
+HeadLayer: TypeAlias = nn.Linear | nn.Conv2d | CosineHead
+ForwardHook: TypeAlias = Callable[[nn.Module, tuple[object, ...], dict[str, object], object], None]
 LABEL_KEYS = ("labels", "label", "label_ids")  # left out: with labels, Hugging Face models compute a loss
 HALF = (torch.float16, torch.bfloat16)
 
@@ -53,9 +54,9 @@ class _Call:
     """Record one call of a linear layer."""
 
     name: str
-    layer: Linear
-    given: Tensor
-    gave: Tensor
+    layer: HeadLayer
+    input: Tensor
+    output: Tensor
 
 
 @dataclass(eq=False)
@@ -63,8 +64,8 @@ class _Trace:
     """Record what the hooks saw during one run."""
 
     calls: list[_Call] = field(default_factory=list)  # calls of linear layers that returned one vector per row
-    last: list[str] = field(default_factory=list)  # the last modules without children, for error messages
-    maps: dict[str, None] = field(default_factory=dict)  # modules that returned a map, in order of their first run
+    last_modules: list[str] = field(default_factory=list)  # the last ones without children, for error messages
+    map_names: list[str] = field(default_factory=list)  # modules that returned a map, in order of their first run
 
 
 class Classifier:
@@ -111,16 +112,17 @@ class Classifier:
     ((5, 3), (5, 4))
     """
 
-    def __init__(self, model: nn.Module, *, head: str | None = None, example: Batch = None) -> None:
+    def __init__(self, model: nn.Module, *, head: str | None = None, example: Batch | None = None) -> None:
         if not isinstance(model, nn.Module):
             raise InvalidInput(f"model must be a torch.nn.Module, got {type(model).__name__}")
         self.model = model
-        self._network = next((m for m in model.modules() if isinstance(m, Network)), None)
-        self._name, self._is_named = head, head is not None
-        self._layer = None if head is None else _named(model, head)
-        self._maps: list[str] | None = None  # known once the model has run
+        self._network = _find_network(model)
+        self._is_named = head is not None
+        self._name = head
+        self._layer: HeadLayer | None = None if head is None else _find_named_head(model, head)
+        self._map_names: list[str] | None = None  # known once the model has run
         if example is not None:
-            with _evaluating(model), torch.no_grad():
+            with _evaluation_mode(model), torch.no_grad():
                 self(example)
 
     def __call__(self, batch: Batch) -> Captured:
@@ -142,20 +144,23 @@ class Classifier:
         InvalidInput
             If the batch has another form, the model returns no class logits, or no linear layer produces them.
         """
-        arguments, keywords = _arguments(batch)
-        first, trace = self._maps is None, _Trace()
-        watched = list(self.model.named_modules()) if first else [(self.head_name, self._found)]
-        with _watching(watched, trace, full=first), self._seeing() as seen:
+        arguments, keywords = _model_arguments(batch)
+        is_first = self._map_names is None
+        modules = list(self.model.named_modules()) if is_first else [(self.head_name, self._head_layer)]
+        trace = _Trace()
+        with _record_modules(modules, trace, full=is_first), self._record_images() as images:
             output = self.model(*arguments, **keywords)
-        if not self._is_named:
-            call = _answering(trace, _logits(output), law=first)
-        elif first:
-            call = _agreeing(trace, self._found, _logits(output))
+        if self._is_named:
+            call = _find_last_call(trace, self._head_layer)
+            if is_first:
+                _check_agreement(call, _find_logits(output))
         else:
-            call = _last_call(trace, self._found)
-        if first:
-            self._name, self._layer, self._maps = call.name, call.layer, _map_names(self.model, trace, call.layer)
-        return self._captured(call, seen)
+            call = _find_call_that_returns(_find_logits(output), trace, check_law=is_first)
+        if is_first:
+            self._name = call.name
+            self._layer = call.layer
+            self._map_names = _select_map_names(self.model, trace, call.layer)
+        return self._capture(call, images)
 
     def at_head(self, given: Tensor) -> Captured:
         """Compute logits from an input of the head; the rest of the model does not run.
@@ -175,25 +180,28 @@ class Classifier:
         InvalidInput
             If the head is not known yet.
         """
-        return self._captured(_Call(self.head_name, self._found, given, self._found(given)), [])
+        call = _Call(self.head_name, self._head_layer, given, self._head_layer(given))
+        return self._capture(call, [])
 
     @property
     def head(self) -> Head:
         """The head as arrays: class rows only, zeros where there is no bias, scaled unit rows of a cosine head."""
         with torch.no_grad():
-            weight, bias = _weights(self._found)
-            return Head(weight[: self.classes], None if bias is None else bias[: self.classes])
+            weight, bias = _effective_weights(self._head_layer)
+            class_bias = None if bias is None else bias[: self.classes]
+            return Head(weight[: self.classes], class_bias)
 
     @property
     def head_name(self) -> str:
         """Name of the head among the model's modules."""
-        _ = self._found
+        _ = self._head_layer  # raises while the head is not known
         return str(self._name)
 
     @property
     def classes(self) -> int:
         """Number of classes, without an abstention output."""
-        return len(self._found.weight) - self._abstains
+        outputs = len(self._head_layer.weight)
+        return outputs - 1 if self._abstains else outputs
 
     def layers(self, names: Sequence[str] | None = None) -> dict[str, nn.Module]:
         """Return the modules whose output maps are used for layer statistics, by name in the order they ran.
@@ -217,15 +225,15 @@ class Classifier:
         UnknownName
             If the model has no module of a name.
         """
-        known = dict(self.model.named_modules())
         if names is None:
-            if self._maps is None:
-                raise InvalidInput("layers are known once the model has run; pass example= or names, or run a batch")
-            return {name: known[name] for name in self._maps}
+            names = self._map_names
+        if names is None:
+            raise InvalidInput("layers are known once the model has run; pass example= or names, or run a batch")
+        modules = dict(self.model.named_modules())
         for name in names:
-            if name not in known:
-                raise UnknownName.of("module", name, [own for own in known if own])  # the whole model has no name
-        return {name: known[name] for name in names}
+            if name not in modules:
+                raise UnknownName.of("module", name, _module_names(modules))
+        return {name: modules[name] for name in names}
 
     def dropouts(self) -> list[_DropoutNd]:
         """Return the dropout modules with a rate above 0.
@@ -235,10 +243,10 @@ class Classifier:
         list of torch.nn.Module
             Dropout modules. Dropout written as a function call cannot be seen.
         """
-        return [m for m in self.model.modules() if isinstance(m, _DropoutNd) and m.p > 0]
+        return [module for module in self.model.modules() if isinstance(module, _DropoutNd) and module.p > 0]
 
     @property
-    def _found(self) -> Linear:
+    def _head_layer(self) -> HeadLayer:
         if self._layer is None:
             raise InvalidInput("the head is not known yet; pass head= or example= to Classifier, or run a batch first")
         return self._layer
@@ -248,88 +256,116 @@ class Classifier:
         return self._network is not None and self._network.abstain and self._layer is self._network.linear
 
     @contextmanager
-    def _seeing(self) -> Iterator[list[Tensor]]:
+    def _record_images(self) -> Iterator[list[Tensor]]:
         """Record the images that enter a network whose confidence branch has an encoder of its own."""
-        seen: list[Tensor] = []
-        branch = None if self._network is None else self._network.confidence
-        if self._network is None or branch is None or branch.encoder is None:
-            yield seen
+        images: list[Tensor] = []
+        network = self._network
+        if network is None or network.confidence is None or network.confidence.encoder is None:
+            yield images
             return
-        hook = self._network.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
+        hook = network.register_forward_pre_hook(lambda module, arguments: images.append(arguments[0]))
         try:
-            yield seen
+            yield images
         finally:
             hook.remove()
 
-    def _captured(self, call: _Call, seen: list[Tensor]) -> Captured:
-        raw, logits = call.given.flatten(1), call.gave.flatten(1)
+    def _capture(self, call: _Call, images: list[Tensor]) -> Captured:
+        """Make the result of a call of the head: logits that obey the head law, features and extra outputs."""
+        raw = call.input.flatten(1)
+        logits = call.output.flatten(1)
         with torch.autocast(raw.device.type, enabled=False):
-            features = _float(raw)
-            if isinstance(call.layer, CosineHead):
-                features = call.layer.unit(features)
+            features = _head_input(call)
             if logits.dtype in HALF or raw.dtype in HALF:
-                logits = functional.linear(features, *_weights(call.layer))
+                logits = functional.linear(features, *_effective_weights(call.layer))
             learned: dict[str, Tensor] = {}
             if self._network is not None and call.layer is self._network.linear:
-                branch = self._network.confidence
-                if branch is not None:
-                    known = raw.to(next(branch.parameters()).dtype)
-                    learned[branch.kind] = _float(branch.of(seen[0], known) if seen else branch(known))
+                if self._network.confidence is not None:
+                    branch = self._network.confidence
+                    learned[branch.kind] = _branch_confidence(branch, raw, images)
                 if self._network.abstain:
                     learned["reservation"] = logits.softmax(dim=1)[:, -1]
                     logits = logits[:, :-1]
-        return Captured(logits, features, learned, _float(raw) if isinstance(call.layer, CosineHead) else None)
+        raw_features = _to_float(raw) if isinstance(call.layer, CosineHead) else None
+        return Captured(logits, features, learned, raw_features)
 
 
-def _float(tensor: Tensor) -> Tensor:
+def _find_network(model: nn.Module) -> Network | None:
+    """Find the network of the zoo inside a model."""
+    for module in model.modules():
+        if isinstance(module, Network):
+            return module
+    return None
+
+
+def _branch_confidence(branch: ConfidenceBranch, features: Tensor, images: list[Tensor]) -> Tensor:
+    """Compute the confidence from the features, or from the images if the branch has an encoder of its own."""
+    features = features.to(next(branch.parameters()).dtype)
+    confidence = branch.of(images[0], features) if images else branch(features)
+    return _to_float(confidence)
+
+
+def _to_float(tensor: Tensor) -> Tensor:
     """Convert a tensor to float32, unless it is that or better."""
     return tensor.float() if tensor.dtype in HALF else tensor
 
 
-def _weights(layer: Linear) -> tuple[Tensor, Tensor | None]:
+def _head_input(call: _Call) -> Tensor:
+    """Return the features in float32 or better; a cosine head takes unit vectors."""
+    features = _to_float(call.input.flatten(1))
+    return call.layer.unit(features) if isinstance(call.layer, CosineHead) else features
+
+
+def _effective_weights(layer: HeadLayer) -> tuple[Tensor, Tensor | None]:
     """Return the weight (C, D) and bias (C,) that make the logits, in float32 or better."""
     if isinstance(layer, CosineHead):
-        return _float(layer.effective()), None
-    bias = layer.bias
-    return _float(layer.weight.flatten(1)), None if bias is None else _float(bias)
+        return _to_float(layer.effective()), None
+    weight = _to_float(layer.weight.flatten(1))
+    return weight, None if layer.bias is None else _to_float(layer.bias)
 
 
-def _is_linear(module: nn.Module) -> bool:
-    """Check whether the module may be a head."""
+def _can_be_head(module: nn.Module) -> TypeGuard[HeadLayer]:
+    """Check whether a module is a linear layer, a 1x1 convolution or a cosine head."""
     if isinstance(module, nn.Conv2d):
         return module.kernel_size == (1, 1) and module.groups == 1
     return isinstance(module, nn.Linear | CosineHead)
 
 
-def _named(model: nn.Module, name: str) -> Any:
+def _module_names(modules: Iterable[str]) -> list[str]:
+    """List the names of modules for an error message; the whole model has none."""
+    return [name for name in modules if name]
+
+
+def _find_named_head(model: nn.Module, name: str) -> HeadLayer:
     """Return the head a user named."""
     modules = dict(model.named_modules())
     if name not in modules:
-        linear = [n for n, m in modules.items() if _is_linear(m)]
-        raise UnknownName.of("module", name, linear or [n for n in modules if n])
-    if not _is_linear(modules[name]):
-        kind = type(modules[name]).__name__
+        possible = [other for other, module in modules.items() if _can_be_head(module)]
+        raise UnknownName.of("module", name, possible or _module_names(modules))
+    module = modules[name]
+    if not _can_be_head(module):
+        kind = type(module).__name__
         raise InvalidInput(f"head={name!r} is a {kind}; the head must be an nn.Linear, 1x1 nn.Conv2d or CosineHead")
-    return modules[name]
+    return module
 
 
-def _arguments(batch: Batch) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _model_arguments(batch: Batch) -> tuple[tuple[object, ...], dict[str, object]]:
     """Return the positional and keyword arguments for the model; labels are left out."""
+    inputs: object = batch
     if isinstance(batch, list | tuple):
         if not batch:
             raise InvalidInput("batch is empty; its first element must be the inputs")
-        batch = batch[0]
-    if isinstance(batch, Tensor):
-        return (batch,), {}
-    if isinstance(batch, Mapping):
-        return (), {key: value for key, value in batch.items() if key not in LABEL_KEYS}
+        inputs = batch[0]
+    if isinstance(inputs, Tensor):
+        return (inputs,), {}
+    if isinstance(inputs, Mapping):
+        return (), {key: value for key, value in inputs.items() if key not in LABEL_KEYS}
     raise InvalidInput(
         f"batch must be a tensor, a tuple or list with the inputs first, or a dict of keywords, "
-        f"got {type(batch).__name__}"
+        f"got {type(inputs).__name__}"
     )
 
 
-def _logits(output: Any) -> Tensor:
+def _find_logits(output: object) -> Tensor:
     """Find the class logits (N, C) among what a model returned."""
     answer = getattr(output, "logits", output)
     if isinstance(answer, Mapping):
@@ -350,7 +386,7 @@ def _logits(output: Any) -> Tensor:
 
 
 @contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
+def _evaluation_mode(model: nn.Module) -> Iterator[None]:
     """Switch the model to evaluation mode; each module gets its own mode back on exit."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
@@ -362,38 +398,52 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def _watching(modules: Iterable[tuple[str, nn.Module]], trace: _Trace, *, full: bool) -> Iterator[None]:
+def _record_modules(modules: Iterable[tuple[str, nn.Module]], trace: _Trace, *, full: bool) -> Iterator[None]:
     """Install hooks that fill the trace while the model runs, and remove them afterwards."""
     handles = []
     try:
         for name, module in modules:
-            handles.append(module.register_forward_hook(_record(trace, name, full=full), with_kwargs=True))
+            handles.append(module.register_forward_hook(_make_hook(trace, name, full=full), with_kwargs=True))
         yield
     finally:
         for handle in handles:
             handle.remove()
 
 
-def _record(trace: _Trace, name: str, *, full: bool) -> Any:
-    """Make a forward hook for the module of this name."""
+def _make_hook(trace: _Trace, name: str, *, full: bool) -> ForwardHook:
+    """Make a forward hook for the module of this name; only a full trace records more than calls of heads."""
 
-    def hook(module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any], output: Any) -> None:
+    def hook(module: nn.Module, arguments: tuple[object, ...], keywords: dict[str, object], output: object) -> None:
         if not isinstance(output, Tensor):
             return
-        if full and not any(True for _ in module.children()):
-            trace.last = [*trace.last[-2:], f"{name} ({type(module).__name__}, {tuple(output.shape)})"]
-        if full and output.ndim == 4:
-            trace.maps.setdefault(name)
-        if isinstance(module, nn.Linear | nn.Conv2d | CosineHead) and _is_linear(module):
+        if full:
+            if not _has_children(module):
+                described = f"{name} ({type(module).__name__}, {tuple(output.shape)})"
+                trace.last_modules = [*trace.last_modules[-2:], described]
+            if output.ndim == 4 and name not in trace.map_names:
+                trace.map_names.append(name)
+        if _can_be_head(module):
             given = arguments[0] if arguments else next(iter(keywords.values()))
-            one_a_row = output.ndim > 1 and output.numel() == len(output) * len(module.weight)
-            if one_a_row and given.numel() == len(given) * module.weight[0].numel():
+            assert isinstance(given, Tensor)
+            if _is_one_vector_per_row(module, given, output):
                 trace.calls.append(_Call(name, module, given, output))
 
     return hook
 
 
-def _last_call(trace: _Trace, layer: Linear) -> _Call:
+def _has_children(module: nn.Module) -> bool:
+    return next(module.children(), None) is not None
+
+
+def _is_one_vector_per_row(layer: HeadLayer, given: Tensor, output: Tensor) -> bool:
+    """Check whether input and output of a layer have one vector per row, and no further dimensions."""
+    if output.ndim < 2:
+        return False
+    outputs, features = len(layer.weight), layer.weight[0].numel()
+    return output.numel() == len(output) * outputs and given.numel() == len(given) * features
+
+
+def _find_last_call(trace: _Trace, layer: HeadLayer) -> _Call:
     """Return the last call of a known head."""
     for call in reversed(trace.calls):
         if call.layer is layer:
@@ -401,12 +451,12 @@ def _last_call(trace: _Trace, layer: Linear) -> _Call:
     raise InvalidInput("the head did not run with one vector a row; name another layer with head=")
 
 
-def _answering(trace: _Trace, answer: Tensor, *, law: bool) -> _Call:
+def _find_call_that_returns(answer: Tensor, trace: _Trace, *, check_law: bool) -> _Call:
     """Return the last call of a linear layer whose output is what the model returned."""
     for call in reversed(trace.calls):
-        if _same(call.gave.flatten(1), answer) and not (law and _changed(call)):
+        if _are_same(call.output.flatten(1), answer) and not (check_law and _is_changed_in_place(call)):
             return call
-    last = ", ".join(trace.last) or "none"
+    last = ", ".join(trace.last_modules) or "none"
     linear = ", ".join(dict.fromkeys(call.name for call in trace.calls)) or "none"
     raise InvalidInput(
         f"no linear layer gives what the model returned, {tuple(answer.shape)}; the last modules that ran: {last}; "
@@ -415,52 +465,56 @@ def _answering(trace: _Trace, answer: Tensor, *, law: bool) -> _Call:
     )
 
 
-def _same(a: Tensor, b: Tensor) -> bool:
+def _are_same(a: Tensor, b: Tensor) -> bool:
     """Check whether two tensors hold the same values or share their memory."""
-    return a.shape == b.shape and (a.data_ptr() == b.data_ptr() or torch.equal(_float(a), _float(b)))
+    return a.shape == b.shape and (a.data_ptr() == b.data_ptr() or torch.equal(_to_float(a), _to_float(b)))
 
 
-def _changed(call: _Call) -> bool:
+def _is_changed_in_place(call: _Call) -> bool:
     """Check whether the output no longer equals the product of the input, because something changed it in place."""
-    if call.gave.dtype in HALF:
+    if call.output.dtype in HALF:
         return False
-    with torch.no_grad(), torch.autocast(call.given.device.type, enabled=False):
-        features, logits = _float(call.given.flatten(1)), call.gave.flatten(1)
-        if isinstance(call.layer, CosineHead):
-            features = call.layer.unit(features)
-        away = (functional.linear(features, *_weights(call.layer)) - logits).abs().max()
-        return bool(away > FINE * max(1.0, float(logits.abs().max())))
+    with torch.no_grad(), torch.autocast(call.input.device.type, enabled=False):
+        logits = call.output.flatten(1)
+        expected = functional.linear(_head_input(call), *_effective_weights(call.layer))
+        largest_error = (expected - logits).abs().max()
+        return bool(largest_error > FINE * max(1.0, float(logits.abs().max())))
 
 
-def _agreeing(trace: _Trace, layer: Linear, answer: Tensor) -> _Call:
-    """Return the call of a named head, provided the model's output ranks the same class first in every row."""
-    call = _last_call(trace, layer)
-    if _changed(call):
+def _check_agreement(call: _Call, answer: Tensor) -> None:
+    """Raise unless the output of a named head ranks the same class first as the model's output, in every row."""
+    if _is_changed_in_place(call):
         raise InvalidInput(f"the output of head={call.name!r} is changed in place; use a layer that is not in place")
-    own = call.gave.detach().flatten(1)
-    if own.shape != answer.shape:
+    logits = call.output.detach().flatten(1)
+    answer = answer.detach()
+    if logits.shape != answer.shape:
         raise InvalidInput(
-            f"head={call.name!r} gives {tuple(own.shape)} and the model returned {tuple(answer.shape)}; "
+            f"head={call.name!r} gives {tuple(logits.shape)} and the model returned {tuple(answer.shape)}; "
             "name the layer that makes the class logits"
         )
-    chosen = answer.detach().gather(1, own.argmax(dim=1, keepdim=True))[:, 0]
-    wrong = int((chosen < answer.detach().amax(dim=1)).sum())
-    if wrong:
+    answer_at_head_class = answer.gather(1, logits.argmax(dim=1, keepdim=True))[:, 0]
+    differing = int((answer_at_head_class < answer.amax(dim=1)).sum())
+    if differing:
         raise InvalidInput(
-            f"head={call.name!r} and the model's own answer name different classes in {wrong} of {len(own)} rows; "
-            "the head must make the logits the model answers with"
+            f"head={call.name!r} and the model's own answer name different classes in {differing} of {len(logits)} "
+            "rows; the head must make the logits the model answers with"
         )
-    return call
 
 
-def _map_names(model: nn.Module, trace: _Trace, head: Linear) -> list[str]:
+def _select_map_names(model: nn.Module, trace: _Trace, head: HeadLayer) -> list[str]:
     """List the names of the blocks, or else of the convolutions, that returned maps."""
-    known = dict(model.named_modules())
-    groups: dict[str, list[str]] = {}
-    for name in trace.maps:
-        if name and any(True for _ in known[name].children()):
-            groups.setdefault(name.rpartition(".")[0], []).append(name)
-    several = [(parent.count(".") + bool(parent), names) for parent, names in groups.items() if len(names) > 1]
-    if several:
-        return min(several, key=lambda group: group[0])[1]
-    return [name for name in trace.maps if isinstance(known[name], nn.Conv2d) and known[name] is not head]
+    modules = dict(model.named_modules())
+    blocks_of: dict[str, list[str]] = {}  # by the name of their parent
+    for name in trace.map_names:
+        if name and _has_children(modules[name]):
+            parent = name.rpartition(".")[0]
+            blocks_of.setdefault(parent, []).append(name)
+    parents = [parent for parent, blocks in blocks_of.items() if len(blocks) > 1]
+    if parents:
+        return blocks_of[min(parents, key=_module_depth)]
+    return [name for name in trace.map_names if isinstance(modules[name], nn.Conv2d) and modules[name] is not head]
+
+
+def _module_depth(name: str) -> int:
+    """Return the number of parents of a module, 0 for the whole model."""
+    return name.count(".") + 1 if name else 0

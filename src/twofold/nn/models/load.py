@@ -6,14 +6,14 @@ import hashlib
 import importlib.util
 import sys
 from ast import literal_eval
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
-from torch import nn
+from torch import Tensor, nn
 
 from twofold.errors import InvalidInput, MissingExtra, UnknownName
 from twofold.nn._torchvision import explain_torchvision, find_import_problem
@@ -33,6 +33,9 @@ ZOO_OPTIONS = (
 )
 DOWNLOADS = ("pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path", "weights", "weights_backbone")
 FORMS = "timm:NAME, torchvision:NAME, hf:NAME_OR_FOLDER, file.py:function"
+LIBRARIES = ("timm", "torchvision", "hf")
+LOCAL_ONLY = {"local_files_only": True, "trust_remote_code": False}
+ModelOptions: TypeAlias = dict[str, Any]  # keyword arguments of a constructor, most of them another library's
 
 
 def load(
@@ -89,51 +92,56 @@ def load(
     """
     if not isinstance(spec, str) or not spec:
         raise InvalidInput(f"spec must be a string such as {FORMS}, or a network of the zoo; got {spec!r}")
-    kind, colon, rest = spec.partition(":")
-    libraries = {"timm": _timm, "torchvision": _torchvision}
-    parameters = None if checkpoint is None else read_parameters(checkpoint)
-    if colon and kind not in (*libraries, "hf") and not Path(spec.rpartition(":")[0]).suffix == ".py":
+    kind, colon, name = spec.partition(":")
+    is_file = Path(spec.rpartition(":")[0]).suffix == ".py"
+    if colon and kind not in LIBRARIES and not is_file:
         raise InvalidInput(f"{spec!r}: no kind of model {kind!r}; known are {FORMS}, and the names of the zoo")
-    if head is not None and colon:
+    if colon and head is not None:
         raise InvalidInput(f"head={head!r} chooses the last layer of a network of the zoo; {spec} has its own")
+    parameters = None if checkpoint is None else read_parameters(checkpoint)
     if not colon:
-        model: nn.Module = _zoo(spec, classes, head, parameters)
-    elif kind in libraries:
+        model: nn.Module = _build_zoo(spec, classes, head, parameters)
+    elif kind in LIBRARIES:
         with explain_torchvision(spec):
-            model = libraries[kind](rest, classes)
-    elif kind == "hf":
-        with explain_torchvision(spec):
-            model = _hugging_face(rest, classes, weights=parameters is None)
+            if kind == "timm":
+                model = _build_timm(name, classes)
+            elif kind == "torchvision":
+                model = _build_torchvision(name, classes)
+            else:
+                model = _load_hugging_face(name, classes, weights=parameters is None)
     else:
-        model = _from_file(spec, classes)
+        model = _build_from_file(spec, classes)
     if parameters is not None:
         load_parameters(model, parameters, source=str(checkpoint), expected=spec)
     return model.eval()
 
 
-def _split(text: str, spec: str) -> tuple[str, dict[str, Any]]:
+def _parse_options(text: str, spec: str) -> tuple[str, ModelOptions]:
     """Split ``NAME?a=1&b=x`` into the name and its options; values are Python literals, or else text."""
     name, _, query = text.partition("?")
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
     except ValueError as error:
         raise InvalidInput(f"{spec!r}: options are written name=value, joined by &, got {query!r}") from error
-    options = {key: _literal(value) for key, value in pairs}
-    if len(options) < len(pairs):
-        raise InvalidInput(f"{spec!r} gives an option twice")
+    options: ModelOptions = {}
+    for key, value in pairs:
+        if key in options:
+            raise InvalidInput(f"{spec!r} gives an option twice")
+        options[key] = _parse_literal(value)
     return name, options
 
 
-def _literal(text: str) -> Any:
-    if text.lower() in ("true", "false", "none"):
-        return {"true": True, "false": False, "none": None}[text.lower()]
+def _parse_literal(text: str) -> Any:
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
     try:
         return literal_eval(text)
     except (ValueError, SyntaxError):
         return text
 
 
-def _once(options: dict[str, Any], name: str, value: Any, spec: str) -> None:
+def _add_option(options: ModelOptions, name: str, value: object, spec: str) -> None:
     """Add an argument to the options of a spec, which must not contradict it."""
     if value is None:
         return
@@ -141,121 +149,141 @@ def _once(options: dict[str, Any], name: str, value: Any, spec: str) -> None:
         raise InvalidInput(f"{spec!r} has {name}={options[name]!r} and the argument {name} is {value!r}; give one")
 
 
-def _zoo(spec: str, classes: int | None, head: str | None, parameters: dict[str, Any] | None) -> nn.Module:
-    name, options = _split(spec, spec)
+def _build_zoo(spec: str, classes: int | None, head: str | None, parameters: Mapping[str, Tensor] | None) -> nn.Module:
+    """Build a network of the zoo; without a number of classes it is that of the parameters."""
+    name, options = _parse_options(spec, spec)
     if name not in ZOO:
         raise UnknownName.of("network", name, ZOO)
     for key in options:
         if key not in ZOO_OPTIONS:
             raise UnknownName.of(f"option of {name}", key, ZOO_OPTIONS)
-    _once(options, "classes", classes, spec)
-    _once(options, "head", head, spec)
+    _add_option(options, "classes", classes, spec)
+    _add_option(options, "head", head, spec)
     if "classes" not in options:
-        weight = None if parameters is None else parameters.get("linear.weight")
-        if weight is None:
+        if parameters is None or "linear.weight" not in parameters:
             raise InvalidInput(f"how many classes? write {name}?classes=10, or pass classes= or a checkpoint of it")
-        options["classes"] = len(weight) - bool(options.get("abstain"))
+        outputs = len(parameters["linear.weight"])
+        options["classes"] = outputs - 1 if options.get("abstain") else outputs
     return build(name, **options)
 
 
-def _plain_options(text: str, kind: str, classes: int | None) -> tuple[str, dict[str, Any]]:
+def _parse_library_options(text: str, library: str, classes: int | None) -> tuple[str, ModelOptions]:
     """Return name and options of a timm or torchvision model; options that would fetch weights are rejected."""
-    name, options = _split(text, f"{kind}:{text}")
+    spec = f"{library}:{text}"
+    name, options = _parse_options(text, spec)
     for key in options:
         if key in DOWNLOADS:
-            raise InvalidInput(f"{kind}:{text}: {key} would fetch or unpickle weights; pass checkpoint= with a file")
+            raise InvalidInput(f"{spec}: {key} would fetch or unpickle weights; pass checkpoint= with a file")
     if "classes" in options:
         options["num_classes"] = options.pop("classes")
-    _once(options, "num_classes", classes, f"{kind}:{text}")
+    _add_option(options, "num_classes", classes, spec)
     return name, options
 
 
-def _made(make: Any, kind: str, name: str, options: dict[str, Any]) -> nn.Module:
+def _construct(make: Callable[..., nn.Module], library: str, name: str, options: ModelOptions) -> nn.Module:
     """Call a library's constructor and turn what it rejects into an error about the caller's options."""
     try:
-        model = make(name, **options)
+        return make(name, **options)
     except (TypeError, ValueError, KeyError, AssertionError, RuntimeError) as error:
-        raise InvalidInput(f"{kind} cannot build {name} with {options}: {error}") from error
-    return model
+        raise InvalidInput(f"{library} cannot build {name} with {options}: {error}") from error
 
 
-def _timm(text: str, classes: int | None) -> nn.Module:
+def _build_timm(text: str, classes: int | None) -> nn.Module:
     try:
         import timm
     except ModuleNotFoundError as error:
         raise MissingExtra(f'timm:{text} needs {error.name or "timm"}: pip install "twofold[zoo]"') from error
-    name, options = _plain_options(text, "timm", classes)
+    name, options = _parse_library_options(text, "timm", classes)
     if not timm.is_model(name):
         raise UnknownName.of("timm model", name, timm.list_models())
-    return _made(timm.create_model, "timm", name, {"pretrained": False, **options})
+    return _construct(timm.create_model, "timm", name, {"pretrained": False, **options})
 
 
-def _torchvision(text: str, classes: int | None) -> nn.Module:
+def _build_torchvision(text: str, classes: int | None) -> nn.Module:
     try:
         from torchvision import models
     except ModuleNotFoundError as error:
         raise MissingExtra(f'torchvision:{text} needs torchvision: pip install "twofold[zoo]"') from error
-    name, options = _plain_options(text, "torchvision", classes)
+    name, options = _parse_library_options(text, "torchvision", classes)
     known = models.list_models(module=models)
     if name not in known:
         raise UnknownName.of("torchvision classifier", name, known)
-    return _made(models.get_model, "torchvision", name, {"weights": None, **options})
+    return _construct(models.get_model, "torchvision", name, {"weights": None, **options})
 
 
-def _hugging_face(name: str, classes: int | None, *, weights: bool) -> nn.Module:
+# --- Hugging Face ---------------------------------------------------------------------------------------------------
+
+
+def _load_hugging_face(name: str, classes: int | None, *, weights: bool) -> nn.Module:
     """Build a Hugging Face classifier with all its own weights, or without them when a checkpoint will follow."""
     try:
         import transformers
-        from transformers.models.auto import modeling_auto
     except ModuleNotFoundError as error:
         raise MissingExtra(f'hf:{name} needs transformers: pip install "twofold[zoo]"') from error
-    given = {} if classes is None else {"num_labels": classes}
-    safe = {"local_files_only": True, "trust_remote_code": False}
-    try:
-        content, _ = transformers.PretrainedConfig.get_config_dict(name, local_files_only=True)
-        _refuse_own_code(name, content, known=transformers.CONFIG_MAPPING)
-        config = transformers.AutoConfig.from_pretrained(name, **safe, **given)
-    except InvalidInput:
-        raise
-    except (OSError, ValueError, KeyError) as error:
-        raise InvalidInput(
-            f"hf:{name} is no folder with a config.json and not in the local cache, or its config is damaged; "
-            f"nothing is downloaded ({_first_line(error)})"
-        ) from error
-    kind: Any = None
-    if type(config) in modeling_auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING:
-        kind = transformers.AutoModelForImageClassification
-    elif type(config) in modeling_auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING:
-        kind = transformers.AutoModelForSequenceClassification
-    if kind is None:
-        raise InvalidInput(f"hf:{name} is a {config.model_type}, which is no image or sequence classifier")
+    config = _load_config(name, classes)
+    auto_class = _find_auto_class(config)
+    if auto_class is None:
+        raise InvalidInput(f"hf:{name} is a {config.model_type}, which is not an image or sequence classifier")
     with _quiet(transformers):
         if not weights:
-            return kind.from_config(config, trust_remote_code=False)
+            return auto_class.from_config(config, trust_remote_code=False)
         try:
-            model, info = kind.from_pretrained(name, config=config, output_loading_info=True, **safe)
+            model, info = auto_class.from_pretrained(name, config=config, output_loading_info=True, **LOCAL_ONLY)
         except Exception as error:  # transformers and safetensors raise many kinds for a missing or damaged file
-            if find_import_problem() is not None and "torchvision" in _messages(error):
+            if find_import_problem() is not None and "torchvision" in _join_messages(error):
                 raise
             raise InvalidInput(f"hf:{name} has no weights that can be read: {_first_line(error)}") from error
-    lacking = [*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])]
-    if lacking:
-        listed = ", ".join(sorted(lacking)[:3])
+    untrained = [*info["missing_keys"]]
+    for key, *_ in info["mismatched_keys"]:
+        untrained.append(key)
+    if untrained:
+        listed = ", ".join(sorted(untrained)[:3])
         raise InvalidInput(f"hf:{name} has no trained values for {listed}; is it a classifier that was trained?")
     return model
 
 
-def _refuse_own_code(name: str, content: Mapping[str, Any], *, known: Container[str]) -> None:
-    """Raise if a model can be built only by code that its folder brings, or asks for code from elsewhere."""
-    problem = ""
-    if content.get("auto_map") and content.get("model_type") not in known:
-        problem = "its folder"
-    kernels = [value for key, value in content.items() if key.strip("_").startswith("attn_implementation")]
-    if any("/" in str(value) for value in kernels):  # transformers fetches and runs such kernels
-        problem = "another repository"
-    if problem:
+def _load_config(name: str, classes: int | None) -> Any:
+    """Load the configuration of a Hugging Face model, which must not bring code of its own."""
+    import transformers
+
+    options = {} if classes is None else {"num_labels": classes}
+    try:
+        content, _ = transformers.PretrainedConfig.get_config_dict(name, local_files_only=True)
+        _check_no_own_code(name, content, known=transformers.CONFIG_MAPPING)
+        return transformers.AutoConfig.from_pretrained(name, **LOCAL_ONLY, **options)
+    except InvalidInput:
+        raise
+    except (OSError, ValueError, KeyError) as error:
         raise InvalidInput(
-            f"hf:{name} needs code from {problem}, which twofold never runs; build the model in a file of your own, "
+            f"hf:{name} is not a folder with a config.json and not in the local cache, or its config is damaged; "
+            f"nothing is downloaded ({_first_line(error)})"
+        ) from error
+
+
+def _find_auto_class(config: object) -> Any:
+    """Find the class of transformers that builds a classifier of this configuration, or return None."""
+    import transformers
+    from transformers.models.auto import modeling_auto
+
+    if type(config) in modeling_auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING:
+        return transformers.AutoModelForImageClassification
+    if type(config) in modeling_auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING:
+        return transformers.AutoModelForSequenceClassification
+    return None
+
+
+def _check_no_own_code(name: str, content: Mapping[str, object], *, known: Container[object]) -> None:
+    """Raise if a model can be built only by code that its folder brings, or asks for code from elsewhere."""
+    origin = None
+    if content.get("auto_map") and content.get("model_type") not in known:
+        origin = "its folder"
+    for key, value in content.items():
+        is_kernel = key.strip("_").startswith("attn_implementation")
+        if is_kernel and "/" in str(value):  # transformers fetches and runs such kernels
+            origin = "another repository"
+    if origin is not None:
+        raise InvalidInput(
+            f"hf:{name} needs code from {origin}, which twofold never runs; build the model in a file of your own, "
             "after reading that code, and pass file.py:function"
         )
 
@@ -264,22 +292,24 @@ def _refuse_own_code(name: str, content: Mapping[str, Any], *, known: Container[
 def _quiet(transformers: ModuleType) -> Iterator[None]:
     """Silence progress bars and the report of missing keys, which becomes an error here."""
     logging = transformers.utils.logging
-    bar, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    had_progress_bar = logging.is_progress_bar_enabled()
+    verbosity = logging.get_verbosity()
     logging.disable_progress_bar()
     logging.set_verbosity(logging.CRITICAL)
     try:
         yield
     finally:
-        logging.set_verbosity(level)
-        if bar:
+        logging.set_verbosity(verbosity)
+        if had_progress_bar:
             logging.enable_progress_bar()
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    lines = str(error).splitlines()
+    return lines[0] if lines else type(error).__name__
 
 
-def _messages(error: BaseException | None) -> str:
+def _join_messages(error: BaseException | None) -> str:
     """Return the messages of an error and of all that caused it."""
     texts = []
     while error is not None:
@@ -288,7 +318,10 @@ def _messages(error: BaseException | None) -> str:
     return "\n".join(texts)
 
 
-def _from_file(spec: str, classes: int | None) -> nn.Module:
+# --- Python files ---------------------------------------------------------------------------------------------------
+
+
+def _build_from_file(spec: str, classes: int | None) -> nn.Module:
     """Return the model that a function in a Python file returns."""
     file, _, function = spec.rpartition(":")
     if classes is not None:
@@ -296,12 +329,11 @@ def _from_file(spec: str, classes: int | None) -> nn.Module:
     path = Path(file).resolve()
     if not path.is_file():
         raise InvalidInput(f"{spec}: there is no file {file}")
-    with _beside(path.parent):
-        module = _imported(path)
+    with _import_path(path.parent):
+        module = _import_file(path)
         make = getattr(module, function, None)
         if not callable(make):
-            known = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
-            raise UnknownName.of(f"function in {file}", function, known)
+            raise UnknownName.of(f"function in {file}", function, _list_functions(module))
         try:
             model = make()
         except TypeError as error:
@@ -311,8 +343,12 @@ def _from_file(spec: str, classes: int | None) -> nn.Module:
     return model
 
 
+def _list_functions(module: ModuleType) -> list[str]:
+    return [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
+
+
 @contextmanager
-def _beside(folder: Path) -> Iterator[None]:
+def _import_path(folder: Path) -> Iterator[None]:
     """Put the folder first on the import path, so that a file finds its neighbours."""
     sys.path.insert(0, str(folder))
     try:
@@ -321,16 +357,16 @@ def _beside(folder: Path) -> Iterator[None]:
         sys.path.remove(str(folder))
 
 
-def _imported(path: Path) -> ModuleType:
+def _import_file(path: Path) -> ModuleType:
     """Import a Python file as a module of its own name, executed again each time."""
     name = f"_twofold_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
-    place = importlib.util.spec_from_file_location(name, path)
-    assert place is not None
-    assert place.loader is not None
-    module = importlib.util.module_from_spec(place)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up there
     try:
-        place.loader.exec_module(module)
+        spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
         raise InvalidInput(f"{path.name} cannot be imported: {type(error).__name__}: {error}") from error

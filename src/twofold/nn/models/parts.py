@@ -73,8 +73,9 @@ class Options:
         if self.confidence is not None:
             choice(self.confidence, "confidence", BRANCHES)
         for name in ("abstain", "learn_scale"):
-            if not isinstance(getattr(self, name), bool):
-                raise InvalidInput(f"{name} must be True or False, got {getattr(self, name)!r}")
+            value = getattr(self, name)
+            if not isinstance(value, bool):
+                raise InvalidInput(f"{name} must be True or False, got {value!r}")
         if self.learn_scale and self.head != "cosine":
             raise InvalidInput('learn_scale is the scale of a cosine head; pass head="cosine" with it')
 
@@ -236,9 +237,10 @@ class ConfidenceBranch(nn.Module):
         super().__init__()
         self.kind = kind
         layers: list[nn.Module] = []
-        for _ in range(BRANCH_DEPTH if kind == "confidnet" else 0):
-            layers += [nn.Linear(width, BRANCH_WIDTH), nn.ReLU()]
-            width = BRANCH_WIDTH
+        if kind == "confidnet":
+            for _ in range(BRANCH_DEPTH):
+                layers += [nn.Linear(width, BRANCH_WIDTH), nn.ReLU()]
+                width = BRANCH_WIDTH
         self.layers = nn.Sequential(*layers, nn.Linear(width, 1))
         self.encoder = None
 
@@ -270,7 +272,9 @@ class ConfidenceBranch(nn.Module):
         Tensor of shape (N,)
             Confidence in (0, 1).
         """
-        return self(features if self.encoder is None else self.encoder.encode(images))
+        if self.encoder is not None:
+            features = self.encoder.encode(images)
+        return self(features)
 
     def forward(self, features: Tensor) -> Tensor:
         """Compute the confidence of each row.
@@ -379,13 +383,16 @@ class Network(nn.Module):
         options : Options
             Number of classes, dropout, head and branches.
         """
-        outputs = options.classes + options.abstain
-        self.width, self.abstain = width, options.abstain
+        outputs = options.classes + 1 if options.abstain else options.classes
+        self.width = width
+        self.abstain = options.abstain
         if options.head == "cosine":
             self.linear = CosineHead(width, outputs, scale=options.scale, learn_scale=options.learn_scale)
         else:
             self.linear = nn.Linear(width, outputs)
-        self.confidence = None if options.confidence is None else ConfidenceBranch(options.confidence, width)
+        self.confidence = None
+        if options.confidence is not None:
+            self.confidence = ConfidenceBranch(options.confidence, width)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

@@ -8,13 +8,11 @@ global pooling; these are the unknown-detection benchmark's sites (0.2 and 0.1) 
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from torch import Tensor, nn
 from torch.nn import functional
 
 from twofold.nn.models.parts import Network, Options, dropout
-from twofold.nn.models.resnet import conv
+from twofold.nn.models.resnet import conv, strides
 
 
 class PreBlock(nn.Module):
@@ -40,15 +38,19 @@ class PreBlock(nn.Module):
         self, inside: int, width: int, stride: int, *, bottleneck: bool, between: float, at_end: float
     ) -> None:
         super().__init__()
-        outside = 4 * width if bottleneck else width
-        widths = (inside, width, width, outside) if bottleneck else (inside, width, outside)
-        sizes, strides = ((1, 3, 1), (1, stride, 1)) if bottleneck else ((3, 3), (stride, 1))
-        pairs = list(pairwise(widths))
-        self.norms = nn.ModuleList(nn.BatchNorm2d(i) for i, _ in pairs)
-        self.convs = nn.ModuleList(conv(i, o, k, s) for (i, o), k, s in zip(pairs, sizes, strides, strict=True))
-        self.drops = nn.ModuleList(dropout(between) for _ in pairs[1:])
+        if bottleneck:
+            outside = 4 * width
+            convs = [conv(inside, width, 1), conv(width, width, 3, stride), conv(width, outside, 1)]
+        else:
+            outside = width
+            convs = [conv(inside, width, 3, stride), conv(width, outside, 3)]
+        self.norms = nn.ModuleList(nn.BatchNorm2d(layer.in_channels) for layer in convs)
+        self.convs = nn.ModuleList(convs)
+        self.drops = nn.ModuleList(dropout(between) for _ in convs[1:])
         self.drop = dropout(at_end)
-        self.shortcut = conv(inside, outside, 1, stride) if stride > 1 or inside != outside else None
+        self.shortcut: nn.Module | None = None
+        if stride > 1 or inside != outside:
+            self.shortcut = conv(inside, outside, 1, stride)
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute the output of the block.
@@ -67,7 +69,8 @@ class PreBlock(nn.Module):
         y = self.convs[0](active)
         for norm, drop, convolve in zip(self.norms[1:], self.drops, self.convs[1:], strict=True):
             y = convolve(drop(functional.relu(norm(y))))
-        return self.drop(y) + (x if self.shortcut is None else self.shortcut(active))
+        skipped = x if self.shortcut is None else self.shortcut(active)
+        return self.drop(y) + skipped
 
 
 class PreResNet(Network):
@@ -98,19 +101,19 @@ class PreResNet(Network):
     ) -> None:
         super().__init__()
         rate = options.dropout
-        end, pooled = (0.0, 0.0) if between_only else (rate, rate / 2)
+        rate_at_end = 0.0 if between_only else rate
         self.conv1 = conv(options.in_channels, 16)
-        stages, inside = [], 16
-        for k, width in enumerate(widths):
+        stages = []
+        inside = 16
+        for number, width in enumerate(widths):
             stage = []
-            for i in range(blocks):
-                stride = 2 if k and not i else 1
-                stage.append(PreBlock(inside, width, stride, bottleneck=bottleneck, between=rate, at_end=end))
+            for stride in strides(blocks, number):
+                stage.append(PreBlock(inside, width, stride, bottleneck=bottleneck, between=rate, at_end=rate_at_end))
                 inside = 4 * width if bottleneck else width
             stages.append(nn.Sequential(*stage))
         self.layer1, self.layer2, self.layer3 = stages
         self.bn = nn.BatchNorm2d(inside)
-        self.drop = dropout(pooled)
+        self.drop = dropout(rate_at_end / 2)
         self.finish(inside, options)
 
     def body(self, x: Tensor) -> Tensor:

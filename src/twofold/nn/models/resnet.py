@@ -72,6 +72,57 @@ def projection(inside: int, outside: int, stride: int) -> nn.Sequential:
     return nn.Sequential(conv(inside, outside, 1, stride), nn.BatchNorm2d(outside))
 
 
+def shortcut_b(inside: int, outside: int, stride: int) -> nn.Sequential:
+    """Build the shortcut of a block: the identity where input and output have one shape, else :func:`projection`.
+
+    Parameters
+    ----------
+    inside : int
+        Number of input channels.
+    outside : int
+        Number of output channels.
+    stride : int
+        Stride of the block.
+
+    Returns
+    -------
+    torch.nn.Sequential
+        The shortcut; an empty one is the identity.
+
+    Examples
+    --------
+    >>> len(shortcut_b(16, 16, 1)), len(shortcut_b(16, 16, 2))
+    (0, 2)
+    """
+    if stride == 1 and inside == outside:
+        return nn.Sequential()
+    return projection(inside, outside, stride)
+
+
+def strides(blocks: int, stage: int) -> list[int]:
+    """Return the strides of the blocks of a stage: the first block of each stage but the first halves the map.
+
+    Parameters
+    ----------
+    blocks : int
+        Number of blocks of the stage.
+    stage : int
+        Number of the stage, from 0.
+
+    Returns
+    -------
+    list of int
+        Stride of each block, 1 or 2.
+
+    Examples
+    --------
+    >>> strides(3, 0), strides(3, 1)
+    ([1, 1, 1], [2, 1, 1])
+    """
+    first = 1 if stage == 0 else 2
+    return [first] + [1] * (blocks - 1)
+
+
 class PadShortcut(nn.Module):
     """Apply shortcut A: take every second pixel, and add zeros as new channels, equally many on both sides.
 
@@ -126,9 +177,11 @@ class BasicBlock(nn.Module):
         self, inside: int, outside: int, stride: int, *, shortcut: nn.Module, rate: float, last_relu: bool = True
     ) -> None:
         super().__init__()
-        self.conv1, self.bn1 = conv(inside, outside, stride=stride), nn.BatchNorm2d(outside)
+        self.conv1 = conv(inside, outside, stride=stride)
+        self.bn1 = nn.BatchNorm2d(outside)
         self.drop1 = dropout(rate)
-        self.conv2, self.bn2 = conv(outside, outside), nn.BatchNorm2d(outside)
+        self.conv2 = conv(outside, outside)
+        self.bn2 = nn.BatchNorm2d(outside)
         self.drop2 = dropout(rate)
         self.shortcut = shortcut
         self.last_relu = last_relu
@@ -169,13 +222,15 @@ class Bottleneck(nn.Module):
     def __init__(self, inside: int, middle: int, stride: int, *, rate: float) -> None:
         super().__init__()
         outside = 4 * middle
-        self.conv1, self.bn1 = conv(inside, middle, 1), nn.BatchNorm2d(middle)
+        self.conv1 = conv(inside, middle, 1)
+        self.bn1 = nn.BatchNorm2d(middle)
         self.drop1 = dropout(rate)
-        self.conv2, self.bn2 = conv(middle, middle, stride=stride), nn.BatchNorm2d(middle)
+        self.conv2 = conv(middle, middle, stride=stride)
+        self.bn2 = nn.BatchNorm2d(middle)
         self.drop2 = dropout(rate)
-        self.conv3, self.bn3 = conv(middle, outside, 1), nn.BatchNorm2d(outside)
-        same = stride == 1 and inside == outside
-        self.shortcut = nn.Sequential() if same else projection(inside, outside, stride)
+        self.conv3 = conv(middle, outside, 1)
+        self.bn3 = nn.BatchNorm2d(outside)
+        self.shortcut = shortcut_b(inside, outside, stride)
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute the output of the block.
@@ -213,19 +268,21 @@ class ResNet(Network):
     def __init__(self, options: Options, blocks: tuple[int, int, int, int], *, bottleneck: bool = False) -> None:
         super().__init__()
         rate = options.dropout
-        self.conv1, self.bn1 = conv(options.in_channels, 64), nn.BatchNorm2d(64)
+        self.conv1 = conv(options.in_channels, 64)
+        self.bn1 = nn.BatchNorm2d(64)
         self.drop1 = dropout(rate if bottleneck else 0)
-        stages, inside = [], 64
-        for k, count in enumerate(blocks):
+        stages = []
+        inside = 64
+        for number, count in enumerate(blocks):
+            width = 64 * 2**number
             stage: list[nn.Module] = []
-            for i in range(count):
-                width, stride = 64 * 2**k, 2 if k and not i else 1
+            for stride in strides(count, number):
                 if bottleneck:
-                    stage.append(Bottleneck(inside, width, stride, rate=rate if k else 0))
+                    block_rate = 0 if number == 0 else rate
+                    stage.append(Bottleneck(inside, width, stride, rate=block_rate))
                     inside = 4 * width
                 else:
-                    same = stride == 1 and inside == width
-                    shortcut = nn.Sequential() if same else projection(inside, width, stride)
+                    shortcut = shortcut_b(inside, width, stride)
                     stage.append(BasicBlock(inside, width, stride, shortcut=shortcut, rate=rate))
                     inside = width
             stages.append(nn.Sequential(*stage))
@@ -269,27 +326,25 @@ class CifarResNet(Network):
 
     def __init__(self, options: Options, depth: int, *, variant: Variant) -> None:
         super().__init__()
-        self.variant = variant
-        stem = 64 if variant == "kd" else 16
-        self.conv1, self.bn1 = conv(options.in_channels, stem), nn.BatchNorm2d(stem)
-        stages, inside = [], stem
-        for k, width in enumerate((16, 32, 64)):
+        self.is_kd = variant == "kd"
+        rate = options.dropout
+        stem = 64 if self.is_kd else 16
+        self.conv1 = conv(options.in_channels, stem)
+        self.bn1 = nn.BatchNorm2d(stem)
+        stages = []
+        inside = stem
+        for number, width in enumerate((16, 32, 64)):
             stage: list[nn.Module] = []
-            for i in range((depth - 2) // 6):
-                stride = 2 if k and not i else 1
+            for stride in strides((depth - 2) // 6, number):
                 shortcut: nn.Module = nn.Sequential()
                 if inside != width:
-                    padded = variant == "a"
-                    shortcut = PadShortcut(inside, width) if padded else projection(inside, width, stride)
-                block = BasicBlock(
-                    inside, width, stride, shortcut=shortcut, rate=options.dropout, last_relu=variant != "kd"
-                )
-                stage.append(block)
+                    shortcut = PadShortcut(inside, width) if variant == "a" else projection(inside, width, stride)
+                stage.append(BasicBlock(inside, width, stride, shortcut=shortcut, rate=rate, last_relu=not self.is_kd))
                 inside = width
             stages.append(nn.Sequential(*stage))
         self.layer1, self.layer2, self.layer3 = stages
-        self.drop1 = dropout(options.dropout / 2)
-        self.finish(256 if variant == "kd" else 64, options)
+        self.drop1 = dropout(rate / 2)
+        self.finish(256 if self.is_kd else 64, options)
 
     def body(self, x: Tensor) -> Tensor:
         """Compute the feature: the pooled map of the last stage.
@@ -306,6 +361,9 @@ class CifarResNet(Network):
         """
         y = functional.relu(self.bn1(self.conv1(x)))
         for stage in (self.layer1, self.layer2, self.layer3):
-            y = functional.relu(stage(y)) if self.variant == "kd" else stage(y)
-        pooled = functional.avg_pool2d(y, 4).flatten(1) if self.variant == "kd" else y.mean((2, 3))
-        return self.drop1(pooled)
+            y = stage(y)
+            if self.is_kd:
+                y = functional.relu(y)
+        if self.is_kd:
+            return self.drop1(functional.avg_pool2d(y, 4).flatten(1))
+        return self.drop1(y.mean((2, 3)))

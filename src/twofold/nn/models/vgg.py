@@ -65,17 +65,20 @@ class VGG(Network):
 
     def __init__(self, options: Options, depth: int) -> None:
         super().__init__()
-        rate, inside, blocks = options.dropout, options.in_channels, []
-        fd_shifts = depth == 13
-        for k, (width, count) in enumerate(zip(WIDTHS, CONVOLUTIONS[depth], strict=True)):
-            blocks.append(block(inside, width, count, (rate * 4 / 3 if k else rate) if fd_shifts else 0))
+        rate = options.dropout
+        has_fd_shifts_dropout = depth == 13
+        block_rates = (rate, *[rate * 4 / 3] * 4) if has_fd_shifts_dropout else (0.0,) * 5
+        blocks = []
+        inside = options.in_channels
+        for width, count, block_rate in zip(WIDTHS, CONVOLUTIONS[depth], block_rates, strict=True):
+            blocks.append(block(inside, width, count, block_rate))
             inside = width
         self.block1, self.block2, self.block3, self.block4, self.block5 = blocks
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.top: nn.Module = dropout(rate)
-        if fd_shifts and rate:
-            late = rate * 5 / 3
-            self.top = nn.Sequential(dropout(late), nn.Linear(512, 512), nn.ReLU(), dropout(late))
+        if has_fd_shifts_dropout and rate:
+            top_rate = rate * 5 / 3
+            self.top = nn.Sequential(dropout(top_rate), nn.Linear(512, 512), nn.ReLU(), dropout(top_rate))
         self.finish(512, options)
 
     def body(self, x: Tensor) -> Tensor:
