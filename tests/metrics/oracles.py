@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
+from scipy import special
 from scipy.integrate import quad
 
 
@@ -467,6 +469,46 @@ def balanced_accuracy(labels, logits):
 
 def _known(correct, is_id):
     return [True] * len(correct) if is_id is None else is_id
+
+
+# -------------------------------------------------------------------------------- calibration bins
+
+
+def slow_bins(prob, bins, strategy):
+    """Bin of every sample, by exact rational arithmetic on one sample at a time."""
+    prob = [float(p) for p in prob]
+    result = []
+    for p in prob:
+        if strategy == "width":
+            b = 0
+            while b < bins - 1 and p > (b + 1) / bins:
+                b += 1
+        else:
+            below, equal = sum(q < p for q in prob), sum(q == p for q in prob)
+            b = math.floor((below + Fraction(equal, 2)) / len(prob) * bins)
+        result.append(b)
+    return result
+
+
+def slow_gaps(correct, prob, bins, strategy):
+    """(count, |accuracy - mean probability|) of each bin that holds samples."""
+    where = slow_bins(prob, bins, strategy)
+    gaps = []
+    for b in range(bins):
+        members = [i for i, w in enumerate(where) if w == b]
+        if members:
+            acc = sum(bool(correct[i]) for i in members) / len(members)
+            conf = math.fsum(float(prob[i]) for i in members) / len(members)
+            gaps.append((len(members), abs(acc - conf)))
+    return gaps
+
+
+def slow_ece(correct, prob, bins=15, strategy="width"):
+    return math.fsum(n * gap for n, gap in slow_gaps(correct, prob, bins, strategy)) / len(prob)
+
+
+def slow_softmax(z):
+    return special.softmax(np.asarray(z, dtype=np.float64), axis=-1)
 
 
 ORACLES = {

@@ -9,38 +9,26 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from metric_inputs import pair
 from oracles import (
     best_f1,
-    ccr_at_fpr,
     counts,
     empirical,
     least_risks,
     least_risks_by_rows,
-    oscr,
     published_area,
     published_f1,
     running_risks,
 )
 
 from twofold import metrics
-from twofold.errors import InvalidInput, UndefinedMetric
+from twofold.errors import InvalidInput
 
 # Section 1.7 of the joint paper's sheet: six ID samples, then three OOD ones
 CORRECT = np.array([1, 1, 1, 0, 1, 0, 0, 0, 0], bool)
 IS_ID = np.arange(9) < 6
 S_ID = np.array([0.95, 0.90, 0.80, 0.70, 0.60, 0.40, 0.85, 0.55, 0.30])
 S_OOD = np.array([5.0, 1.0, 4.0, 3.0, 2.0, -1.0, 0.0, 2.5, -2.0])
-
-
-def pair(n, seed, levels=5, ood=0.4):
-    """(correct, conf_id, conf_ood, is_id): heavily tied scores of some use, at least one ID sample."""
-    rng = np.random.default_rng(seed)
-    is_id = rng.random(n) > ood
-    is_id[0] = True
-    correct = is_id & (rng.random(n) < 0.65)
-    conf_id = rng.integers(0, levels, n) + rng.integers(0, 2, n) * correct
-    conf_ood = rng.integers(0, levels, n) + rng.integers(0, 2, n) * is_id
-    return correct, conf_id / 4, conf_ood / 4, is_id
 
 
 def continuous_pair(inside, outside, seed, accuracy=0.77):
@@ -602,40 +590,7 @@ def test_published_refuses_what_single_precision_cannot_scale(bad):
             metric(CORRECT, S_ID, conf, IS_ID, method="published")
 
 
-# -------------------------------------------------------------------------------- open-set recognition
-
-
-def test_oscr_and_ccr_against_loops():
-    for seed in range(40):
-        correct, conf, _, is_id = pair(20, seed, 3 + seed % 9)
-        if is_id.all():
-            continue
-        assert metrics.oscr(correct, conf, is_id) == pytest.approx(oscr(correct, conf, is_id), abs=1e-12)
-        for rate in (0.0, 0.1, 0.2, 0.25, 0.5, 0.75, 1.0):
-            got = metrics.ccr_at_fpr(correct, conf, is_id, rate)
-            assert got == pytest.approx(ccr_at_fpr(correct, conf, is_id, rate), abs=1e-12)
-
-
-def test_oscr_is_the_accuracy_for_a_perfect_detector():
-    correct, is_id = np.array([True, True, False, False]), np.array([True, True, True, False])
-    assert metrics.oscr(correct, [3.0, 2.0, 1.0, 0.0], is_id) == 2 / 3
-    assert metrics.ccr_at_fpr(correct, [3.0, 2.0, 1.0, 0.0], is_id, 0.0) == 2 / 3
-    assert metrics.ccr_at_fpr(correct, [3.0, 2.0, 1.0, 4.0], is_id, 0.5) == 0.0
-    assert metrics.ccr_at_fpr(correct, [3.0, 2.0, 1.0, 4.0], is_id, 1.0) == 2 / 3
-    for metric in (metrics.oscr, metrics.ccr_at_fpr):
-        for everyone in (True, False):
-            with pytest.raises(UndefinedMetric, match="at least one ID and one OOD"):
-                metric([False, False], [1.0, 0.0], [everyone, everyone])
-    with pytest.raises(InvalidInput, match=r"fpr must be in \[0, 1\], got 2"):
-        metrics.ccr_at_fpr(correct, [3.0, 2.0, 1.0, 0.0], is_id, 2)
-
-
-def test_whole_numbers_of_ood_samples_meet_the_rate_exactly():
-    is_id = np.array([True] * 10 + [False] * 10)
-    conf = np.concatenate((np.arange(10) * 2.0, np.arange(10) * 2.0 + 1))
-    falling = np.append(np.sort(conf[10:])[::-1], -np.inf)
-    for k in range(11):  # k OOD samples may pass, the next one not
-        assert metrics.ccr_at_fpr(is_id, conf, is_id, k / 10) == (conf[:10] > falling[k]).mean()
+# -------------------------------------------------------------------------------- resamples on a grid
 
 
 @pytest.mark.parametrize("levels", [7, 300])

@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from metric_inputs import judged, mixed
 from oracles import (
     LOG,
     SELE,
     achievable,
     auroc,
-    balanced_empirical,
-    balanced_generalised,
     continuous,
     empirical,
     generalised_area,
@@ -25,9 +24,8 @@ from oracles import (
     ood_weights,
     over_random_tie_orders,
     over_tie_orders,
-    risk_at,
     running_risks,
-    thresholds,
+    slow_softmax,
     trapezoid,
 )
 from scipy import integrate, special, stats
@@ -46,12 +44,6 @@ SLOW = {
     "trapezoid": trapezoid,
     "continuous": continuous,
 }
-
-
-def judged(n, seed, levels, error=0.4):
-    """(correct, conf, loss): failures, tied scores, and real-valued losses."""
-    rng = np.random.default_rng(seed)
-    return rng.random(n) > error, rng.integers(0, levels, n) / levels, rng.random(n)
 
 
 # -------------------------------------------------------------------------------- the eight estimators
@@ -194,14 +186,6 @@ def test_only_listing_one_depends_on_the_order_of_ties():
 
 
 # -------------------------------------------------------------------------------- ID and OOD
-
-
-def mixed(n, seed, levels=6):
-    rng = np.random.default_rng(seed)
-    is_id = rng.random(n) < 0.6
-    is_id[:2] = True, False
-    correct = is_id & (rng.random(n) < 0.7)
-    return correct, rng.integers(0, levels, n) / levels, is_id, rng.random(n)
 
 
 @pytest.mark.parametrize("share", [None, 0.1, 0.5, 0.9])
@@ -391,142 +375,6 @@ def test_augrc_equals_the_mean_over_tie_orders():
     assert metrics.augrc(correct, conf) == pytest.approx(want, abs=1e-12)
 
 
-def test_balanced_forms_against_loops():
-    for seed in range(20):
-        correct, conf, _ = judged(25, seed, levels=6)
-        labels = np.random.default_rng(seed).choice([0, 3, 4, 9], 25, p=[0.6, 0.2, 0.1, 0.1])
-        assert metrics.balanced_augrc(labels, correct, conf) == pytest.approx(
-            balanced_generalised(labels, correct, conf), abs=1e-12
-        )
-        assert metrics.balanced_aurc(labels, correct, conf) == pytest.approx(
-            balanced_empirical(labels, correct, conf), abs=1e-12
-        )
-
-
-def test_balanced_forms_with_classes_of_equal_size_and_with_one():
-    correct, conf, _ = judged(24, 3, levels=6)
-    labels = np.arange(24) % 3
-    assert metrics.balanced_augrc(labels, correct, conf) == pytest.approx(metrics.augrc(correct, conf), abs=1e-12)
-    one = np.full(24, 7)
-    assert metrics.balanced_aurc(one, correct, conf) == pytest.approx(metrics.aurc(correct, conf), abs=1e-12)
-    with pytest.raises(InvalidInput, match=r"labels must be in >= 0, got -1 in row 0"):
-        metrics.balanced_aurc([-1, 0], [False, True], [0.1, 0.9])
-
-
-def test_costs_of_ood_samples():
-    for seed in range(10):
-        correct, conf, is_id, _ = mixed(15, seed)
-        for cost in (0.0, 0.5, 1.0, 3.0):
-            loss = [float(not c) if k else cost for c, k in zip(correct, is_id, strict=True)]
-            got = metrics.joint_aurc(correct, conf, is_id, ood_cost=cost)
-            assert got == pytest.approx(empirical(loss, conf), abs=1e-12)
-            got = metrics.joint_augrc(correct, conf, is_id, ood_cost=cost)
-            assert got == pytest.approx(generalised_area(loss, conf), abs=1e-12)
-            weight = ood_weights(is_id, 0.3)
-            got = metrics.joint_aurc(correct, conf, is_id, ood_cost=cost, ood_share=0.3)
-            assert got == pytest.approx(empirical(loss, conf, weight), abs=1e-12)
-        assert metrics.joint_aurc(correct, conf, is_id) == pytest.approx(
-            metrics.aurc(correct, conf, is_id=is_id), abs=1e-12
-        )
-    for bad in (-1.0, math.inf, math.nan):
-        with pytest.raises(InvalidInput, match="ood_cost must be in"):
-            metrics.joint_aurc(correct, conf, is_id, ood_cost=bad)
-
-
-# -------------------------------------------------------------------------------- curves and operating points
-
-
-def test_the_curve_is_what_each_threshold_does():
-    for seed in range(10):
-        correct, conf, is_id, loss = mixed(20, seed)
-        weight = np.array(ood_weights(is_id, 0.25))
-        for extra, share in itertools.product(({}, {"loss": loss}), (None, 0.25)):
-            w = weight if share else np.ones(20)
-            cost = extra.get("loss", (~correct).astype(float))
-            for counts, part in (("all", np.ones(20, bool)), ("id", is_id)):
-                curve = metrics.risk_coverage_curve(
-                    correct, conf, is_id=is_id, ood_share=share, coverage=counts, **extra
-                )
-                assert curve.counts == counts
-                assert curve.threshold.tolist() == thresholds(conf)
-                for t, tau in enumerate(curve.threshold):
-                    taken = conf >= tau
-                    unit = w if counts == "all" else np.ones(20)
-                    assert curve.coverage[t] == pytest.approx(unit[taken & part].sum() / unit[part].sum())
-                    assert curve.risk[t] == pytest.approx((w * cost)[taken].sum() / w[taken].sum())
-                    assert curve.generalised_risk[t] == pytest.approx((w * cost)[taken].sum() / w.sum())
-
-
-def slow_risk_at_coverage(loss, conf, coverage):
-    for tau in thresholds(conf):
-        if sum(c >= tau for c in conf) / len(conf) >= coverage:
-            return risk_at(loss, conf, tau)
-    raise AssertionError
-
-
-def slow_coverage_at_risk(loss, conf, limit):
-    good = [sum(c >= t for c in conf) for t in thresholds(conf) if risk_at(loss, conf, t) <= limit]
-    return max(good, default=0) / len(conf)
-
-
-def test_operating_points_against_loops():
-    for seed in range(20):
-        correct, conf, loss = judged(20, seed, levels=8)
-        for extra, cost in (({}, (~correct).astype(float).tolist()), ({"loss": loss}, loss.tolist())):
-            for c in np.arange(21) / 20:
-                got = metrics.risk_at_coverage(correct, conf, c, **extra)
-                assert got == pytest.approx(slow_risk_at_coverage(cost, conf, c), abs=1e-12)
-            for r in [0.0, 0.05, 0.1, 0.2, 1 / 3, 0.4, 0.5, 0.75, 1.0]:
-                got = metrics.coverage_at_risk(correct, conf, r, **extra)
-                assert got == pytest.approx(slow_coverage_at_risk(cost, conf, r), abs=1e-12)
-
-
-@pytest.mark.parametrize("n", [10, 20, 50, 100, 1000])
-def test_asked_coverages_are_met_exactly(n):
-    """k/n as a float never asks for k + 1 samples."""
-    correct, conf = np.arange(n) % 2 == 0, -np.arange(n)
-    for k in range(1, n + 1):
-        assert metrics.risk_at_coverage(correct, conf, k / n) == (k // 2) / k
-        assert metrics.risk_at_coverage(correct, conf, 1 - (n - k) / n) == (k // 2) / k
-
-
-def test_operating_points_at_the_ends():
-    assert metrics.coverage_at_risk([True, True, False], [3, 2, 1], 1 / 3) == 1.0
-    assert metrics.coverage_at_risk([True, True], [2, 1], 0.0) == 1.0
-    assert metrics.coverage_at_risk([False, True], [2, 1], 0.0) == 0.0  # none: the risk comes down too late
-    assert metrics.coverage_at_risk([False, True, True], [3, 2, 1], 0.4) == 1.0
-    assert metrics.risk_at_coverage([False, True], [2, 1], 0.0) == 1.0
-    assert metrics.risk_at_coverage([False, True], [2, 1], 1.0) == 0.5
-    with pytest.raises(InvalidInput, match=r"coverage must be in \[0, 1\], got 1.5"):
-        metrics.risk_at_coverage([True], [1.0], 1.5)
-    with pytest.raises(InvalidInput, match="risk must be in"):
-        metrics.coverage_at_risk([True], [1.0], math.nan)
-
-
-def test_parts_of_the_area_add_up():
-    for seed in range(10):
-        correct, conf, is_id, loss = mixed(30, seed)
-        cuts = np.concatenate(([0.0], np.sort(np.random.default_rng(seed).random(4)), [1.0]))
-        for extra in ({}, {"loss": loss}, {"is_id": is_id, "ood_share": 0.3}):
-            whole = metrics.aurc(correct, conf, **extra)
-            parts = [metrics.partial_aurc(correct, conf, low=a, high=b, **extra) for a, b in itertools.pairwise(cuts)]
-            assert sum(parts) == pytest.approx(whole, abs=1e-12)
-            assert metrics.partial_aurc(correct, conf, **extra) == pytest.approx(whole, abs=1e-12)
-
-
-def test_a_part_of_the_area_is_the_integral_of_the_step_curve():
-    correct, conf, _ = judged(20, 0, levels=8)
-    loss = (~correct).astype(float).tolist()
-    middles = (np.arange(20000) + 0.5) / 20000
-    step = np.array([slow_risk_at_coverage(loss, conf, u) for u in (np.arange(20) + 0.5) / 20])
-    risk = step[(middles * 20).astype(int)]
-    for low, high in ((0.0, 0.31), (0.12, 0.13), (0.5, 1.0)):
-        want = risk[(middles > low) & (middles < high)].mean() * (high - low)
-        assert metrics.partial_aurc(correct, conf, low=low, high=high) == pytest.approx(want, abs=1e-4)
-    with pytest.raises(InvalidInput, match=r"low must be below high, got low=0.5 and high=0.5"):
-        metrics.partial_aurc(correct, conf, low=0.5, high=0.5)
-
-
 def test_the_achievable_area_is_that_of_the_hull():
     for seed in range(30):
         correct, conf, loss = judged(15, seed, levels=9)
@@ -540,224 +388,6 @@ def test_the_achievable_area_is_that_of_the_hull():
     assert metrics.achievable_aurc(correct, perfect, loss=rising) == pytest.approx(
         metrics.aurc(correct, perfect, loss=rising, estimator="continuous"), abs=1e-12
     )
-
-
-# -------------------------------------------------------------------------------- weights, bias, error
-
-WEIGHT = {
-    "empirical": lambda r, n: sum(1 / k for k in range(n - r + 1, n + 1)),
-    "expected": lambda r, n: sum(1 / k for k in range(n - r + 1, n + 1)),
-    "self_excluded": lambda r, n: sum(1 / k for k in range(n - r + 1, n)),
-    "log": lambda r, n: -math.log(1 - r / (n + 1)),
-    "sele": lambda r, n: r / n,
-    "2sele": lambda r, n: 2 * r / n,
-}
-
-
-@pytest.mark.parametrize("n", [1, 2, 4, 37])
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_weights_reproduce_the_estimator(estimator, n):
-    weights = metrics.aurc_weights(n, estimator)
-    if estimator in WEIGHT:
-        assert weights == pytest.approx([WEIGHT[estimator](r, n) for r in range(1, n + 1)], abs=1e-12)
-    loss = np.random.default_rng(n).random(n)  # row r has ascending rank r
-    got = metrics.aurc(np.ones(n), np.arange(n), loss=loss, estimator=estimator)
-    assert weights @ loss / n == pytest.approx(got, abs=1e-12)
-
-
-def test_mean_weights():
-    for n in (1, 2, 10, 200):
-        mean = {e: metrics.aurc_weights(n, e).mean() for e in ESTIMATORS}
-        assert mean["empirical"] == pytest.approx(1)
-        assert mean["continuous"] == pytest.approx(1)
-        assert mean["trapezoid"] == pytest.approx(1)
-        assert mean["log"] == pytest.approx(math.log(n + 1) - math.lgamma(n + 1) / n)
-        assert mean["log"] < 1
-        assert mean["sele"] == pytest.approx((n + 1) / (2 * n))
-        assert mean["2sele"] == pytest.approx((n + 1) / n)
-        assert mean["self_excluded"] == pytest.approx(1 - 1 / n)
-    with pytest.raises(InvalidInput, match="n must be a whole number of at least 1, got 0"):
-        metrics.aurc_weights(0)
-    with pytest.raises(InvalidInput, match="estimator: no choice 'grid'"):
-        metrics.aurc_weights(3, "grid")
-
-
-BETA = np.array([0.0, 0.01, 0.3, 0.5, 0.9, 0.99])
-
-
-@pytest.mark.parametrize("n", [1, 2, 5, 40])
-@pytest.mark.parametrize("estimator", WEIGHT)
-def test_bias_of_a_weight_is_the_binomial_sum(estimator, n):
-    """Given beta, the rank is 1 + Binomial(n - 1, beta); the population weight is -ln(1 - beta)."""
-    want = []
-    for beta in BETA:
-        terms = [
-            math.comb(n - 1, r - 1) * beta ** (r - 1) * (1 - beta) ** (n - r) * WEIGHT[estimator](r, n)
-            for r in range(1, n + 1)
-        ]
-        want.append(math.fsum(terms) + math.log(1 - beta))
-    assert metrics.aurc_weight_bias(BETA, n, estimator) == pytest.approx(want, abs=1e-11)
-
-
-def test_closed_forms_of_the_bias():
-    n = 6
-    tail = [sum(b**k / k for k in range(n, 5000)) for b in BETA]
-    assert metrics.aurc_weight_bias(BETA, n) == pytest.approx(1 / n - np.array(tail), abs=1e-9)
-    grid = (np.arange(200000) + 0.5) / 200000
-    assert metrics.aurc_weight_bias(grid, n).mean() == pytest.approx(0, abs=1e-4)
-    for bad in (-0.1, 1.0):
-        with pytest.raises(InvalidInput, match=r"beta must be in \[0, 1\), got"):
-            metrics.aurc_weight_bias([0.5, bad], n)
-    with pytest.raises(InvalidInput, match="estimator: no choice 'trapezoid'"):
-        metrics.aurc_weight_bias(BETA, n, "trapezoid")
-
-
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_mse_of_a_weight_is_the_integral_over_beta(estimator):
-    """Given the rank r, beta is Beta(r, n - r + 1)."""
-    n = 6
-    weights = metrics.aurc_weights(n, estimator)
-    want = []
-    for r in range(1, n + 1):
-        density = stats.beta(r, n - r + 1).pdf
-
-        def integrand(b, r=r, density=density):
-            return (weights[r - 1] + math.log1p(-b)) ** 2 * density(b)
-
-        want.append(integrate.quad(integrand, 0, 1, limit=200)[0])
-    assert metrics.aurc_weight_mse(n, estimator) == pytest.approx(want, rel=1e-6)
-
-
-@pytest.mark.parametrize("n", [1, 8, 1024])
-def test_mse_closed_forms(n):
-    r = np.arange(1, n + 1)
-    mse = metrics.aurc_weight_mse(n)
-    assert mse == pytest.approx(special.polygamma(1, n + 1 - r) - special.polygamma(1, n + 1), rel=1e-9)
-    assert mse.mean() == pytest.approx(sum(1 / k for k in range(1, n + 1)) / n)
-    gap = np.log(1 - r / (n + 1)) + np.array([WEIGHT["empirical"](k, n) for k in r])
-    assert metrics.aurc_weight_mse(n, "log") == pytest.approx(mse + gap**2, rel=1e-9)
-    assert (gap >= 0).all()
-
-
-# -------------------------------------------------------------------------------- standard error
-
-
-def weighted_area(weight, loss, conf, counted):
-    """The empirical AURC as a function of sample weights."""
-    return empirical(loss, conf, weight.tolist(), counted=(weight * counted).tolist())
-
-
-@pytest.mark.parametrize("coverage", ["all", "id"])
-@pytest.mark.parametrize("given_loss", [False, True], ids=["0/1", "loss"])
-@pytest.mark.parametrize("levels", [5, 10**9], ids=["ties", "distinct"])
-def test_standard_error_is_the_infinitesimal_jackknife(coverage, given_loss, levels):
-    """IF_i = n times the derivative of the area in the weight of sample i; se^2 = sum IF^2 / n^2."""
-    for seed in range(3):
-        correct, conf, is_id, loss = mixed(16, seed, levels)
-        cost = (loss if given_loss else ~correct).astype(float).tolist()
-        counted = np.ones(16) if coverage == "all" else is_id.astype(float)
-        slopes = []
-        for i in range(16):
-            step = 1e-5 * (np.arange(16) == i)
-            up = weighted_area(1 + step, cost, conf, counted)
-            down = weighted_area(1 - step, cost, conf, counted)
-            slopes.append((up - down) / 2e-5)
-        assert sum(slopes) == pytest.approx(0, abs=1e-8)  # the area does not depend on the scale of the weights
-        extra = {"loss": loss} if given_loss else {}
-        got = metrics.aurc_standard_error(correct, conf, is_id=is_id, coverage=coverage, **extra)
-        assert got == pytest.approx(math.sqrt(sum(s**2 for s in slopes)), rel=1e-6)
-
-
-def test_standard_error_and_the_sheet_and_the_jackknife():
-    n = 1500
-    rng = np.random.default_rng(0)
-    conf = rng.random(n)
-    correct = rng.random(n) > 0.4 * (1 - conf)
-    got = metrics.aurc_standard_error(correct, conf)
-    l = (~correct)[np.argsort(conf)].astype(float)  # ascending
-    w = np.array([WEIGHT["empirical"](r, n) for r in range(1, n + 1)])
-    influence = w * l - np.cumsum(l / np.arange(n, 0, -1)) + l.mean() - (w * l).mean()
-    assert got == pytest.approx(math.sqrt((influence**2).sum()) / n, rel=0.01)
-    leave_one_out = np.array([metrics.aurc(np.delete(correct, i), np.delete(conf, i)) for i in range(n)])
-    jackknife = math.sqrt((n - 1) / n * ((leave_one_out - leave_one_out.mean()) ** 2).sum())
-    assert got == pytest.approx(jackknife, rel=0.01)
-
-
-@pytest.mark.slow
-def test_the_standard_error_covers_as_often_as_it_says():
-    """m(beta) = 0.4 (1 - beta) has the population AURC 0.4 times the integral of -u ln u, that is 0.1."""
-    rng, n, worlds = np.random.default_rng(0), 1024, 1500
-    covered, errors, areas = 0, [], []
-    for _ in range(worlds):
-        beta = rng.random(n)
-        correct = rng.random(n) > 0.4 * (1 - beta)
-        area, error = metrics.aurc(correct, beta), metrics.aurc_standard_error(correct, beta)
-        covered += abs(area - 0.1) <= 1.96 * error
-        areas.append(area)
-        errors.append(error)
-    assert 0.93 <= covered / worlds <= 0.97
-    assert np.mean(errors) == pytest.approx(np.std(areas), rel=0.06)
-    assert np.mean(areas) == pytest.approx(0.1, abs=4 * np.std(areas) / math.sqrt(worlds) + 0.2 / n)
-
-
-@pytest.mark.slow
-def test_bias_of_the_estimators_in_simulation():
-    """E[empirical] - AURC is about (R - m(1)) / n, and leaving a sample's own vote out removes R / n."""
-    rng, n, worlds = np.random.default_rng(1), 8, 8000
-    sums = dict.fromkeys(("empirical", "self_excluded", "log"), 0.0)
-    for _ in range(worlds):
-        beta = rng.random(n)
-        correct = rng.random(n) > 0.4 * (1 - beta)
-        for e in sums:
-            sums[e] += metrics.aurc(correct, beta, estimator=e) / worlds
-    risk = 0.2
-    missing = quad_of_tail(n)  # integral of m(beta) sum_{k >= n} beta^k / k
-    assert sums["empirical"] - 0.1 == pytest.approx(risk / n - missing, abs=0.004)
-    assert sums["self_excluded"] - 0.1 == pytest.approx(-missing, abs=0.004)
-    assert sums["self_excluded"] < sums["log"] < sums["empirical"]
-
-
-def quad_of_tail(n):
-    def integrand(b):
-        return 0.4 * (1 - b) * (-math.log1p(-b) - sum(b**k / k for k in range(1, n)))
-
-    return integrate.quad(integrand, 0, 1)[0]
-
-
-# -------------------------------------------------------------------------------- stochastic passes
-
-
-def slow_softmax(z):
-    return special.softmax(np.asarray(z, dtype=np.float64), axis=-1)
-
-
-def test_expected_aurc_judges_every_draw_on_its_own():
-    rng = np.random.default_rng(0)
-    passes, labels = rng.normal(size=(4, 30, 3)) * 3, rng.integers(-1, 3, 30)
-    found = metrics.expected_aurc(labels, passes)
-    want = []
-    for z in passes:
-        p = slow_softmax(z)
-        want.append(empirical((p.argmax(1) != labels).astype(float).tolist(), p.max(1).tolist()))
-    assert found.values == pytest.approx(want, abs=1e-12)
-    assert found.mean == pytest.approx(np.mean(want))
-    assert found.std == pytest.approx(np.std(want, ddof=1))
-    p = slow_softmax(passes).mean(axis=0)
-    want = empirical((p.argmax(1) != labels).astype(float).tolist(), p.max(1).tolist())
-    assert found.averaged == pytest.approx(want, abs=1e-12)
-
-
-def test_expected_aurc_settings_and_errors():
-    rng = np.random.default_rng(0)
-    passes, labels = rng.normal(size=(1, 20, 3)), rng.integers(0, 3, 20)
-    found = metrics.expected_aurc(labels, passes, lambda z: z.max(axis=1), estimator="trapezoid")
-    wrong = (passes[0].argmax(1) != labels).astype(float).tolist()
-    assert found.mean == pytest.approx(trapezoid(wrong, passes[0].max(1).tolist()))
-    assert math.isnan(found.std)
-    with pytest.raises(InvalidInput, match=r"passes has 20 rows \(its second axis\) but labels has 19"):
-        metrics.expected_aurc(labels[:-1], passes)
-    with pytest.raises(InvalidInput, match=r"passes must be three-dimensional \(M, N, C\), got shape \(20, 3\)"):
-        metrics.expected_aurc(labels, passes[0])
 
 
 # -------------------------------------------------------------------------------- real networks

@@ -10,7 +10,7 @@ import pytest
 from example import samples, unpacked
 
 from twofold.gate.thresholds import Costs
-from twofold.metrics._samples import operating_point
+from twofold.metrics.operating_points import operating_point
 from twofold.report import report
 
 pytestmark = pytest.mark.slow

@@ -51,8 +51,7 @@ from twofold.gate.thresholds import (
     most_coverage,
 )
 from twofold.gate.trial import check_scores
-from twofold.metrics._samples import operating_point
-from twofold.metrics._sweep import check_share, ood_weight
+from twofold.metrics.operating_points import check_ood_share, ood_weight, operating_point
 from twofold.outputs import Outputs
 from twofold.run import Run
 from twofold.scores.chain import Chain, scorer
@@ -401,7 +400,7 @@ class Gate:
         rows, train = validation_and_train(validation, train)
         codes = group_rows(rows, groups)
         asked["groups"] = None if codes is None else int(codes.max()) + 1
-        share = check_share(ood_share, rows.is_id)
+        share = check_ood_share(ood_share, rows.is_id)
         copies = count_copies(rows, codes)
         if asked["groups"] == len(rows):
             codes = None  # a group of one row is a row

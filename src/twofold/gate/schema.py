@@ -7,8 +7,7 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from twofold.metrics._samples import operating_point
-from twofold.metrics._sweep import ood_weight
+from twofold.metrics.operating_points import ood_weight, operating_point
 from twofold.scores.chain import FITTINGS
 
 VERDICTS = ("accept", "unsure", "unknown")

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from twofold import metrics
 from twofold._checks import Array, Mask
 from twofold.errors import Infeasible
-from twofold.metrics._sweep import ood_weight
 from twofold.metrics.joint import DoubleCurve
+from twofold.metrics.operating_points import ood_weight
 
 SLACK = 1e-12  # a risk above the requested one by rounding alone is allowed
 

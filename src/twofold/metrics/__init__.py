@@ -4,138 +4,57 @@ Every metric takes truth first, confidence second, and settings by keyword. :fun
 :func:`info` returns the direction, bounds, formula and reference of one.
 """
 
+from twofold.metrics import (
+    aurc_estimators,
+    calibration,
+    costs,
+    detection,
+    joint,
+    open_set,
+    operating_points,
+    plugin_rule,
+    risk_coverage,
+    saturation,
+    scaling,
+    selective,
+    streams,
+)
 from twofold.metrics._registry import MetricInfo, coverage_note, info, names, register_metric
-from twofold.metrics.calibration import (
-    PlattScaling,
-    TemperatureScaling,
-    accuracy,
-    balanced_accuracy,
-    brier,
-    ece,
-    mce,
-    nll,
-    reliability_diagram,
-    round_to_one,
-)
-from twofold.metrics.detection import (
-    aupr,
-    aupr_unsafe,
-    auroc,
-    autc,
-    average_precision,
-    average_precision_unsafe,
-    detection_error,
-    fpr95,
-    fpr95_unsafe,
-    fpr_at_tpr,
-)
+from twofold.metrics.aurc_estimators import *
+from twofold.metrics.calibration import *
+from twofold.metrics.costs import *
+from twofold.metrics.detection import *
 from twofold.metrics.evaluate import Evaluation, evaluate, intervals
-from twofold.metrics.joint import (
-    DoubleCurve,
-    DoublePoint,
-    OperatingPoint,
-    PluginCurve,
-    Surface,
-    aurc_id,
-    ccr_at_fpr,
-    ds_aurc,
-    ds_f1,
-    ds_risk_coverage_curve,
-    f1,
-    f1_surface,
-    oscr,
-    plugin_bb_curve,
-)
-from twofold.metrics.selective import (
-    ExpectedAURC,
-    RiskCoverageCurve,
-    achievable_aurc,
-    augrc,
-    aurc,
-    aurc_standard_error,
-    aurc_weight_bias,
-    aurc_weight_mse,
-    aurc_weights,
-    balanced_augrc,
-    balanced_aurc,
-    coverage_at_risk,
-    eaugrc,
-    eaurc,
-    expected_aurc,
-    joint_augrc,
-    joint_aurc,
-    naurc,
-    partial_aurc,
-    risk_at_coverage,
-    risk_coverage_curve,
-)
-from twofold.metrics.streams import Bounded, PairSummary, ScoreSummary
+from twofold.metrics.joint import *
+from twofold.metrics.open_set import *
+from twofold.metrics.operating_points import *
+from twofold.metrics.plugin_rule import *
+from twofold.metrics.risk_coverage import *
+from twofold.metrics.saturation import *
+from twofold.metrics.scaling import *
+from twofold.metrics.selective import *
+from twofold.metrics.streams import *
 
 __all__ = [
-    "Bounded",
-    "DoubleCurve",
-    "DoublePoint",
     "Evaluation",
-    "ExpectedAURC",
     "MetricInfo",
-    "OperatingPoint",
-    "PairSummary",
-    "PlattScaling",
-    "PluginCurve",
-    "RiskCoverageCurve",
-    "ScoreSummary",
-    "Surface",
-    "TemperatureScaling",
-    "accuracy",
-    "achievable_aurc",
-    "augrc",
-    "aupr",
-    "aupr_unsafe",
-    "aurc",
-    "aurc_id",
-    "aurc_standard_error",
-    "aurc_weight_bias",
-    "aurc_weight_mse",
-    "aurc_weights",
-    "auroc",
-    "autc",
-    "average_precision",
-    "average_precision_unsafe",
-    "balanced_accuracy",
-    "balanced_augrc",
-    "balanced_aurc",
-    "brier",
-    "ccr_at_fpr",
-    "coverage_at_risk",
     "coverage_note",
-    "detection_error",
-    "ds_aurc",
-    "ds_f1",
-    "ds_risk_coverage_curve",
-    "eaugrc",
-    "eaurc",
-    "ece",
     "evaluate",
-    "expected_aurc",
-    "f1",
-    "f1_surface",
-    "fpr95",
-    "fpr95_unsafe",
-    "fpr_at_tpr",
     "info",
     "intervals",
-    "joint_augrc",
-    "joint_aurc",
-    "mce",
     "names",
-    "naurc",
-    "nll",
-    "oscr",
-    "partial_aurc",
-    "plugin_bb_curve",
     "register_metric",
-    "reliability_diagram",
-    "risk_at_coverage",
-    "risk_coverage_curve",
-    "round_to_one",
 ]
+__all__ += aurc_estimators.__all__
+__all__ += calibration.__all__
+__all__ += costs.__all__
+__all__ += detection.__all__
+__all__ += joint.__all__
+__all__ += open_set.__all__
+__all__ += operating_points.__all__
+__all__ += plugin_rule.__all__
+__all__ += risk_coverage.__all__
+__all__ += saturation.__all__
+__all__ += scaling.__all__
+__all__ += selective.__all__
+__all__ += streams.__all__

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 
@@ -11,29 +10,8 @@ from twofold import _checks
 from twofold._checks import Array, ArrayLike, Mask, NaNPolicy
 from twofold.errors import InvalidInput, UnfitData
 from twofold.metrics import _grid
-from twofold.metrics._sweep import Weights, check_share, ood_weight
-
-Method = Literal["exact", "grid", "published"]
-
-
-def operating_point(right: float, known: float, outside: float, inside: float) -> dict[str, float]:
-    """What accepting ``right`` of ``known`` ID samples and an OOD weight of ``outside`` means for ``inside`` in all.
-
-    >>> operating_point(4, 4, 1, 6)["value"].__round__(6)
-    0.727273
-    """
-    accepted = known + outside
-    return {
-        "value": 2.0 * right / (accepted + inside),
-        "precision": right / accepted if accepted else 0.0,
-        "recall": right / inside,
-        "risk": 1.0 - right / accepted if accepted else 0.0,
-        "coverage": known / inside,
-        "accepted": float(accepted),
-        "true_accept": float(right),
-        "accepted_id": float(known),
-        "accepted_ood": float(outside),
-    }
+from twofold.metrics._sweep import Weights
+from twofold.metrics.operating_points import Method, check_ood_share, ood_weight, operating_point
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +43,7 @@ class Samples:
         inside = int(known.sum())
         if inside == 0:
             raise UnfitData("is_id is False everywhere; joint metrics need at least one ID sample")
-        share = check_share(ood_share, given)
+        share = check_ood_share(ood_share, given)
         outside = len(known) - inside
         return cls(right, known, tuple(scores.values()), inside, int(right.sum()), outside, share)
 

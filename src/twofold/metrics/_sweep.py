@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from twofold import _checks
 from twofold._checks import Array, ArrayLike, Mask, NaNPolicy
-from twofold.errors import InvalidInput, UnfitData
+from twofold.errors import UnfitData
+from twofold.metrics.operating_points import check_ood_share, ood_weight
 
 Weights = npt.NDArray[np.uint8]  # how often each row is present in a resample
 Weighted = Callable[[npt.NDArray[np.uint8]], float]  # the weighted form of a metric: its value on a resample
@@ -79,31 +80,6 @@ class Sweep:
         return float(self.loss[-1] / self.accepted[-1])
 
 
-def ood_weight(share: float | None, inside: float, outside: float) -> float:
-    r"""Weight of one OOD sample so that OOD makes up ``share`` of all weight: share/(1-share) n_ID/n_OOD.
-
-    >>> ood_weight(0.5, 100, 50)
-    2.0
-    """
-    if share is None:
-        return 1.0
-    if not inside or not outside:
-        raise UnfitData("ood_share re-weighs OOD against ID samples and needs at least one of each")
-    return share / (1.0 - share) * inside / outside
-
-
-def check_share(share: float | None, is_id: Mask | None) -> float | None:
-    """The OOD prevalence, validated: it needs ``is_id``; without an ID and an OOD sample nothing is defined."""
-    if share is None:
-        return None
-    value = _checks.number(share, "ood_share", 0.0, 1.0, open_high=True)
-    if is_id is None:
-        raise InvalidInput("ood_share re-weighs OOD against ID samples; pass is_id with at least one of each")
-    inside = int(is_id.sum())
-    ood_weight(value, inside, len(is_id) - inside)
-    return value
-
-
 def sweep(
     correct: ArrayLike,
     conf: ArrayLike,
@@ -122,7 +98,7 @@ def sweep(
     """
     conf = _checks.confidence(conf, nan=nan)
     right, inside = _checks.joint(correct, is_id, conf=conf)
-    share = check_share(ood_share, inside)
+    share = check_ood_share(ood_share, inside)
     if loss is not None:
         return _LossRows(_given_losses(loss, conf), conf, inside, share).sweep(np.ones(len(conf), np.uint8))
     return _merge(right, conf, inside, share, levels)
@@ -212,7 +188,7 @@ def sweep_weighted(metric: Callable[..., float], **allowed: tuple[str, ...]) -> 
             return None
         conf = _checks.confidence(conf, nan=nan)
         right, inside = _checks.joint(correct, is_id, conf=conf)
-        share = check_share(ood_share, inside)
+        share = check_ood_share(ood_share, inside)
         if loss is not None:
             rows = _LossRows(_given_losses(loss, conf), conf, inside, share)
             return lambda weights: metric(rows.sweep(weights[rows.order]), **settings)

@@ -18,6 +18,19 @@ from twofold.errors import UndefinedMetric, UnfitData
 from twofold.metrics._registry import register_metric
 from twofold.metrics._sweep import Sweep, truth_sweep, truth_weighted
 
+__all__ = [
+    "aupr",
+    "aupr_unsafe",
+    "auroc",
+    "autc",
+    "average_precision",
+    "average_precision_unsafe",
+    "detection_error",
+    "fpr95",
+    "fpr95_unsafe",
+    "fpr_at_tpr",
+]
+
 Positive = Literal["safe", "unsafe"]
 
 _HENDRYCKS = "Hendrycks & Gimpel, ICLR 2017, arXiv:1610.02136"

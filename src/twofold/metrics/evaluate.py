@@ -23,7 +23,8 @@ from twofold._checks import Array, ArrayLike, Mask, NaNPolicy
 from twofold.errors import InvalidInput, MissingExtra, RejectedNaN, TwofoldWarning, UndefinedMetric, UnknownName
 from twofold.metrics._grid import DoubleHistogram
 from twofold.metrics._registry import Metric, MetricInfo, as_float, coverage_note, info, names
-from twofold.metrics._sweep import CountedRows, Sweep, Weights, check_share, sweep, sweep_weighted, truth_sweep
+from twofold.metrics._sweep import CountedRows, Sweep, Weights, sweep, sweep_weighted, truth_sweep
+from twofold.metrics.operating_points import check_ood_share
 from twofold.stats import Interval, bootstrap
 
 STANDARD = (
@@ -617,7 +618,7 @@ def _check_samples(
     right, known = _checks.joint(correct, is_id, conf=first, conf_ood=second, prob=stated)
     if second is not None and known is None:
         raise InvalidInput("conf_ood needs is_id, which says which samples are ID")
-    check_share(ood_share, known)
+    check_ood_share(ood_share, known)
     return EvaluatedSamples(right, first, known, second, stated, ood_share)
 
 

@@ -13,7 +13,6 @@ OOD sample is a failure. ``ood_share`` reweights OOD samples to the prevalence e
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +24,15 @@ from twofold.metrics import _grid
 from twofold.metrics._registry import register_metric
 from twofold.metrics._samples import Samples
 from twofold.metrics._sweep import CountedRows, MeanRisk, Sweep, Weighted, sweep, sweep_weighted
+
+__all__ = [
+    "achievable_aurc",
+    "augrc",
+    "aurc",
+    "eaugrc",
+    "eaurc",
+    "naurc",
+]
 
 Coverage = Literal["all", "id"]
 Estimator = Literal[
@@ -43,7 +51,7 @@ Estimator = Literal[
 _ZHOU = "Zhou et al., ICML 2025, arXiv:2410.15361"
 _GEIFMAN = "Geifman, Uziel, El-Yaniv, ICLR 2019, arXiv:1805.08206"
 _FD_SHIFTS = "Jaeger et al., ICLR 2023, arXiv:2211.15259"
-_TRAUB = "Traub et al., NeurIPS 2024, arXiv:2407.01032"
+TRAUB = "Traub et al., NeurIPS 2024, arXiv:2407.01032"
 
 
 # The eight estimators, each a function of the sweep
@@ -83,7 +91,7 @@ def _continuous(s: Sweep) -> float:
     return float(s.loss[0] + segments.sum()) / s.total
 
 
-_ESTIMATORS: dict[str, Callable[[Sweep], float]] = {
+ESTIMATORS: dict[str, Callable[[Sweep], float]] = {
     "empirical": _empirical,
     "log": lambda s: _rank_weighted(s, _log_weight),
     "sele": lambda s: _rank_weighted(s, _sele_weight),
@@ -98,7 +106,7 @@ _ESTIMATORS: dict[str, Callable[[Sweep], float]] = {
 def _aurc(s: Sweep, *, coverage: Coverage = "all", estimator: Estimator = "empirical") -> float:
     if coverage == "id":
         return s.mean(over=s.known)
-    return _ESTIMATORS[estimator](s)
+    return ESTIMATORS[estimator](s)
 
 
 def _aurc_weighted(
@@ -121,12 +129,30 @@ def _aurc_weighted(
     return MeanRisk(CountedRows(right, conf, inside, None), only_id=coverage == "id")
 
 
-_sweep_weighted_aurc = sweep_weighted(_aurc, estimator=tuple(_ESTIMATORS))
+_sweep_weighted_aurc = sweep_weighted(_aurc, estimator=tuple(ESTIMATORS))
 
 
-def _check_convention(coverage: str, estimator: str, is_id: ArrayLike | None, *, loss: bool = False) -> None:
+def check_convention(coverage: str, estimator: str, is_id: ArrayLike | None, *, loss: bool = False) -> None:
+    """Raise unless the settings of an AURC go together.
+
+    Parameters
+    ----------
+    coverage : str
+        Whose coverage the risk is averaged over.
+    estimator : str
+        Name of the rule.
+    is_id : array-like of bool, shape (n_samples,), or None
+        True for ID samples.
+    loss : bool, default=False
+        Whether losses were passed.
+
+    Raises
+    ------
+    InvalidInput
+        If a setting is unknown, or two do not go together.
+    """
     _checks.choice(coverage, "coverage", ("all", "id"))
-    _checks.choice(estimator, "estimator", (*_ESTIMATORS, "grid", "published"))
+    _checks.choice(estimator, "estimator", (*ESTIMATORS, "grid", "published"))
     if coverage == "id" and estimator not in ("empirical", "grid", "published"):
         raise InvalidInput(f'coverage="id" is defined for empirical, grid and published, not for {estimator!r}')
     if coverage == "all" and estimator in ("grid", "published"):
@@ -253,7 +279,7 @@ def aurc(
     >>> round(aurc(correct, conf, is_id=[True, True, True, False], ood_share=0.5), 4)
     0.4444
     """
-    _check_convention(coverage, estimator, is_id, loss=loss is not None)
+    check_convention(coverage, estimator, is_id, loss=loss is not None)
     if estimator in ("grid", "published"):
         return _grid_aurc(correct, conf, is_id, ood_share, estimator, thresholds, bins, nan)
     s = sweep(correct, conf, is_id=is_id, loss=loss, ood_share=ood_share, nan=nan)
@@ -331,7 +357,7 @@ def _eaurc(s: Sweep, *, coverage: Coverage = "all", estimator: Estimator = "empi
     formula=r"\mathrm{AURC} - \mathrm{AURC}^*",
     reference=_GEIFMAN,
     sweep=_eaurc,
-    weighted=sweep_weighted(_eaurc, estimator=tuple(_ESTIMATORS)),
+    weighted=sweep_weighted(_eaurc, estimator=tuple(ESTIMATORS)),
 )
 def eaurc(
     correct: ArrayLike,
@@ -404,7 +430,7 @@ def eaurc(
     >>> round(eaurc([True, False, True], [0.9, 0.8, 0.1]), 4)
     0.1667
     """
-    _check_convention(coverage, estimator, is_id)
+    check_convention(coverage, estimator, is_id)
     _refuse_grid(estimator)
     _refuse_loss_with_id(loss, coverage)
     s = sweep(correct, conf, is_id=is_id, loss=loss, ood_share=ood_share, nan=nan)
@@ -442,7 +468,7 @@ def _naurc(s: Sweep, *, coverage: Coverage = "all", estimator: Estimator = "empi
     formula=r"(\mathrm{AURC} - \mathrm{AURC}^*) / (\bar l - \mathrm{AURC}^*)",
     reference="Cattelan & Silva, UAI 2024, arXiv:2305.15508",
     sweep=_naurc,
-    weighted=sweep_weighted(_naurc, estimator=tuple(_ESTIMATORS)),
+    weighted=sweep_weighted(_naurc, estimator=tuple(ESTIMATORS)),
 )
 def naurc(
     correct: ArrayLike,
@@ -510,7 +536,7 @@ def naurc(
     >>> round(naurc([True, False, True], [0.9, 0.8, 0.1]), 12)
     0.75
     """
-    _check_convention(coverage, estimator, is_id)
+    check_convention(coverage, estimator, is_id)
     _refuse_grid(estimator)
     _refuse_loss_with_id(loss, coverage)
     s = sweep(correct, conf, is_id=is_id, loss=loss, ood_share=ood_share, nan=nan)
@@ -534,7 +560,7 @@ def _augrc(s: Sweep) -> float:
     better="lower",
     bounds=(0, 0.5),
     formula=r"\frac{1}{n}\sum_i l_i \left(1 - \frac{\mathrm{rank}_i - 1/2}{n}\right)",
-    reference=_TRAUB,
+    reference=TRAUB,
     sweep=_augrc,
     weighted=sweep_weighted(_augrc),
 )
@@ -616,7 +642,7 @@ def _eaugrc(s: Sweep) -> float:
     better="lower",
     bounds=(0, 0.25),
     formula=r"\mathrm{AUGRC} - e^2/2",
-    reference=_TRAUB,
+    reference=TRAUB,
     sweep=_eaugrc,
     weighted=sweep_weighted(_eaugrc),
 )
@@ -678,299 +704,6 @@ def eaugrc(
     return _eaugrc(sweep(correct, conf, is_id=is_id, ood_share=ood_share, nan=nan))
 
 
-# Curves and operating points
-
-
-@dataclass(frozen=True, eq=False)
-class RiskCoverageCurve:
-    """Hold the attainable operating points, from least to full coverage: accept where conf >= threshold.
-
-    Attributes
-    ----------
-    threshold : ndarray of shape (n_thresholds,)
-        The distinct confidences, decreasing.
-    coverage : ndarray of shape (n_thresholds,)
-        Accepted share of the samples that ``counts`` names.
-    risk : ndarray of shape (n_thresholds,)
-        Selective risk: mean loss of the accepted samples.
-    generalised_risk : ndarray of shape (n_thresholds,)
-        Loss of the accepted samples divided by the number (weight) of all samples.
-    counts : {"all", "id"}
-        Whether ``coverage`` counts all samples or ID samples only.
-    """
-
-    threshold: Array
-    coverage: Array
-    risk: Array
-    generalised_risk: Array
-    counts: Coverage
-
-
-def risk_coverage_curve(
-    correct: ArrayLike,
-    conf: ArrayLike,
-    *,
-    is_id: ArrayLike | None = None,
-    loss: ArrayLike | None = None,
-    ood_share: float | None = None,
-    coverage: Coverage = "all",
-    nan: NaNPolicy = "error",
-) -> RiskCoverageCurve:
-    """Compute selective risk and coverage at every distinct confidence.
-
-    Parameters
-    ----------
-    correct : array-like of shape (n_samples,)
-        Whether each prediction is correct, as booleans or 0/1; False on every OOD sample.
-    conf : array-like of shape (n_samples,)
-        Confidence of each prediction; higher is safer to accept. Infinite values are allowed.
-    is_id : array-like of shape (n_samples,), default=None
-        True for in-distribution samples; the others are OOD, and accepting one is a failure. By default all samples are
-        in-distribution.
-    loss : array-like of shape (n_samples,), default=None
-        Finite loss of each sample, used as it is, also on OOD samples. By default the 0/1 loss of ``correct``. Pass it
-        when mistakes differ in severity.
-    ood_share : float, default=None
-        OOD prevalence expected in deployment, in [0, 1): OOD samples are reweighted to this share of all samples. Needs
-        ``is_id``. By default every sample has weight 1. Set it when the test set has more or fewer OOD samples than
-        deployment will have.
-    coverage : {"all", "id"}, default="all"
-        Whether coverage counts all samples or ID samples only.
-    nan : {"error", "reject"}, default="error"
-        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
-        :class:`~twofold.errors.RejectedNaN` warning.
-
-    Returns
-    -------
-    RiskCoverageCurve
-        Thresholds, coverage, risk and generalised risk, from least to full coverage.
-
-    Raises
-    ------
-    InvalidInput
-        If arrays differ in length or hold values that are not allowed, if ``correct`` is True on an OOD sample, if
-        ``ood_share`` is outside [0, 1) or comes without ``is_id``, or if ``coverage="id"`` finds no ID sample.
-    UnfitData
-        If ``ood_share`` is set but there is no ID or no OOD sample.
-
-    Notes
-    -----
-    With ``coverage="id"`` coverage is the accepted share of the ID samples; thresholds above every ID sample then have
-    coverage 0.
-
-    Examples
-    --------
-    >>> curve = risk_coverage_curve([True, False, True], [0.9, 0.5, 0.1])
-    >>> curve.coverage.round(3)
-    array([0.333, 0.667, 1.   ])
-    >>> curve.risk.round(3)
-    array([0.   , 0.5  , 0.333])
-    """
-    _check_convention(coverage, "empirical", is_id)
-    s = sweep(correct, conf, is_id=is_id, loss=loss, ood_share=ood_share, nan=nan, levels=True)
-    covered = s.known / s.known[-1] if coverage == "id" else s.accepted / s.total
-    return RiskCoverageCurve(s.level, covered, s.risk, s.loss / s.total, coverage)
-
-
-def risk_at_coverage(
-    correct: ArrayLike,
-    conf: ArrayLike,
-    coverage: float,
-    *,
-    is_id: ArrayLike | None = None,
-    loss: ArrayLike | None = None,
-    ood_share: float | None = None,
-    nan: NaNPolicy = "error",
-) -> float:
-    """Compute the selective risk at the smallest attained coverage of at least ``coverage``.
-
-    Parameters
-    ----------
-    correct : array-like of shape (n_samples,)
-        Whether each prediction is correct, as booleans or 0/1; False on every OOD sample.
-    conf : array-like of shape (n_samples,)
-        Confidence of each prediction; higher is safer to accept. Infinite values are allowed.
-    coverage : float
-        Least share of all samples to accept, in [0, 1].
-    is_id : array-like of shape (n_samples,), default=None
-        True for in-distribution samples; the others are OOD, and accepting one is a failure. By default all samples are
-        in-distribution.
-    loss : array-like of shape (n_samples,), default=None
-        Finite loss of each sample, used as it is, also on OOD samples. By default the 0/1 loss of ``correct``. Pass it
-        when mistakes differ in severity.
-    ood_share : float, default=None
-        OOD prevalence expected in deployment, in [0, 1): OOD samples are reweighted to this share of all samples. Needs
-        ``is_id``. By default every sample has weight 1. Set it when the test set has more or fewer OOD samples than
-        deployment will have.
-    nan : {"error", "reject"}, default="error"
-        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
-        :class:`~twofold.errors.RejectedNaN` warning.
-
-    Returns
-    -------
-    float
-        Mean loss of the accepted samples.
-
-    Raises
-    ------
-    InvalidInput
-        If ``coverage`` is outside [0, 1], or if the arrays or ``ood_share`` are invalid as in :func:`augrc`.
-    UnfitData
-        If ``ood_share`` is set but there is no ID or no OOD sample.
-
-    Notes
-    -----
-    Ties can make the requested coverage unattainable; then more is accepted, never less.
-
-    Examples
-    --------
-    >>> risk_at_coverage([True, False, True, False], [0.9, 0.8, 0.8, 0.1], 0.5)
-    0.3333333333333333
-    """
-    wanted = _checks.number(coverage, "coverage", 0.0, 1.0)
-    s = sweep(correct, conf, is_id=is_id, loss=loss, ood_share=ood_share, nan=nan)
-    first = int(np.searchsorted(s.accepted, wanted * s.total * (1.0 - 1e-12)))
-    return float(s.risk[min(first, len(s.risk) - 1)])
-
-
-def coverage_at_risk(
-    correct: ArrayLike,
-    conf: ArrayLike,
-    risk: float,
-    *,
-    is_id: ArrayLike | None = None,
-    loss: ArrayLike | None = None,
-    ood_share: float | None = None,
-    nan: NaNPolicy = "error",
-) -> float:
-    """Compute the largest attained coverage whose selective risk is at most ``risk``; 0.0 if there is none.
-
-    Parameters
-    ----------
-    correct : array-like of shape (n_samples,)
-        Whether each prediction is correct, as booleans or 0/1; False on every OOD sample.
-    conf : array-like of shape (n_samples,)
-        Confidence of each prediction; higher is safer to accept. Infinite values are allowed.
-    risk : float
-        Largest selective risk to tolerate, in the units of the loss.
-    is_id : array-like of shape (n_samples,), default=None
-        True for in-distribution samples; the others are OOD, and accepting one is a failure. By default all samples are
-        in-distribution.
-    loss : array-like of shape (n_samples,), default=None
-        Finite loss of each sample, used as it is, also on OOD samples. By default the 0/1 loss of ``correct``. Pass it
-        when mistakes differ in severity.
-    ood_share : float, default=None
-        OOD prevalence expected in deployment, in [0, 1): OOD samples are reweighted to this share of all samples. Needs
-        ``is_id``. By default every sample has weight 1. Set it when the test set has more or fewer OOD samples than
-        deployment will have.
-    nan : {"error", "reject"}, default="error"
-        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
-        :class:`~twofold.errors.RejectedNaN` warning.
-
-    Returns
-    -------
-    float
-        Accepted share of all samples, in [0, 1]; higher is better.
-
-    Raises
-    ------
-    InvalidInput
-        If ``risk`` is not a number, or if the arrays or ``ood_share`` are invalid as in :func:`augrc`.
-    UnfitData
-        If ``ood_share`` is set but there is no ID or no OOD sample.
-
-    Notes
-    -----
-    Where the risk of the whole set is low enough the result is 1.0; some other libraries return NaN there.
-
-    Examples
-    --------
-    >>> coverage_at_risk([True, False, True, False], [0.9, 0.8, 0.7, 0.1], 0.4)
-    0.75
-    >>> coverage_at_risk([False, True], [0.9, 0.8], 0.1)
-    0.0
-    """
-    limit = _checks.number(risk, "risk", -np.inf, np.inf)
-    s = sweep(correct, conf, is_id=is_id, loss=loss, ood_share=ood_share, nan=nan)
-    good = np.flatnonzero(s.risk <= limit)
-    return float(s.accepted[good[-1]] / s.total) if len(good) else 0.0
-
-
-def partial_aurc(
-    correct: ArrayLike,
-    conf: ArrayLike,
-    *,
-    low: float = 0.0,
-    high: float = 1.0,
-    is_id: ArrayLike | None = None,
-    loss: ArrayLike | None = None,
-    ood_share: float | None = None,
-    nan: NaNPolicy = "error",
-) -> float:
-    r"""Compute the part of the ``empirical`` AURC that lies between two coverages.
-
-    .. math:: \int_{low}^{high} R(u)\,du
-
-    with :math:`R(u)` the risk at the smallest attained coverage of at least u.
-
-    Parameters
-    ----------
-    correct : array-like of shape (n_samples,)
-        Whether each prediction is correct, as booleans or 0/1; False on every OOD sample.
-    conf : array-like of shape (n_samples,)
-        Confidence of each prediction; higher is safer to accept. Infinite values are allowed.
-    low : float, default=0.0
-        Coverage of all samples at which the window starts, in [0, 1].
-    high : float, default=1.0
-        Coverage of all samples at which the window ends, in [0, 1] and above ``low``.
-    is_id : array-like of shape (n_samples,), default=None
-        True for in-distribution samples; the others are OOD, and accepting one is a failure. By default all samples are
-        in-distribution.
-    loss : array-like of shape (n_samples,), default=None
-        Finite loss of each sample, used as it is, also on OOD samples. By default the 0/1 loss of ``correct``. Pass it
-        when mistakes differ in severity.
-    ood_share : float, default=None
-        OOD prevalence expected in deployment, in [0, 1): OOD samples are reweighted to this share of all samples. Needs
-        ``is_id``. By default every sample has weight 1. Set it when the test set has more or fewer OOD samples than
-        deployment will have.
-    nan : {"error", "reject"}, default="error"
-        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
-        :class:`~twofold.errors.RejectedNaN` warning.
-
-    Returns
-    -------
-    float
-        The area over the window; lower is better.
-
-    Raises
-    ------
-    InvalidInput
-        If ``low`` and ``high`` are outside [0, 1] or ``low`` is not below ``high``, or if the arrays or ``ood_share``
-        are invalid as in :func:`augrc`.
-    UnfitData
-        If ``ood_share`` is set but there is no ID or no OOD sample.
-
-    Notes
-    -----
-    Neighbouring windows add up, and the window [0, 1] is the whole AURC. Divide by ``high - low`` for the mean risk in
-    the window.
-
-    Examples
-    --------
-    >>> correct, conf = [True, False, True, False], [0.9, 0.8, 0.7, 0.1]
-    >>> partial_aurc(correct, conf, high=0.6) + partial_aurc(correct, conf, low=0.6) - aurc(correct, conf)
-    0.0
-    """
-    low, high = _checks.number(low, "low", 0.0, 1.0), _checks.number(high, "high", 0.0, 1.0)
-    if low >= high:
-        raise InvalidInput(f"low must be below high, got low={low} and high={high}")
-    s = sweep(correct, conf, is_id=is_id, loss=loss, ood_share=ood_share, nan=nan)
-    ends = s.accepted / s.total
-    starts = np.concatenate(([0.0], ends[:-1]))
-    width = np.clip(np.minimum(ends, high) - np.maximum(starts, low), 0.0, None)
-    return float(width @ s.risk)
-
-
 def _achievable(s: Sweep) -> float:
     """Return ``continuous`` on the lower convex hull of accepted loss against accepted weight, (0, 0) included."""
     hull: list[tuple[float, float]] = [(0.0, 0.0)]
@@ -991,7 +724,7 @@ def _achievable(s: Sweep) -> float:
     better="lower",
     bounds=(0, 1),
     formula=r"\mathrm{AURC\ of\ the\ convex\ hull\ of\ } (N_t, L_t)",
-    reference=_TRAUB,
+    reference=TRAUB,
     sweep=_achievable,
     weighted=sweep_weighted(_achievable),
 )
@@ -1055,583 +788,3 @@ def achievable_aurc(
     True
     """
     return _achievable(sweep(correct, conf, is_id=is_id, loss=loss, ood_share=ood_share, nan=nan))
-
-
-# One score judged on both kinds of failure, with costs
-
-
-def _costs(correct: ArrayLike, is_id: ArrayLike, ood_cost: float) -> Array:
-    right, known = _checks.mask(correct, "correct"), _checks.mask(is_id, "is_id")
-    _checks.same_rows(correct=right, is_id=known)
-    cost = _checks.number(ood_cost, "ood_cost", 0.0, np.inf, open_high=True)
-    return np.where(known, (~right).astype(np.float64), cost)
-
-
-@register_metric(
-    "joint_aurc",
-    task="joint",
-    coverage="all",
-    better="lower",
-    bounds=(0, np.inf),
-    formula=r"\mathrm{AURC\ with\ loss\ } [\mathrm{wrong}] + c\,[\mathrm{OOD}]",
-    reference="Xia & Bouganis, ACCV 2022, arXiv:2207.07506",
-)
-def joint_aurc(
-    correct: ArrayLike,
-    conf: ArrayLike,
-    is_id: ArrayLike,
-    *,
-    ood_cost: float = 1.0,
-    ood_share: float | None = None,
-    nan: NaNPolicy = "error",
-) -> float:
-    """Compute the AURC of one score on ID and OOD samples together, with a cost for accepted OOD samples.
-
-    :func:`aurc` with loss 1 for a mistake and ``ood_cost`` for an OOD sample; coverage counts all samples.
-
-    Parameters
-    ----------
-    correct : array-like of shape (n_samples,)
-        Whether each prediction is correct, as booleans or 0/1; False on every OOD sample.
-    conf : array-like of shape (n_samples,)
-        Confidence of each prediction; higher is safer to accept. Infinite values are allowed.
-    is_id : array-like of shape (n_samples,)
-        True for in-distribution samples; the others are OOD.
-    ood_cost : float, default=1.0
-        Cost of an accepted OOD sample, in mistakes; finite and not negative. Raise it when accepting an OOD input
-        is worse than a misclassification.
-    ood_share : float, default=None
-        OOD prevalence expected in deployment, in [0, 1): OOD samples are reweighted to this share of all samples. Needs
-        ``is_id``. By default every sample has weight 1. Set it when the test set has more or fewer OOD samples than
-        deployment will have.
-    nan : {"error", "reject"}, default="error"
-        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
-        :class:`~twofold.errors.RejectedNaN` warning.
-
-    Returns
-    -------
-    float
-        The area; lower is better. It can exceed 1 where ``ood_cost`` does.
-
-    Raises
-    ------
-    InvalidInput
-        If ``ood_cost`` is negative or infinite, or if the arrays or ``ood_share`` are invalid as in :func:`augrc`.
-    UnfitData
-        If ``ood_share`` is set but there is no ID or no OOD sample.
-
-    References
-    ----------
-    Xia & Bouganis, ACCV 2022, arXiv:2207.07506.
-
-    Examples
-    --------
-    >>> round(joint_aurc([True, False, False], [0.9, 0.5, 0.1], [True, True, False], ood_cost=2.0), 4)
-    0.5
-    """
-    cost = _costs(correct, is_id, ood_cost)
-    return aurc(correct, conf, is_id=is_id, loss=cost, ood_share=ood_share, nan=nan)
-
-
-@register_metric(
-    "joint_augrc",
-    task="joint",
-    coverage="all",
-    better="lower",
-    bounds=(0, np.inf),
-    formula=r"\mathrm{AUGRC\ with\ loss\ } [\mathrm{wrong}] + c\,[\mathrm{OOD}]",
-    reference=f"Xia & Bouganis, ACCV 2022, arXiv:2207.07506; {_TRAUB}",
-)
-def joint_augrc(
-    correct: ArrayLike,
-    conf: ArrayLike,
-    is_id: ArrayLike,
-    *,
-    ood_cost: float = 1.0,
-    ood_share: float | None = None,
-    nan: NaNPolicy = "error",
-) -> float:
-    """Compute the AUGRC of one score on ID and OOD samples together, with a cost for accepted OOD samples.
-
-    :func:`augrc` with loss 1 for a mistake and ``ood_cost`` for an OOD sample; coverage counts all samples.
-
-    Parameters
-    ----------
-    correct : array-like of shape (n_samples,)
-        Whether each prediction is correct, as booleans or 0/1; False on every OOD sample.
-    conf : array-like of shape (n_samples,)
-        Confidence of each prediction; higher is safer to accept. Infinite values are allowed.
-    is_id : array-like of shape (n_samples,)
-        True for in-distribution samples; the others are OOD.
-    ood_cost : float, default=1.0
-        Cost of an accepted OOD sample, in mistakes; finite and not negative. Raise it when accepting an OOD input
-        is worse than a misclassification.
-    ood_share : float, default=None
-        OOD prevalence expected in deployment, in [0, 1): OOD samples are reweighted to this share of all samples. Needs
-        ``is_id``. By default every sample has weight 1. Set it when the test set has more or fewer OOD samples than
-        deployment will have.
-    nan : {"error", "reject"}, default="error"
-        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
-        :class:`~twofold.errors.RejectedNaN` warning.
-
-    Returns
-    -------
-    float
-        The area; lower is better.
-
-    Raises
-    ------
-    InvalidInput
-        If ``ood_cost`` is negative or infinite, or if the arrays or ``ood_share`` are invalid as in :func:`augrc`.
-    UnfitData
-        If ``ood_share`` is set but there is no ID or no OOD sample.
-
-    References
-    ----------
-    Xia & Bouganis, ACCV 2022, arXiv:2207.07506; Traub et al., NeurIPS 2024, arXiv:2407.01032.
-
-    Examples
-    --------
-    >>> round(joint_augrc([True, False, False], [0.9, 0.5, 0.1], [True, True, False], ood_cost=2.0), 4)
-    0.2778
-    """
-    cost = _costs(correct, is_id, ood_cost)
-    return augrc(correct, conf, is_id=is_id, loss=cost, ood_share=ood_share, nan=nan)
-
-
-# Equal weight for every class
-
-
-def _by_class(labels: ArrayLike, correct: ArrayLike, conf: ArrayLike, nan: NaNPolicy) -> tuple[Array, Array, Array]:
-    conf = _checks.confidence(conf, nan=nan)
-    wrong = (~_checks.mask(correct, "correct")).astype(np.float64)
-    group = _checks.labels(labels, ood=False)
-    _checks.same_rows(labels=group, correct=wrong, conf=conf)
-    return np.unique(group, return_inverse=True)[1].astype(np.int64), wrong, conf
-
-
-@register_metric(
-    "balanced_augrc",
-    task="selective",
-    coverage="all",
-    better="lower",
-    bounds=(0, 1),
-    formula=r"\mathrm{AUGRC\ with\ losses\ } l_i\, n / (K n_{y_i})",
-    reference=_TRAUB,
-)
-def balanced_augrc(labels: ArrayLike, correct: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> float:
-    """Compute the AUGRC with equal weight for every class.
-
-    The loss of a sample of class y is weighted by :math:`n / (K n_y)` for the K classes present.
-
-    Parameters
-    ----------
-    labels : array-like of shape (n_samples,)
-        True class of each sample, an integer of at least 0.
-    correct : array-like of shape (n_samples,)
-        Whether each prediction is correct, as booleans or 0/1.
-    conf : array-like of shape (n_samples,)
-        Confidence of each prediction; higher is safer to accept. Infinite values are allowed.
-    nan : {"error", "reject"}, default="error"
-        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
-        :class:`~twofold.errors.RejectedNaN` warning.
-
-    Returns
-    -------
-    float
-        The area, in [0, 1]; lower is better.
-
-    Raises
-    ------
-    InvalidInput
-        If arrays differ in length or hold values that are not allowed, such as a label of -1 (OOD).
-
-    Notes
-    -----
-    Equals :func:`augrc` when all classes have equally many samples.
-
-    References
-    ----------
-    Traub et al., NeurIPS 2024, arXiv:2407.01032.
-
-    Examples
-    --------
-    >>> round(balanced_augrc([0, 0, 1], [True, False, False], [0.9, 0.5, 0.1]), 6)
-    0.208333
-    """
-    group, wrong, conf = _by_class(labels, correct, conf, nan)
-    size = np.bincount(group)
-    return augrc(wrong == 0, conf, loss=wrong * len(group) / (len(size) * size[group]))
-
-
-@register_metric(
-    "balanced_aurc",
-    task="selective",
-    coverage="all",
-    better="lower",
-    bounds=(0, 1),
-    formula=r"\frac{1}{n}\sum_i \frac{1}{K}\sum_c R_c(g_i)",
-    reference=_TRAUB,
-)
-def balanced_aurc(labels: ArrayLike, correct: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> float:
-    r"""Compute the AURC with equal weight for every class: the selective risk is the mean of the class-wise ones.
-
-    .. math:: \frac{1}{n} \sum_i \frac{1}{K} \sum_c R_c(g_i)
-
-    over the K classes present.
-
-    Parameters
-    ----------
-    labels : array-like of shape (n_samples,)
-        True class of each sample, an integer of at least 0.
-    correct : array-like of shape (n_samples,)
-        Whether each prediction is correct, as booleans or 0/1.
-    conf : array-like of shape (n_samples,)
-        Confidence of each prediction; higher is safer to accept. Infinite values are allowed.
-    nan : {"error", "reject"}, default="error"
-        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
-        :class:`~twofold.errors.RejectedNaN` warning.
-
-    Returns
-    -------
-    float
-        The area, in [0, 1]; lower is better.
-
-    Raises
-    ------
-    InvalidInput
-        If arrays differ in length or hold values that are not allowed, such as a label of -1 (OOD).
-
-    Notes
-    -----
-    A class with nothing accepted has risk 0. Ties as in :func:`aurc`.
-
-    References
-    ----------
-    Traub et al., NeurIPS 2024, arXiv:2407.01032.
-
-    Examples
-    --------
-    >>> balanced_aurc([0, 1], [True, False], [0.9, 0.1])
-    0.25
-    """
-    group, wrong, conf = _by_class(labels, correct, conf, nan)
-    # the risk of class c changes at its own levels only: sum it times the samples that fall before its next level
-    level, place = np.unique(-conf, return_inverse=True)
-    reached = np.concatenate(([0], np.cumsum(np.bincount(place, minlength=len(level)))))  # samples before level t
-    order = np.lexsort((place, group))
-    group, place, wrong = group[order], place[order], wrong[order]
-    last = np.append((group[1:] != group[:-1]) | (place[1:] != place[:-1]), True)  # last row of its class and level
-    first_row = np.concatenate(([0], np.cumsum(np.bincount(group))))[:-1]
-    running = np.cumsum(wrong)
-    before = running[first_row] - wrong[first_row]
-    risk = (running - before[group]) / (np.arange(len(group)) - first_row[group] + 1)
-    group, place, risk = group[last], place[last], risk[last]
-    next_level = np.append(np.where(group[1:] == group[:-1], place[1:], len(level)), len(level))
-    return float(risk @ (reached[next_level] - reached[place])) / (len(order) * len(first_row))
-
-
-# Properties of the estimators themselves
-
-
-def aurc_weights(n: int, estimator: Estimator = "empirical") -> Array:
-    r"""Compute the weight that an AURC estimator gives to each rank.
-
-    .. math:: \mathrm{AURC} = \frac1n \sum_i w(r_i)\, l_i
-
-    over ascending ranks r = 1..n without ties.
-
-    Parameters
-    ----------
-    n : int
-        Number of samples, at least 1.
-    estimator : str, default="empirical"
-        A rule of :func:`aurc` other than ``grid`` and ``published``.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        The weights; index 0 is the least confident sample.
-
-    Raises
-    ------
-    InvalidInput
-        If ``n`` is not a whole number of at least 1, or ``estimator`` is unknown, ``grid`` or ``published``.
-
-    Notes
-    -----
-    Mean weights: 1 for ``empirical`` and ``continuous``, below 1 for ``log``, about 1/2 for ``sele``.
-
-    References
-    ----------
-    Zhou et al., ICML 2025, arXiv:2410.15361.
-
-    Examples
-    --------
-    >>> aurc_weights(4).round(4)
-    array([0.25  , 0.5833, 1.0833, 2.0833])
-    """
-    n = _checks.whole(n, "n", 1)
-    _checks.choice(estimator, "estimator", _ESTIMATORS)
-    i = np.arange(1, n + 1, dtype=np.float64)  # position, most confident first
-    if estimator in ("empirical", "expected", "self_excluded"):
-        weight = np.cumsum(1.0 / i[::-1])[::-1] - (1.0 / n if estimator == "self_excluded" else 0.0)
-    elif estimator == "log":
-        weight = np.log((n + 1) / i)
-    elif estimator in ("sele", "2sele"):
-        weight = (n + 1 - i) / n * (2.0 if estimator == "2sele" else 1.0)
-    elif estimator == "trapezoid":
-        share = np.ones(n)
-        share[0] += 0.5
-        share[-1] -= 0.5
-        weight = np.cumsum((share / i)[::-1])[::-1]
-    else:
-        previous = np.maximum(i - 1.0, 1.0)
-        weight = 1.0 + np.log(n / i) - (i - 1.0) * np.log(i / previous)
-    return weight[::-1].copy()
-
-
-def aurc_weight_bias(beta: ArrayLike, n: int, estimator: Estimator = "empirical") -> Array:
-    r"""Compute the bias of the weight of a sample whose confidence is the beta-quantile of the population.
-
-    The population weight is :math:`-\ln(1-\beta)`; the rank r of the sample among n has
-    :math:`r - 1 \sim \mathrm{Bin}(n-1, \beta)`.
-
-    Parameters
-    ----------
-    beta : array-like of shape (n_quantiles,)
-        Quantiles of the confidence in the population, in [0, 1).
-    n : int
-        Number of samples, at least 1.
-    estimator : str, default="empirical"
-        One of ``empirical``, ``expected``, ``self_excluded``, ``sele``, ``2sele`` and ``log``.
-
-    Returns
-    -------
-    ndarray of shape (n_quantiles,)
-        Expected weight minus population weight.
-
-    Raises
-    ------
-    InvalidInput
-        If ``beta`` has a value outside [0, 1), ``n`` is not a whole number of at least 1, or ``estimator`` is another.
-
-    Notes
-    -----
-    Closed forms: ``empirical`` :math:`\frac1n - \sum_{k \ge n} \beta^k / k` (0 on average over beta), ``sele``
-    :math:`\beta + (1-\beta)/n + \ln(1-\beta)`; the others follow, ``log`` by the binomial sum.
-
-    References
-    ----------
-    Zhou et al., ICML 2025, arXiv:2410.15361 (Prop. 3.3, 3.4 and A.2).
-
-    Examples
-    --------
-    >>> aurc_weight_bias([0.5], 4).round(4)
-    array([0.2235])
-    """
-    b = np.asarray(_checks.floats(beta, "beta"), dtype=np.float64)
-    n = _checks.whole(n, "n", 1)
-    if (b < 0).any() or (b >= 1).any():
-        raise InvalidInput(f"beta must be in [0, 1), got {b[(b < 0) | (b >= 1)][0]}")
-    _checks.choice(estimator, "estimator", ("empirical", "expected", "self_excluded", "sele", "2sele", "log"))
-    if estimator in ("empirical", "expected", "self_excluded"):
-        k = np.arange(1, n)
-        head = (b[:, None] ** k / k).sum(axis=1)
-        return np.asarray((0.0 if estimator == "self_excluded" else 1.0 / n) + np.log1p(-b) + head)
-    if estimator in ("sele", "2sele"):
-        return np.asarray((2.0 if estimator == "2sele" else 1.0) * (b + (1.0 - b) / n) + np.log1p(-b))
-    from scipy.stats import binom
-
-    chance = binom.pmf(np.arange(n), n - 1, b[:, None])
-    return np.asarray(chance @ aurc_weights(n, "log") + np.log1p(-b))
-
-
-def aurc_weight_mse(n: int, estimator: Estimator = "empirical") -> Array:
-    r"""Compute the mean squared error of each rank's weight, given the rank (ascending, r = 1..n).
-
-    Given the rank, beta is Beta(r, n-r+1): its weight has mean :math:`H_n - H_{n-r}` and variance
-    :math:`\sum_{k=n+1-r}^{n} k^{-2}`.
-
-    Parameters
-    ----------
-    n : int
-        Number of samples, at least 1.
-    estimator : str, default="empirical"
-        A rule of :func:`aurc` other than ``grid`` and ``published``.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        The errors; index 0 is the least confident sample.
-
-    Raises
-    ------
-    InvalidInput
-        If ``n`` is not a whole number of at least 1, or ``estimator`` is unknown, ``grid`` or ``published``.
-
-    Notes
-    -----
-    ``empirical`` has that variance as its error, :math:`H_n/n` on average; any other weight adds the square of its
-    distance from the mean.
-
-    References
-    ----------
-    Zhou et al., ICML 2025, arXiv:2410.15361 (Prop. 3.5 and A.3).
-
-    Examples
-    --------
-    >>> round(float(aurc_weight_mse(4).mean()), 6), round(float(_math.harmonic(4.0)) / 4, 6)
-    (0.520833, 0.520833)
-    """
-    n = _checks.whole(n, "n", 1)
-    variance = np.cumsum(1.0 / np.arange(n, 0, -1, dtype=np.float64) ** 2)
-    return np.asarray(variance + (aurc_weights(n, estimator) - aurc_weights(n)) ** 2)
-
-
-def aurc_standard_error(
-    correct: ArrayLike,
-    conf: ArrayLike,
-    *,
-    is_id: ArrayLike | None = None,
-    loss: ArrayLike | None = None,
-    coverage: Coverage = "all",
-    nan: NaNPolicy = "error",
-) -> float:
-    r"""Estimate the standard error of the ``empirical`` AURC by its influence function.
-
-    .. math:: \mathrm{IF}_i = R(g_i) - \mathrm{AURC} + \sum_{t: v_t \le g_i} \frac{c_t}{N_t} (l_i - R_t), \qquad
-              \mathrm{se}^2 = \frac{1}{n^2} \sum_i \mathrm{IF}_i^2
-
-    over tie groups t of value :math:`v_t` with :math:`c_t` samples.
-
-    Parameters
-    ----------
-    correct : array-like of shape (n_samples,)
-        Whether each prediction is correct, as booleans or 0/1; False on every OOD sample.
-    conf : array-like of shape (n_samples,)
-        Confidence of each prediction; higher is safer to accept. Infinite values are allowed.
-    is_id : array-like of shape (n_samples,), default=None
-        True for in-distribution samples; the others are OOD, and accepting one is a failure. By default all samples are
-        in-distribution.
-    loss : array-like of shape (n_samples,), default=None
-        Finite loss of each sample, used as it is, also on OOD samples. By default the 0/1 loss of ``correct``. Pass it
-        when mistakes differ in severity.
-    coverage : {"all", "id"}, default="all"
-        Whose coverage the risk is averaged over, as in :func:`aurc`.
-    nan : {"error", "reject"}, default="error"
-        What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
-        :class:`~twofold.errors.RejectedNaN` warning.
-
-    Returns
-    -------
-    float
-        The standard error, in the units of the loss.
-
-    Raises
-    ------
-    InvalidInput
-        If arrays differ in length or hold values that are not allowed, if ``correct`` is True on an OOD sample, or if
-        ``coverage="id"`` finds no ID sample.
-
-    Notes
-    -----
-    Do not trust it below a thousand samples or with few failures, where nominal 95 % intervals cover clearly less; use
-    :func:`twofold.stats.bootstrap` instead.
-
-    Examples
-    --------
-    >>> round(aurc_standard_error([True, False, True, False], [0.9, 0.8, 0.7, 0.1]), 4)
-    0.2954
-    """
-    _check_convention(coverage, "empirical", is_id)
-    conf = _checks.confidence(conf, nan=nan)
-    right, inside = _checks.joint(correct, is_id, conf=conf)
-    s = sweep(right, conf, is_id=inside, loss=loss, levels=True)
-    cost = (~right).astype(np.float64) if loss is None else _checks.losses(loss)
-    outer = s.known if coverage == "id" else s.accepted  # cumulative weights over which the risk is averaged
-    counted = np.ones(len(conf)) if inside is None or coverage == "all" else inside.astype(np.float64)
-    share = np.diff(outer, prepend=0.0) / outer[-1]
-    per_loss = np.cumsum((share * s.total / s.accepted)[::-1])[::-1]  # over groups at or below g_i
-    per_risk = np.cumsum((share * s.total / s.accepted * s.risk)[::-1])[::-1]
-    place = np.searchsorted(-s.level, -conf)
-    area = float(share @ s.risk)
-    influence = counted * (s.total / outer[-1]) * (s.risk[place] - area) + per_loss[place] * cost - per_risk[place]
-    return float(np.sqrt((influence**2).sum()) / len(conf))
-
-
-@dataclass(frozen=True, eq=False)
-class ExpectedAURC:
-    """Hold the AURC over stochastic passes: each draw judged on its own predictions, beside the averaged prediction.
-
-    Attributes
-    ----------
-    mean : float
-        Mean of ``values``.
-    std : float
-        Standard deviation over draws, with ``ddof=1``; NaN for a single draw.
-    values : ndarray of shape (n_draws,)
-        One AURC per draw.
-    averaged : float
-        AURC of the mean probabilities.
-    """
-
-    mean: float
-    std: float
-    values: Array
-    averaged: float
-
-
-def expected_aurc(
-    labels: ArrayLike,
-    passes: ArrayLike,
-    score: Callable[[Array], ArrayLike] = _math.log_odds,
-    *,
-    estimator: Estimator = "empirical",
-) -> ExpectedAURC:
-    r"""Compute the mean over stochastic draws of each draw's own AURC, beside the AURC of the averaged prediction.
-
-    The averaged prediction has logits :math:`\log \bar p` with :math:`\bar p` the mean probabilities.
-
-    Parameters
-    ----------
-    labels : array-like of shape (n_samples,)
-        Class of each sample; -1 marks an OOD sample, on which every prediction is a failure.
-    passes : array-like of shape (n_draws, n_samples, n_classes)
-        Logits of the dropout passes or ensemble members.
-    score : callable, default=log-odds of the predicted class
-        Maps logits of shape (n_samples, n_classes) to a confidence of shape (n_samples,), higher is safer.
-    estimator : str, default="empirical"
-        A rule of :func:`aurc` other than ``grid`` and ``published``.
-
-    Returns
-    -------
-    ExpectedAURC
-        ``mean``, ``std`` and ``values`` over draws, and ``averaged`` for the mean probabilities.
-
-    Raises
-    ------
-    InvalidInput
-        If ``passes`` is not three-dimensional, differs from ``labels`` in the number of samples, or gives NaN
-        confidences, if a label is not a class or -1, or if ``estimator`` is unknown, ``grid`` or ``published``.
-
-    Examples
-    --------
-    >>> draws = np.array([[[2.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [3.0, 0.0]]])
-    >>> result = expected_aurc([0, 1], draws)
-    >>> result.values, result.mean, result.averaged
-    (array([0.  , 0.75]), 0.375, 0.25)
-    """
-    logits = _checks.floats(passes, "passes", ndim=3)
-    truth = _checks.labels(labels, classes=logits.shape[2])
-    if logits.shape[1] != len(truth):
-        raise InvalidInput(f"passes has {logits.shape[1]} rows (its second axis) but labels has {len(truth)}")
-
-    def judged(z: Array) -> float:
-        right = (z.argmax(axis=1) == truth) & (truth >= 0)
-        return aurc(right, score(z), estimator=estimator)
-
-    values = np.array([judged(np.asarray(z, dtype=np.float64)) for z in logits])
-    mean_logits = _math.logsumexp(np.stack([_math.log_softmax(z) for z in logits]), axis=0) - np.log(len(logits))
-    spread = float(values.std(ddof=1)) if len(values) > 1 else float("nan")
-    return ExpectedAURC(float(values.mean()), spread, values, judged(mean_logits))

@@ -36,10 +36,20 @@ from twofold import _checks, _math
 from twofold._checks import Array, ArrayLike, Mask, NaNPolicy
 from twofold._files import NPZ_DAMAGE, arrays_digest, read_regular, replacing
 from twofold.errors import InvalidInput, UndefinedMetric
-from twofold.metrics._samples import operating_point
-from twofold.metrics._sweep import check_share, ood_weight
-from twofold.metrics.joint import DoublePoint, OperatingPoint
+from twofold.metrics.operating_points import (
+    DoublePoint,
+    OperatingPoint,
+    check_ood_share,
+    ood_weight,
+    operating_point,
+)
 from twofold.metrics.selective import Coverage
+
+__all__ = [
+    "Bounded",
+    "PairSummary",
+    "ScoreSummary",
+]
 
 Integers = npt.NDArray[np.int64]
 
@@ -375,7 +385,7 @@ class _Summary(ABC):
             raise UndefinedMetric(f"{name}: the summary holds no sample; call update first")
         if known and right + wrong == 0:
             raise UndefinedMetric(f"{name} needs at least one ID sample; all {outside} samples are OOD")
-        share = check_share(share, np.repeat([True, False], [right + wrong > 0, outside > 0]))
+        share = check_ood_share(share, np.repeat([True, False], [right + wrong > 0, outside > 0]))
         weight = ood_weight(share, right + wrong, outside)
         return float(right + wrong), weight, right + wrong + weight * outside
 

@@ -17,8 +17,7 @@ import numpy.typing as npt
 from twofold._checks import Array, Mask
 from twofold.gate.thresholds import gap_middles
 from twofold.metrics._grid import quantile_thresholds
-from twofold.metrics._samples import operating_point
-from twofold.metrics._sweep import ood_weight
+from twofold.metrics.operating_points import ood_weight, operating_point
 
 SIDE = 200  # quantile thresholds on each axis
 

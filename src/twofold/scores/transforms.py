@@ -16,7 +16,7 @@ from twofold import _checks
 from twofold._checks import Array, Labels
 from twofold._math import SMALLEST_NORMAL, TINY, Floats
 from twofold.errors import InvalidInput
-from twofold.metrics.calibration import TemperatureScaling
+from twofold.metrics.scaling import TemperatureScaling
 from twofold.outputs import Head, Passes
 from twofold.scores._fitting.moments import moments, percentile
 from twofold.scores._fitting.spaces import Spaces, check_means, check_offsets, class_spaces, global_space
