@@ -1,9 +1,9 @@
 """The benchmark runner on a real CIFAR-10 network: whole, again, with a new score, with two workers.
 
-    TWOFOLD_DATA=... python benchmarks/bench_runner.py [--work FOLDER] [--save]
+    TWOFOLD_DATA=... python benchmarks/bench_runner.py [--work FOLDER] [--save]        (half an hour on an idle machine)
 
-Takes the run that benchmarks/real_bench.py extracts to FOLDER/runs (by default real-bench), and half an hour on an idle
-machine. Results go to a folder that is deleted.
+The run of the network is kept in FOLDER/runs (by default real-bench), as that of benchmarks/real_bench.py; where it is
+missing it is extracted first, which takes some 20 minutes more. Results go to a folder that is deleted.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from real_runs import MAIN, extract, work_folder
 from timing import finish, row
 from twofold import Outputs, Run, metrics, scorer, stats
 from twofold.metrics._grid import DoubleHistogram
@@ -39,6 +40,7 @@ print(most / 2**20, file=sys.stderr)
 def command(run, out, *extra):
     """Seconds and gigabytes (of the largest process) of one `twofold bench run`."""
     given = ["bench", "run", "cifar10-real", "--run", str(run), "--out", str(out), "--json", *extra]
+    print(f"bench run {' '.join(extra)} ...", file=sys.stderr)
     begin = time.perf_counter()
     env = os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     ran = subprocess.run([sys.executable, "-c", WATCHED, *given], check=True, capture_output=True, text=True, env=env)
@@ -62,8 +64,9 @@ def replicates(run):
 
 
 def main():
-    work = Path(sys.argv[sys.argv.index("--work") + 1] if "--work" in sys.argv else "real-bench")
-    run = work / "runs" / "cifar10-resnet20"
+    network = MAIN[0]
+    extract([network], work_folder())
+    run = work_folder() / "runs" / network.name
     rows = []
     for name, apart, ratio in replicates(Run.open(run)):
         rows.append(row(f"replicates of {name}", "histogram, distance from exact / their deviation", apart, "x", "-"))

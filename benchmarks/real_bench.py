@@ -1,25 +1,23 @@
 """The papers' tables on five real classifiers: extracted, judged under every protocol, compared, told in words.
 
-    TWOFOLD_DATA=... python benchmarks/real_bench.py [--work FOLDER] [--save]
+    TWOFOLD_DATA=... python benchmarks/real_bench.py [--work FOLDER] [--save]        (90 minutes on 2 cores, resumable)
 
-Extraction takes about an hour on 2 cores and the benchmarks half an hour; both go on where they were stopped, in the
-folder of --work (by default real-bench). With --save the pages, tables and figures go to results/. Every sentence on
+Extraction takes about an hour and the benchmarks half an hour; both are kept in the folder of --work (by default
+real-bench) and resume there. With --save the pages, tables and figures go to results/. Every sentence on
 a claim is chosen by the numbers; --words writes those on calibration and cliques anew from the tables of the saved page.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections import Counter
-from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 from scipy.stats import spearmanr
 
+from real_runs import MAIN, NETWORKS, extract, work_folder
 from timing import RESULTS
 from twofold import metrics, probability
 from twofold._math import sigmoid
@@ -30,32 +28,11 @@ from twofold.bench.clique_maps import CliqueMap, clique_map
 from twofold.bench.compare import check_blocks, compare
 from twofold.bench.results import Results
 from twofold.errors import TooFewBlocks
-from twofold.nn.extraction import extract_all
 from twofold.report import figures
 
 COMMAND = "python benchmarks/real_bench.py --save"
-REAL = "unknown_detection_cifar"  # the statistics with which the CIFAR-100 networks were trained
 
 
-@dataclass(frozen=True)
-class Network:
-    benchmark: str
-    name: str
-    weights: str
-    model: str
-    statistics: str
-    extra: dict
-
-
-NETWORKS = (
-    Network("cifar10-real", "cifar10-resnet20", "cifar10_resnet20", "resnet20_cifar", "imagenet",
-            {"layers": "all", "odin": 0.0014}),
-    Network("cifar100-real", "cifar100-resnet32", "cifar100_kd_resnet32", "resnet32_cifar_kd", REAL, {"layers": "all"}),
-    Network("cifar10-real", "cifar10-resnet56", "cifar10_resnet56", "resnet56_cifar", "imagenet", {}),
-    Network("cifar100-real", "cifar100-resnet20", "cifar100_kd_resnet20", "resnet20_cifar_kd", REAL, {}),
-    Network("cifar100-real", "cifar100-resnet8", "cifar100_kd_resnet8", "resnet8_cifar_kd", REAL, {}),
-)  # fmt: skip
-MAIN = NETWORKS[:2]  # those of the tables; all are in the maps
 SHORT = ("fd_shifts", "fd_shifts_original")  # of the other networks, without intervals
 CHOICE = ("msp", "react|energy", "vim", "knn")  # scores that take turns as the ID score
 
@@ -66,11 +43,8 @@ def main():
         (RESULTS / "real_bench.md").write_text(page, encoding="utf-8")
         figures.clique_map(table, RESULTS / "real_bench_cliques.png")
         return
-    data = os.environ.get("TWOFOLD_DATA")
-    if data is None:
-        sys.exit("set TWOFOLD_DATA to the folder with the image sheets")
-    work = Path(sys.argv[sys.argv.index("--work") + 1] if "--work" in sys.argv else "real-bench")
-    runs = {network.name: extracted(network, data, work / "runs") for network in NETWORKS}
+    work = work_folder()
+    runs = extract(NETWORKS, work)
     rows = []
     for network in NETWORKS:
         shorter = {} if network in MAIN else {"protocols": SHORT, "pairs": [], "resamples": 0}
@@ -99,15 +73,6 @@ KEPT = ("joint", "openood", "fd_shifts")  # means over sets, under the protocols
 def told(label, count, total):
     if total and count == total:
         print(f"{label}: {total} tasks", file=sys.stderr)
-
-
-def extracted(network, data, folder):
-    status = load(network.benchmark).sets
-    sets = [(one.spec(data), one.role, one.name) for one in status]
-    command = f"twofold bench extract {network.benchmark} {network.model}"
-    given = {"checkpoints": [f"{data}/weights_{network.weights}.npz"], "normalise": network.statistics}
-    given |= {"classes": load(network.benchmark).classes, "recipe": "published", "command": command}
-    return extract_all(network.model, sets, folder / network.name, **given, **network.extra)
 
 
 def of(world, network):
@@ -158,7 +123,7 @@ are in percent, areas x1000. `real_bench.csv` has the means over sets with inter
 
 
 def table_1(world):
-    parts = ["## Single against double scoring (first paper, Table 1)"]
+    parts = ["## Single against double scoring (SURE+ paper, Table 1)"]
     for network in MAIN:
         rows = of(world, network)
         names = [s for s in dict.fromkeys(r["score"] for r in rows.rows if r["score"]) if s in singles(rows)]
@@ -201,7 +166,7 @@ def singles(rows):
 
 def table_6(world):
     parts = [
-        "## Which score is the ID score (first paper, Table 6)",
+        "## Which score is the ID score (SURE+ paper, Table 6)",
         "The paper finds that VIM and ReAct are poor ID scores: with the same two scores in the other order its DS-F1 "
         "drops. Exact metrics accept a sample when both scores pass, so the order cannot matter; the released grid takes "
         "the ID score as it is, on thresholds between 0 and 1, so that a negative score accepts nothing. DS-F1 of each "
@@ -235,7 +200,7 @@ def table_6(world):
 
 
 def table_2(world):
-    parts = ["## Thresholds from one unknown set on another (first paper, Table 2)"]
+    parts = ["## Thresholds from one unknown set on another (SURE+ paper, Table 2)"]
     for network in MAIN:
         run, conf = world.runs[network.name], scored(world, network)
         a, b = "msp", "react|energy"
@@ -299,7 +264,7 @@ def shapes(world, folder):
     figures.risk_coverage(curves, folder / "real_bench_risk.png")
     area = 1000 * metrics.ds_aurc(correct, first, second, inside)
     single = [1000 * metrics.aurc_id(correct, conf, inside) for conf in (first, second)]
-    return f"""## Surface and curve (first paper, Figures 1b and 2)
+    return f"""## Surface and curve (SURE+ paper, Figures 1b and 2)
 
 ![F1 over both thresholds](real_bench_surface.png) ![Risk against coverage](real_bench_risk.png)
 
@@ -309,7 +274,7 @@ and the curve of the pair is {"below both single curves over all, as it must be"
 
 
 def table_7(world):
-    parts = ["## OOD detection under the OpenOOD protocol (first paper, Table 7)"]
+    parts = ["## OOD detection under the OpenOOD protocol (SURE+ paper, Table 7)"]
     shown = ("auroc_ood", "fpr95_unsafe_ood", "aupr_ood", "aupr_unsafe_ood")
     for network in MAIN:
         rows = of(world, network).filter(protocol="openood")
@@ -340,7 +305,7 @@ COLUMNS = ("test", *(f"corruption/{k}" for k in range(1, 6)))
 
 
 def shifts(world):
-    parts = ["## Failure detection under shifts (fifth paper, Tables 1, 8 and 9)"]
+    parts = ["## Failure detection under shifts (FD-Shifts paper, Tables 1, 8 and 9)"]
     for network in MAIN:
         rows = of(world, network).filter(protocol="fd_shifts")
         bench = load(network.benchmark)
@@ -377,7 +342,7 @@ def shifts(world):
 
 def calibration(world):
     parts = [
-        "## Calibration of every score (fifth paper, Table 10)",
+        "## Calibration of every score (FD-Shifts paper, Table 10)",
         "ECE, 15 bins of equal width, of the probability of a right answer: each score after Platt scaling on the "
         "validation set, msp as it is besides.",
     ]
@@ -431,7 +396,7 @@ def calibration_words(lines):
 
 def ranks(world):
     parts = [
-        "## Ranks by AURC against ranks by AUROC of failures (fifth paper, Tables 11 and 12)",
+        "## Ranks by AURC against ranks by AUROC of failures (FD-Shifts paper, Tables 11 and 12)",
         "Spearman's correlation between the two rankings of the scores, column by column; 1 means the same order. All "
         "scores here judge one classifier, so AUROC and AURC differ by ties and weighting alone; the paper's scores come "
         "with classifiers of different accuracy, where the two part ways.",
@@ -465,7 +430,7 @@ def ranks(world):
 
 def modes(world):
     parts = [
-        "## Wrong answers on known inputs: kept or removed (fifth paper, Table 13)",
+        "## Wrong answers on known inputs: kept or removed (FD-Shifts paper, Table 13)",
         "AUROC against each unknown set when every known input counts as right (original) and when wrong answers are "
         "removed (proposed): rank correlation of the scores between the two, and the largest move of a score in ranks.",
     ]
@@ -504,7 +469,7 @@ def classifiers(world):
             line.append(f"{middle:.1f} [{low:.1f}, {high:.1f}]")
         lines.append(line)
     return "\n\n".join([
-        "## Classifiers side by side (fifth paper, Figure 8)",
+        "## Classifiers side by side (FD-Shifts paper, Figure 8)",
         "AURC over all scores: median [quartiles]. The paper compares a CNN with a ViT; here are five CNNs.",
         markdown(["network", "test", "corruption", "near", "far"], lines),
     ])  # fmt: skip
@@ -534,7 +499,7 @@ def precision(world):
 
     half, single = cost("float16"), cost("float32")
     return "\n\n".join([
-        "## Floating-point precision of msp (fifth paper, Table 2)",
+        "## Floating-point precision of msp (FD-Shifts paper, Table 2)",
         markdown(["network", "type", "rounded to 1, %", "AURC", "AUROC of failures"], lines),
         f"float16 rounds up to {100 * half[0]:.1f} % of the maxima to 1 and costs up to {100 * half[1]:.2f} points of AUROC "
         f"and {1000 * half[2]:.2f} of AURC (x1000) against float64. float32 rounds up to {100 * single[0]:.1f} %, and these "
@@ -552,7 +517,7 @@ def cliques(world, folder):
     figures.critical_difference(compared, folder / "real_bench_ranks.png")
     by_blocks = compare(plain, "augrc", protocol="fd_shifts", blocks=("benchmark", "model", "recipe", "seed", "run"))
     return "\n\n".join([
-        "## Top cliques (third paper)",
+        "## Top cliques (stratified-OOD paper)",
         "Which scores are statistically tied with the best by AUGRC, over all networks, by source and distance (rank-z test "
         "with Holm, the paper's procedure with one metric):",
         clique_list(table),
@@ -583,7 +548,7 @@ def clique_words(table):
     """What the map says of the claim that the best scores differ between sources and distances."""
     decided = np.flatnonzero(table.omnibus)
     everywhere = [name for name, row in zip(table.rows, table.member[:, decided], strict=True) if row.all()]
-    claim = "The third paper's claim that the best scores differ between sources and distances"
+    claim = "The stratified-OOD paper's claim that the best scores differ between sources and distances"
     if len(decided) < 2:
         return f"{claim} cannot be told: Friedman's test rejects in fewer than two groups."
     if everywhere:
@@ -605,7 +570,7 @@ def rewrite_words(page):
     page = page[: listed.start("list")] + clique_list(table) + "\n\n!" + page[listed.end() :]
     page = page.replace("cannot be told from the best by AUGRC", "are statistically tied with the best by AUGRC")
     page = re.sub(r" The leaders differ between[^\n]*\n", "\n\n@\n", page)
-    page = re.sub(r"The third paper's claim that the best scores differ[^\n]*\n", "@\n", page)
+    page = re.sub(r"The stratified-OOD paper's claim that the best scores differ[^\n]*\n", "@\n", page)
     return page.replace("\n@\n", f"\n{clique_words(table)}\n"), table
 
 

@@ -2,8 +2,8 @@
 
     TWOFOLD_DATA=... python benchmarks/real_gate.py [--work FOLDER] [--save]        (about five minutes)
 
-Reads the runs that ``benchmarks/real_bench.py`` extracts into the folder of --work (by default real-bench), uses those
-with every data set, and names them on the page. With --save the page, its table and its figure go to results/, else to
+The runs are kept in the folder of --work (by default real-bench), as those of ``benchmarks/real_bench.py``; where they
+are missing they are extracted first, which takes half an hour more. With --save the page, its table and its figure go to results/, else to
 the folder. Every sentence on a claim is chosen by the numbers.
 """
 
@@ -14,12 +14,12 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 
 import twofold
-from real_bench import MAIN, markdown, number
+from real_bench import markdown, number
+from real_runs import MAIN, extract, work_folder
 from real_scores import CHAINS
 from timing import RESULTS
 from twofold import metrics
@@ -97,11 +97,9 @@ class World:
 
 
 def main():
-    work = Path(sys.argv[sys.argv.index("--work") + 1] if "--work" in sys.argv else "real-bench")
-    ready = [network for network in MAIN if complete(network, work / "runs")]
-    if not ready:
-        sys.exit(f"{work}/runs holds no complete run; run benchmarks/real_bench.py --work {work} first")
-    worlds = [opened(network, work / "runs") for network in ready]
+    work = work_folder()
+    extract(MAIN, work)
+    worlds = [opened(network, work / "runs") for network in MAIN]
     folder = RESULTS if "--save" in sys.argv else work
     rows, told = [], {}
     for world in worlds:
@@ -116,13 +114,6 @@ def main():
         made = {"command": COMMAND, "version": twofold.__version__}
         writer.writerows({**row, "seeds": SEEDS.get(row["table"], "0"), **made} for row in rows)
     print(folder / "real_gate.md")
-
-
-def complete(network, folder):
-    path = folder / network.name
-    return (path / "run.json").exists() and {s.name for s in load(network.benchmark).sets} <= set(
-        Run.open(path).names()
-    )
 
 
 def opened(network, folder):
@@ -191,7 +182,7 @@ Scores have their default settings and learn from 10,000 training images. Rates 
 
 def transfer(worlds, rows):
     parts = [
-        "## Thresholds from one unknown set on another (first paper, Table 2, all scores)",
+        "## Thresholds from one unknown set on another (SURE+ paper, Table 2, all scores)",
         "Each gate takes the thresholds with the best F1 on the 1,000 validation images and the first half of one unknown "
         "set, and is told on the 9,000 test images and the second half of every set. Both count as many unknown as known "
         f"inputs (`ood_share={EVEN}`). A cell is the F1 reached as a share of the best that the same scores can reach "
@@ -442,7 +433,7 @@ def promises(worlds, told, rows, folder):
         "of the test set (4,500 images, and a half of the unknown set) chooses and the other half tells. A card counts as "
         "kept or broken where the exact 95 % interval of the risk lies on one side of r. Images that were corrupted are "
         "never among those that choose. Cuts of one test set overlap, so that cards are not independent of one another.",
-        f"### Known inputs alone, corruption of levels 1 to 5 (fifth paper, Figure 7), {MANY} cuts",
+        f"### Known inputs alone, corruption of levels 1 to 5 (FD-Shifts paper, Figure 7), {MANY} cuts",
         "msp alone and msp + energy; a card for each of the 15 types, because the types share their 600 images and one "
         "interval over all would be too narrow. *Alarm*: the gate's monitor (false alarms at most 1 %) within 4,500 inputs.",
         "![Risk promised and found](real_gate_shift.png)",

@@ -1,7 +1,7 @@
 """The papers' training claims, re-run on real images: four studies, what they found, and a verdict on every claim.
 
-    python benchmarks/studies.py --work DIR --minutes 120   # trains what is missing; the same line goes on
-    python benchmarks/studies.py --save                     # writes the pages from what is kept in results/studies
+    python benchmarks/studies.py --work DIR --minutes 120   # trains what is missing; run it again to resume (days)
+    python benchmarks/studies.py --save                     # writes the pages from results/studies (two minutes)
 
 Training is seed by seed, all four studies before the next seed, so that every table is whole early and gains seeds;
 then two of them with a preset: AURC as the loss from a converged network, SURE+ for longer.

@@ -11,20 +11,24 @@ from pathlib import Path
 from typing import Any
 
 import twofold
+from twofold.cli.shared import progress
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 
 
 def best(contenders: dict[str, Callable[[], Any]], turns: int = 7) -> dict[str, float]:
     """Least seconds of each contender over interleaved turns, after one call to warm up."""
-    for run in contenders.values():
-        run()
     least = dict.fromkeys(contenders, float("inf"))
-    for _ in range(turns):
-        for name, run in contenders.items():
-            start = time.perf_counter()
-            run()
-            least[name] = min(least[name], time.perf_counter() - start)
+    with progress() as bar:
+        task = bar.add_task("", total=(turns + 1) * len(contenders))
+        for turn in range(turns + 1):
+            for name, run in contenders.items():
+                bar.update(task, advance=1, description=name)
+                start = time.perf_counter()
+                run()
+                seconds = time.perf_counter() - start
+                if turn > 0:  # the first warms up
+                    least[name] = min(least[name], seconds)
     return least
 
 

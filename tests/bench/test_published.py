@@ -26,7 +26,7 @@ from twofold.cli import main
 from twofold.errors import InvalidInput, UnknownName
 from twofold.scores.chain import scorer
 
-# Printed rows and columns, counted in the papers. Joint paper, Tables 3 and 4: the DS-AURC block repeats the lines of
+# Printed rows and columns, counted in the papers. SURE+ paper, Tables 3 and 4: the DS-AURC block repeats the lines of
 # the DS-F1 block, so it stands beside it: 9 scores x near, far x 2 metrics, and the accuracy. Tables 1, 7 and the
 # leaderboards have a line with the accuracy. Stratified Table 2: two values per line; its two other columns name the
 # training, which is in ``recipe``. FD-Shifts Table 7: seven data sets, four methods each.
@@ -465,7 +465,7 @@ def test_unreliable_cells_are_those_named():
 
 
 def test_floor_cells_are_the_f1_of_accepting_everything():
-    # 2 acc N_ID / (2 N_ID + N_OOD), mean over the sets of a group, with the sizes of the joint paper: 9,000 or 45,000
+    # 2 acc N_ID / (2 N_ID + N_OOD), mean over the sets of a group, with the sizes of the SURE+ paper: 9,000 or 45,000
     # known test images; CIFAR-100 near: CIFAR-10 (10,000) and Tiny-ImageNet (6,526); ImageNet near: SSB-hard (49,000)
     # and NINCO (5,879), far: iNaturalist (10,000), textures (5,160) and OpenImage-O (15,869)
     def floor(accuracy, known, sizes):

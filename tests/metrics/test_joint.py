@@ -24,7 +24,7 @@ from oracles import (
 from twofold import metrics
 from twofold.errors import InvalidInput
 
-# Section 1.7 of the joint paper's sheet: six ID samples, then three OOD ones
+# Section 1.7 of the SURE+ paper's sheet: six ID samples, then three OOD ones
 CORRECT = np.array([1, 1, 1, 0, 1, 0, 0, 0, 0], bool)
 IS_ID = np.arange(9) < 6
 S_ID = np.array([0.95, 0.90, 0.80, 0.70, 0.60, 0.40, 0.85, 0.55, 0.30])

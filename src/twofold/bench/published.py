@@ -54,7 +54,7 @@ _REAL = (
     "mixed data depend, is not the published one.",
 )
 _EXACT = (
-    "DS-F1, DS-AURC, F1 and AURC are exact over all thresholds; the joint paper used a 1001-point linear grid on "
+    "DS-F1, DS-AURC, F1 and AURC are exact over all thresholds; the SURE+ paper used a 1001-point linear grid on "
     "min-max scores and 100 coverage bins, which lowers its AURCs by about 5 to 7 per mille and harms heavy-tailed "
     "scores.",
 )
@@ -62,14 +62,14 @@ _OPENOOD = (
     "The leaderboard chooses settings by AUROC on OOD validation data of its own; ours are chosen on the benchmark's.",
 )
 _FD = (
-    "AURC groups equal confidences; the fifth paper's code broke ties by order and left out the last stretch to "
+    "AURC groups equal confidences; the FD-Shifts paper's code broke ties by order and left out the last stretch to "
     "coverage 0.",
-    "Scores are ranked raw; the fifth paper ranked some after Platt scaling in limited precision, which makes ties.",
+    "Scores are ranked raw; FD-Shifts ranked some after Platt scaling in limited precision, which makes ties.",
     "Its corruptions are the distributed CIFAR-C files; where they are absent, corruptions are computed here.",
 )
 _UNKNOWN = (
-    "The class lists of the second paper are unpublished; substitute splits and lists stand in, so cells are not "
-    "comparable one by one.",
+    "The class lists of the unknown-detection paper are unpublished; substitute splits and lists stand in, so cells are "
+    "not comparable one by one.",
     "Equal confidences count half in AUROC here and nothing there; FPR takes the first threshold that reaches 95 % "
     "TPR, there the one nearest to it.",
     "The recipe of the noise images is not stated, and they are 30 % of the pool.",

@@ -74,7 +74,7 @@ class Sirc(StepHooks):
         The second score: ``"norm"`` :math:`\lVert h \rVert_1`, ``"residual"`` :math:`-\lVert R^T (h - u) \rVert`, or a
         tuple of both, the extended form.
     compat : {"paper", "published"}, default="paper"
-        ``"published"`` is the code behind the joint paper, whose "Res." is :math:`+\lVert h - \mu \rVert_1` with a and
+        ``"published"`` is the code behind the SURE+ paper, whose "Res." is :math:`+\lVert h - \mu \rVert_1` with a and
         b of the norm; that code fits them on validation outputs, so pass those as train to reproduce its table.
 
     Attributes
