@@ -318,7 +318,7 @@ def test_a_synset_given_twice_is_refused(world):
     folder, _, _ = world
     lines = (folder / "data.noun").read_bytes().splitlines(keepends=True)
     (folder / "data.noun").write_bytes(b"".join([*lines, lines[-1]]))
-    with pytest.raises(InvalidInput, match="comes twice"):
+    with pytest.raises(InvalidInput, match="is listed twice"):
         WordNet.read(folder)
 
 

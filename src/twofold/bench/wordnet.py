@@ -4,15 +4,15 @@ A person supplies the noun files of WordNet 3.x (``data.noun`` and ``index.noun`
 downloaded. A wnid is "n" and the eight-digit offset of a synset, so wnids belong to one WordNet version: those of
 ImageNet are of 3.0. Parents are hypernyms (``@``) and instance hypernyms (``@i``); a synset may have several.
 
-The paper leaves two things to hand work that no rule replaces: which sense a class name has, and what a short name
-stands for. Senses are the caller's (``WordNet.senses`` lists them); the short names known here are ``SHORT``.
+The paper leaves two things to manual work that no rule replaces: which sense a class name has, and what a short name
+stands for. The caller chooses senses (``WordNet.senses`` lists them); the short names known here are ``SHORT``.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -65,7 +65,7 @@ PLURAL = (
     ("man$", "men"),
 )
 APOSTROPHES = "['\u2019]"
-LONGEST_RUN = 4
+LONGEST_RUN = 4  # words of a class name that are looked up together
 WNID = re.compile(r"n\d{8}")
 RESTORE = "the file is damaged or cut short, take a fresh copy of WordNet 3.x"
 
@@ -141,24 +141,18 @@ class WordNet:
         InvalidInput
             If a file is missing or damaged, the files disagree, or a synset is its own ancestor.
         """
-        folder = Path(folder)
-        licence, nouns = _content(folder / "data.noun")
-        parsed: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
-        for number, line in nouns:
-            wnid, words, parents = _synset(line, f"{folder / 'data.noun'}, line {number}")
-            if wnid in parsed:
-                raise InvalidInput(f"{folder / 'data.noun'}, line {number}: synset {wnid} comes twice; {RESTORE}")
-            parsed[wnid] = (words, parents)
-        children: dict[str, list[str]] = {wnid: [] for wnid in parsed}
-        for wnid, (_, parents) in parsed.items():
-            for parent in parents:
-                if parent not in children:
-                    raise InvalidInput(f"{folder / 'data.noun'}: {wnid} is below {parent}, which is missing; {RESTORE}")
-                children[parent].append(wnid)
-        synsets = {w: Synset(w, words, up, tuple(children[w])) for w, (words, up) in parsed.items()}
-        _refuse_cycles(synsets, folder / "data.noun")
+        data_file = Path(folder) / "data.noun"
+        licence, lines = _read_lines(data_file)
+        parsed: dict[str, _ParsedSynset] = {}
+        for number, line in lines:
+            one = _parse_synset(line, f"{data_file}, line {number}")
+            if one.wnid in parsed:
+                raise InvalidInput(f"{data_file}, line {number}: synset {one.wnid} is listed twice; {RESTORE}")
+            parsed[one.wnid] = one
+        synsets = _link_children(parsed, data_file)
+        _refuse_cycles(synsets, data_file)
         version = re.search(r"WordNet (\d+\.\d+)", licence)
-        return cls(synsets, _index(folder / "index.noun", synsets), version[1] if version else "")
+        return cls(synsets, _read_index(Path(folder) / "index.noun", synsets), version[1] if version else "")
 
     def __len__(self) -> int:
         return len(self.synsets)
@@ -211,7 +205,7 @@ class WordNet:
         InvalidInput
             If a wnid is unknown or listed twice.
         """
-        waiting = list(self._known(wnids, "wnids"))
+        waiting = list(self._check_wnids(wnids, "wnids"))
         seen = set(waiting)
         while waiting:
             above = set(self.synsets[waiting.pop()].parents) - seen
@@ -239,7 +233,7 @@ class WordNet:
         InvalidInput
             If a wnid is unknown.
         """
-        self._known((ancestor,), "ancestor")
+        self._check_wnids((ancestor,), "ancestor")
         return ancestor in self.subtree((wnid,))
 
     def external(self, candidates: Iterable[str], id_wnids: Iterable[str]) -> Cut:
@@ -262,16 +256,16 @@ class WordNet:
         InvalidInput
             If a wnid is unknown or listed twice.
         """
-        own = frozenset(self._known(id_wnids, "id_wnids"))
+        id_classes = set(self._check_wnids(id_wnids, "id_wnids"))
+        checked = self._check_wnids(candidates, "candidates")
         removed: dict[str, str] = {}
-        given = self._known(candidates, "candidates")
-        for wnid in given:
-            over = min(self.subtree((wnid,)) & own, default=None)
-            if wnid in own:
+        for wnid in checked:
+            above = self.subtree((wnid,)) & id_classes
+            if wnid in id_classes:
                 removed[wnid] = "is an ID class"
-            elif over is not None:
-                removed[wnid] = f"descends from the ID class {self.name(over)}"
-        return Cut(tuple(w for w in given if w not in removed), removed)
+            elif above:
+                removed[wnid] = f"descends from the ID class {self.name(min(above))}"
+        return Cut(_without(checked, removed), removed)
 
     def near_candidates(self, pool: Iterable[str], id_wnids: Iterable[str]) -> tuple[str, ...]:
         """List the pool classes, other than ID classes, that are or descend from a direct parent of an ID class.
@@ -293,7 +287,7 @@ class WordNet:
         InvalidInput
             If a wnid is unknown or listed twice.
         """
-        return tuple(self._near(pool, id_wnids))
+        return tuple(self._near_reasons(pool, id_wnids))
 
     def external_remainder(self, pool: Iterable[str], id_wnids: Iterable[str], near: Iterable[str]) -> tuple[str, ...]:
         """List the pool without the ID classes and without *all* near candidates, drawn or not.
@@ -317,8 +311,8 @@ class WordNet:
         InvalidInput
             If a wnid is unknown or listed twice.
         """
-        taken = {*self._known(id_wnids, "id_wnids"), *self._known(near, "near")}
-        return tuple(w for w in self._known(pool, "pool") if w not in taken)
+        taken = {*self._check_wnids(id_wnids, "id_wnids"), *self._check_wnids(near, "near")}
+        return _without(self._check_wnids(pool, "pool"), taken)
 
     def far(self, names: Iterable[str], id_wnids: Iterable[str]) -> Cut:
         """Keep the class names none of whose keywords is a word of the subtree of the ID classes.
@@ -348,33 +342,44 @@ class WordNet:
         The published far lists do not follow from the written rule: the paper kept LSUN's ``bridge``, also a class of
         CIFAR-100, and fewer of the Food, Caltech and Places classes than stay here.
         """
-        nodes = self.subtree(self._known(id_wnids, "id_wnids"))
-        spelled = {spelling(word): wnid for wnid in sorted(nodes, reverse=True) for word in self.synsets[wnid].words}
-        given = _once(names, "names")
-        hits = {name: [k for k in keywords(name) if k in spelled] for name in given}
-        removed = {n: f"{found[0]!r} names {self.name(spelled[found[0]])}" for n, found in hits.items() if found}
-        return Cut(tuple(n for n in given if n not in removed), removed)
+        synset_of: dict[str, str] = {}  # by spelling; the first wnid wins
+        for wnid in sorted(self.subtree(self._check_wnids(id_wnids, "id_wnids"))):
+            for word in self.synsets[wnid].words:
+                synset_of.setdefault(spelling(word), wnid)
+        checked = _check_distinct(names, "names")
+        removed: dict[str, str] = {}
+        for name in checked:
+            for keyword in keywords(name):
+                if keyword in synset_of:
+                    removed[name] = f"{keyword!r} names {self.name(synset_of[keyword])}"
+                    break
+        return Cut(_without(checked, removed), removed)
 
-    def _near(self, pool: Iterable[str], id_wnids: Iterable[str]) -> dict[str, str]:
-        own = self._known(id_wnids, "id_wnids")
-        child_of = {parent: wnid for wnid in sorted(own, reverse=True) for parent in self.synsets[wnid].parents}
-        found: dict[str, str] = {}
-        for wnid in self._known(pool, "pool"):
-            over = min(self.subtree((wnid,)) & child_of.keys(), default=None)
-            if wnid not in own and over is not None:
-                found[wnid] = f"{self.name(over)}, parent of {self.name(child_of[over])}"
-        return found
+    def _near_reasons(self, pool: Iterable[str], id_wnids: Iterable[str]) -> dict[str, str]:
+        """Find the near candidates of a pool, and the parent of an ID class that each lies below."""
+        id_classes = set(self._check_wnids(id_wnids, "id_wnids"))
+        child_of: dict[str, str] = {}  # the first ID class below each parent of one
+        for wnid in sorted(id_classes):
+            for parent in self.synsets[wnid].parents:
+                child_of.setdefault(parent, wnid)
+        reasons: dict[str, str] = {}
+        for wnid in self._check_wnids(pool, "pool"):
+            above = self.subtree((wnid,)) & child_of.keys()
+            if above and wnid not in id_classes:
+                parent = min(above)
+                reasons[wnid] = f"{self.name(parent)}, parent of {self.name(child_of[parent])}"
+        return reasons
 
-    def _known(self, wnids: Iterable[str], name: str) -> tuple[str, ...]:
-        """List wnids in their order; each must be a noun of this WordNet and come once."""
-        given = _once(wnids, name)
-        absent = [w for w in given if w not in self.synsets]
+    def _check_wnids(self, wnids: Iterable[str], name: str) -> tuple[str, ...]:
+        """Check that wnids are distinct nouns of this WordNet, and return them in their order."""
+        checked = _check_distinct(wnids, name)
+        absent = _without(checked, self.synsets)
         if not absent:
-            return given
+            return checked
         if not WNID.fullmatch(absent[0]):
             raise InvalidInput(f'{name} must hold wnids such as "n02437136", got {absent[0]!r}')
         raise InvalidInput(
-            f"{name}: {len(absent)} of {len(given)} wnids are not in this WordNet {self.version}, first {absent[0]}"
+            f"{name}: {len(absent)} of {len(checked)} wnids are not in this WordNet {self.version}, first {absent[0]}"
             "; wnids belong to one version, those of ImageNet to WordNet 3.0"
         )
 
@@ -471,32 +476,37 @@ def build(
     The draw depends on the seed and the set of candidates, not on their order; the paper's own draw is not published.
     """
     net = WordNet.read(folder)
-    own, wide = net._known(id, "id"), net._known(pool, "pool")
-    if not own:
+    id_classes = net._check_wnids(id, "id")
+    wide = net._check_wnids(pool, "pool")
+    if not id_classes:
         raise InvalidInput("id is empty; give the wnids of the ID classes")
     if far is not None and not isinstance(far, Mapping):
         raise InvalidInput(f"far must map names of far sets to lists of class names, got {type(far).__name__}")
     near: tuple[str, ...] = ()
     if near_count is None:
-        external, removed = net.external(wide, own)
-        subtree_of = own
+        external, removed = net.external(wide, id_classes)
+        compared = id_classes
     else:
-        reasons = net._near(wide, own)
+        reasons = net._near_reasons(wide, id_classes)
         near = _draw(tuple(reasons), near_count, seed)
-        external = net.external_remainder(wide, own, reasons)
-        removed = {w: "is an ID class" for w in wide if w in set(own)}
-        left = {w: why for w, why in reasons.items() if w not in set(near)}
-        removed |= {w: f"is a near candidate (below {why}) that was not drawn" for w, why in left.items()}
-        subtree_of = tuple(dict.fromkeys(own + wide))
-    cuts = {name: net.far(classes, subtree_of) for name, classes in (far or {}).items()}
+        external = net.external_remainder(wide, id_classes, reasons)
+        in_id = set(id_classes)
+        removed = dict.fromkeys([wnid for wnid in wide if wnid in in_id], "is an ID class")
+        for wnid in _without(reasons, near):
+            removed[wnid] = f"is a near candidate (below {reasons[wnid]}) that was not drawn"
+        compared = tuple(dict.fromkeys(id_classes + wide))
+    far_kept: dict[str, tuple[str, ...]] = {}
+    far_removed: dict[str, dict[str, str]] = {}
+    for name, classes in (far or {}).items():
+        far_kept[name], far_removed[name] = net.far(classes, compared)
     return Built(
         wordnet=net.version,
-        id=own,
+        id=id_classes,
         near=near,
         external=external,
-        far={name: cut.kept for name, cut in cuts.items()},
+        far=far_kept,
         removed=removed,
-        far_removed={name: cut.removed for name, cut in cuts.items()},
+        far_removed=far_removed,
         near_count=near_count,
         seed=seed,
     )
@@ -539,15 +549,17 @@ def keywords(name: str) -> tuple[str, ...]:
     if not whole:
         raise InvalidInput(f"a class name must hold letters or digits, got {name!r}")
     words = re.findall(r"[^\W_]+", re.sub(APOSTROPHES, "", name.lower()))
-    found = dict.fromkeys((whole,))
+    found = {whole: None}
     for length in range(min(len(words), LONGEST_RUN), 0, -1):
-        for run in (words[i : i + length] for i in range(len(words) - length + 1)):
-            if length == 1 and (len(run[0]) == 1 or run[0].isdigit()):
+        for start in range(len(words) - length + 1):
+            run = words[start : start + length]
+            if length == 1 and _has_no_plural(run[0]):
                 continue
-            joined = ["".join(parts) for parts in product(*map(_numbers, run))]
-            written_out = [full for short in joined for full in SHORT.get(short, ())]
+            joined = ["".join(forms) for forms in product(*map(_singular_and_plural, run))]
             found |= dict.fromkeys(joined)
-            found |= {form: None for full in written_out for form in _numbers(full)}
+            for short in joined:
+                for written_out in SHORT.get(short, ()):
+                    found |= dict.fromkeys(_singular_and_plural(written_out))
     return tuple(found)
 
 
@@ -572,15 +584,33 @@ def spelling(word: str) -> str:
     return re.sub(r"[\W_]+", "", word.lower())
 
 
-def _numbers(word: str) -> tuple[str, ...]:
+def _has_no_plural(word: str) -> bool:
+    return len(word) == 1 or word.isdigit()
+
+
+def _singular_and_plural(word: str) -> tuple[str, ...]:
     """List the word, its possible singulars and its plurals; the rules overshoot, and a non-word matches nothing."""
-    if len(word) == 1 or word.isdigit():
+    if _has_no_plural(word):
         return (word,)
-    singular = [re.sub(end, put, word) for end, put in SINGULAR if re.search(end, word)]
-    singular += [IRREGULAR[word]] if word in IRREGULAR else []
-    plural = [re.sub(end, put, one) for one in singular or [word] for end, put in PLURAL if re.search(end, one)]
-    plural += [many for many, one in IRREGULAR.items() if one in (word, *singular)]
-    return tuple(dict.fromkeys((word, *singular, *plural)))
+    singulars = _apply_endings(word, SINGULAR)
+    if word in IRREGULAR:
+        singulars.append(IRREGULAR[word])
+    plurals: list[str] = []
+    for singular in singulars or [word]:
+        plurals += _apply_endings(singular, PLURAL)
+    for plural, singular in IRREGULAR.items():
+        if singular in (word, *singulars):
+            plurals.append(plural)
+    return tuple(dict.fromkeys((word, *singulars, *plurals)))
+
+
+def _apply_endings(word: str, endings: Iterable[tuple[str, str]]) -> list[str]:
+    """Replace the ending of a word by every rule that fits it."""
+    return [re.sub(old, new, word) for old, new in endings if re.search(old, word)]
+
+
+def _without(values: Iterable[str], removed: Container[str]) -> tuple[str, ...]:
+    return tuple(value for value in values if value not in removed)
 
 
 def _draw(candidates: Sequence[str], count: int, seed: int) -> tuple[str, ...]:
@@ -595,21 +625,21 @@ def _draw(candidates: Sequence[str], count: int, seed: int) -> tuple[str, ...]:
     return tuple(ordered[i] for i in sorted(chosen.tolist()))
 
 
-def _once(values: Iterable[str], name: str) -> tuple[str, ...]:
+def _check_distinct(values: Iterable[str], name: str) -> tuple[str, ...]:
     """Check that the values are distinct strings, and return them as a tuple."""
     if isinstance(values, str):
         raise InvalidInput(f"{name} must be a list of strings, got the single string {values!r}")
-    given = tuple(values)
-    for value in given:
+    checked: dict[str, None] = {}
+    for value in values:
         if not isinstance(value, str):
             raise InvalidInput(f"{name} must hold strings, got {value!r}")
-    if len(set(given)) < len(given):
-        twice = next(v for i, v in enumerate(given) if v in given[:i])
-        raise InvalidInput(f"{name} holds {twice!r} twice; give each class once")
-    return given
+        if value in checked:
+            raise InvalidInput(f"{name} holds {value!r} twice; give each class once")
+        checked[value] = None
+    return tuple(checked)
 
 
-def _content(path: Path) -> tuple[str, Iterator[tuple[int, str]]]:
+def _read_lines(path: Path) -> tuple[str, list[tuple[int, str]]]:
     """Read the licence, whose lines begin with a space, and the numbered lines that hold data."""
     try:
         text = path.read_bytes().decode("utf-8").replace("\r\n", "\n")
@@ -619,42 +649,74 @@ def _content(path: Path) -> tuple[str, Iterator[tuple[int, str]]]:
             "index.noun (wordnet.princeton.edu, or the wordnet-base package of a Linux distribution)"
         ) from error
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path} is no text (byte {error.start}); {RESTORE}") from error
+        raise InvalidInput(f"{path} is not text (byte {error.start}); {RESTORE}") from error
     lines = text.split("\n")
     if lines[-1]:
         raise InvalidInput(f"{path} ends inside line {len(lines)}; {RESTORE}")
-    licence = "\n".join(line for line in lines if line.startswith(" "))
-    data = [(i, line) for i, line in enumerate(lines, 1) if line and not line.startswith(" ")]
+    licence: list[str] = []
+    data: list[tuple[int, str]] = []
+    for number, line in enumerate(lines, start=1):
+        if line.startswith(" "):
+            licence.append(line)
+        elif line:
+            data.append((number, line))
     if not data:
         raise InvalidInput(f"{path} holds no synset; {RESTORE}")
-    return licence, iter(data)
+    return "\n".join(licence), data
 
 
-def _synset(line: str, where: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+class _ParsedSynset(NamedTuple):
+    wnid: str
+    words: tuple[str, ...]
+    parents: tuple[str, ...]
+
+
+def _parse_synset(line: str, where: str) -> _ParsedSynset:
     """Parse the wnid, words and parents of one line of data.noun.
 
     The format: offset lex_filenum ss_type w_cnt (word lex_id)* p_cnt (symbol offset pos source)* | gloss. The number of
     words is hexadecimal, that of pointers decimal.
     """
     fields = line.partition(" | ")[0].split()
+    parents: dict[str, None] = {}
     try:
-        wnid, kind, count = "n" + fields[0], fields[2], int(fields[3], 16)
-        words = tuple(fields[4 : 4 + 2 * count : 2])
-        rest = fields[4 + 2 * count :]
-        pointers = [rest[i : i + 4] for i in range(1, len(rest), 4)]
-        whole = len(rest) == 1 + 4 * int(rest[0]) and len(words) == count > 0
-        parents = tuple("n" + offset for symbol, offset, pos, _ in pointers if symbol in ("@", "@i") and pos == "n")
+        wnid = "n" + fields[0]
+        kind = fields[2]
+        word_count = int(fields[3], 16)
+        words = tuple(fields[4 : 4 + 2 * word_count : 2])
+        pointers = fields[4 + 2 * word_count :]
+        complete = len(words) == word_count > 0 and len(pointers) == 1 + 4 * int(pointers[0])
+        for start in range(1, len(pointers), 4):
+            symbol, offset, part_of_speech, _ = pointers[start : start + 4]
+            if symbol in ("@", "@i") and part_of_speech == "n":
+                parents["n" + offset] = None
     except (IndexError, ValueError):
-        whole = False
-    if not whole or kind != "n" or not WNID.fullmatch(wnid) or not all(map(WNID.fullmatch, parents)):
-        raise InvalidInput(f"{where} is no noun synset of the wndb format: {line[:60]!r}; {RESTORE}")
-    return wnid, words, tuple(dict.fromkeys(parents))
+        complete = False
+    if not complete or kind != "n" or not all(map(WNID.fullmatch, (wnid, *parents))):
+        raise InvalidInput(f"{where} is not a noun synset of the wndb format: {line[:60]!r}; {RESTORE}")
+    return _ParsedSynset(wnid, words, tuple(parents))
 
 
-def _index(path: Path, synsets: Mapping[str, Synset]) -> dict[str, tuple[str, ...]]:
+def _link_children(parsed: Mapping[str, _ParsedSynset], path: Path) -> dict[str, Synset]:
+    """Make synsets that know their children, too."""
+    children: dict[str, list[str]] = {wnid: [] for wnid in parsed}
+    for one in parsed.values():
+        for parent in one.parents:
+            if parent not in children:
+                raise InvalidInput(f"{path}: {one.wnid} is below {parent}, which is missing; {RESTORE}")
+            children[parent].append(one.wnid)
+    synsets = {}
+    for one in parsed.values():
+        synsets[one.wnid] = Synset(one.wnid, one.words, one.parents, tuple(children[one.wnid]))
+    return synsets
+
+
+def _read_index(path: Path, synsets: Mapping[str, Synset]) -> dict[str, tuple[str, ...]]:
     """Parse the wnids of each lower-case word: lemma pos synset_cnt p_cnt symbol* sense_cnt tagsense_cnt offset*."""
     index: dict[str, tuple[str, ...]] = {}
-    for number, line in _content(path)[1]:
+    indexed: set[str] = set()
+    _, lines = _read_lines(path)
+    for number, line in lines:
         fields = line.split()
         try:
             count = int(fields[2])
@@ -662,14 +724,13 @@ def _index(path: Path, synsets: Mapping[str, Synset]) -> dict[str, tuple[str, ..
         except (IndexError, ValueError):
             count, wnids = -1, ()
         if count < 1 or len(wnids) != count or fields[1] != "n":
-            raise InvalidInput(f"{path}, line {number} is no noun of the wndb format: {line[:60]!r}; {RESTORE}")
-        absent = [w for w in wnids if w not in synsets]
-        if absent:
-            raise InvalidInput(
-                f"{path}, line {number}: {fields[0]!r} has sense {absent[0]}, not in data.noun; {RESTORE}"
-            )
+            raise InvalidInput(f"{path}, line {number} is not a noun of the wndb format: {line[:60]!r}; {RESTORE}")
+        for wnid in wnids:
+            if wnid not in synsets:
+                sense = f"{fields[0]!r} has sense {wnid}"
+                raise InvalidInput(f"{path}, line {number}: {sense}, not in data.noun; {RESTORE}")
         index[fields[0]] = wnids
-    indexed = {w for wnids in index.values() for w in wnids}
+        indexed.update(wnids)
     if len(indexed) < len(synsets):
         missing = min(synsets.keys() - indexed)
         raise InvalidInput(
@@ -680,17 +741,18 @@ def _index(path: Path, synsets: Mapping[str, Synset]) -> dict[str, tuple[str, ..
 
 def _refuse_cycles(synsets: Mapping[str, Synset], path: Path) -> None:
     """Remove synsets whose parents are all removed until none is left; what remains is on or below a cycle."""
-    above = {wnid: len(s.parents) for wnid, s in synsets.items()}
-    free = [wnid for wnid, count in above.items() if not count]
+    parents_left = {wnid: len(synset.parents) for wnid, synset in synsets.items()}
+    free = [wnid for wnid, count in parents_left.items() if not count]
     for wnid in free:
         for child in synsets[wnid].children:
-            above[child] -= 1
-            if not above[child]:
+            parents_left[child] -= 1
+            if not parents_left[child]:
                 free.append(child)
     if len(free) == len(synsets):
         return
     stuck = synsets.keys() - set(free)
-    at, seen = min(stuck), set[str]()
+    at = min(stuck)
+    seen: set[str] = set()
     while at not in seen:  # walk up until a synset comes again: that one is on the cycle
         seen.add(at)
         at = min(set(synsets[at].parents) & stuck)
