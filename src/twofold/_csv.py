@@ -1,9 +1,8 @@
-"""Texts of people in CSV files: a spreadsheet must show them, never run them as formulas."""
+"""Escape texts of CSV files, so that a spreadsheet shows them and never runs them as formulas."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 STARTS = ("=", "+", "-", "@", "\t", "\r")  # with which a spreadsheet takes a cell for a formula
 MARK = "'"  # with which it takes a cell for text
@@ -30,7 +29,9 @@ def escape_cell(text: str) -> str:
     >>> escape_cell("=1+1"), escape_cell("cat"), escape_cell("'@here")
     ("'=1+1", 'cat', "''@here")
     """
-    return MARK + text if text.lstrip(MARK).startswith(STARTS) else text
+    if _may_start_formula(text):
+        return MARK + text
+    return text
 
 
 def unescape_cell(cell: str) -> str:
@@ -51,10 +52,17 @@ def unescape_cell(cell: str) -> str:
     >>> unescape_cell("'=1+1"), unescape_cell("'tis"), unescape_cell("''@here")
     ('=1+1', "'tis", "'@here")
     """
-    return cell[1:] if cell.startswith(MARK) and cell.lstrip(MARK).startswith(STARTS) else cell
+    if cell.startswith(MARK) and _may_start_formula(cell):
+        return cell[1:]
+    return cell
 
 
-def escape_row(values: Iterable[Any]) -> list[Any]:
+def _may_start_formula(text: str) -> bool:
+    """Whether a text could begin a formula, apostrophes before it aside."""
+    return text.lstrip(MARK).startswith(STARTS)
+
+
+def escape_row(values: Iterable[object]) -> list[object]:
     """Escape the texts of a row; numbers stay as they are.
 
     Parameters

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from twofold.errors import RunError, TwofoldError
 
 
-def encode_json(content: Mapping[str, Any]) -> bytes:
+def encode_json(content: Mapping[str, object]) -> bytes:
     """Encode a mapping as JSON with its own SHA-256 under the last key, ``checksum``.
 
     Parameters
@@ -72,10 +72,10 @@ def decode_json(
     Examples
     --------
     >>> raw = encode_json({"format": "note", "version": 1, "text": "kept"})
-    >>> told = {"kind": "a note", "form": "note", "version": 1, "again": "write it again"}
-    >>> decode_json(raw, Path("note.json"), **told)
+    >>> expected = {"kind": "a note", "form": "note", "version": 1, "again": "write it again"}
+    >>> decode_json(raw, Path("note.json"), **expected)
     {'text': 'kept'}
-    >>> decode_json(raw.replace(b"kept", b"lost"), Path("note.json"), **told)
+    >>> decode_json(raw.replace(b"kept", b"lost"), Path("note.json"), **expected)
     Traceback (most recent call last):
         ...
     twofold.errors.RunError: note.json is damaged or was edited: its checksum does not fit; write it again
@@ -160,7 +160,8 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _short(value: object) -> str:
-    """Text of an untrusted value for a message: at most 80 characters of one line."""
-    plain = isinstance(value, (str, int, float, type(None), BaseException))
-    text = str(value) if plain else type(value).__name__
+    """Format an untrusted value for a message: at most 80 characters of one line."""
+    text = type(value).__name__
+    if value is None or isinstance(value, (str, int, float, BaseException)):
+        text = str(value)
     return " ".join(text.split())[:80]

@@ -2,8 +2,8 @@ r"""How far OOD sets lie from an ID set in an embedding, and their division into
 
 The four measures and the division of a CLIP-stratified study (Claros Olivares and Brockmeier, "A Systematic Analysis of
 Out-of-Distribution Detection Under Representation and Training Paradigm Shifts"), on any embedding: CLIP's where a
-person has it (:func:`clip`), else the features of the model under test, which then measure what *that* model tells
-apart and should be reported as such. All are distances: lower is closer.
+person has it (:func:`clip`), else the features of the model under test, which then measure what *that* model
+distinguishes and should be reported as such. All are distances: lower is closer.
 
 Notation: rows u, v of the embeddings; :math:`\mu, \Sigma` their mean and covariance.
 """
@@ -11,24 +11,27 @@ Notation: rows u, v of the embeddings; :math:`\mu, \Sigma` their mean and covari
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from twofold import _checks
-from twofold._checks import Array, ArrayLike
+from twofold.typing import Array, ArrayLike, Floats
 from twofold._math import TINY, unit
 from twofold.errors import InvalidInput, MissingExtra, UnknownName
 from twofold.roles import OOD_TEST
 
-Rows = npt.NDArray[np.floating[Any]]
+if TYPE_CHECKING:
+    import torch
+
 BLOCK = 2048  # rows at a time; a kernel block is then 32 MB
-MOST_SETS = 14  # 788,970 partitions into three groups
+MOST_SETS = 14  # which have 788,970 partitions into three groups
 NAMES: Mapping[int, tuple[str, ...]] = {2: ("near", "far"), 3: OOD_TEST}
 
 
@@ -63,8 +66,8 @@ def frechet(a: ArrayLike, b: ArrayLike) -> float:
     >>> frechet([[0.0], [2.0]], [[3.0], [5.0]])
     9.0
     """
-    one, two = _pair(a, b, least=2)
-    return _frechet(_gaussian(one), _gaussian(two))
+    one, two = _check_pair(a, b, least=2)
+    return _frechet_distance(_fit_gaussian(one), _fit_gaussian(two))
 
 
 def mmd(
@@ -106,8 +109,8 @@ def mmd(
     >>> mmd([[1.0], [-1.0]], [[1.0], [-1.0]], degree=1)
     -2.0
     """
-    one, two = _pair(a, b, least=2)
-    kernel = _kernel(one.shape[1], degree, coef0, scale)
+    one, two = _check_pair(a, b, least=2)
+    kernel = _make_kernel(one.shape[1], degree, coef0, scale)
     return kernel.within(one) + kernel.within(two) - 2.0 * kernel.between(one, two)
 
 
@@ -151,8 +154,8 @@ def centroid(
     >>> centroid([[1.0, 1.0]], [[2.0, 0.0], [0.0, 3.0]], [0, 1], kind="cosine").__round__(4)
     0.2929
     """
-    rows, known = _pair(embeddings, id_embeddings, names=("embeddings", "id_embeddings"))
-    return _centroid(rows, _centroids(known, id_labels), kind)
+    rows, known = _check_pair(embeddings, id_embeddings, names=("embeddings", "id_embeddings"))
+    return _centroid_distance(rows, _class_directions(known, id_labels), kind)
 
 
 def text(embeddings: ArrayLike, class_texts: ArrayLike) -> float:
@@ -180,8 +183,8 @@ def text(embeddings: ArrayLike, class_texts: ArrayLike) -> float:
     >>> text([[2.0, 0.0], [0.0, 2.0]], [[1.0, 0.0]])
     0.5
     """
-    rows, prototypes = _pair(embeddings, class_texts, names=("embeddings", "class_texts"))
-    return float((1.0 - _nearest_cosine(rows, _directions(prototypes, "class_texts"))).mean())
+    rows, prototypes = _check_pair(embeddings, class_texts, names=("embeddings", "class_texts"))
+    return _text_distance(rows, _normalise(prototypes, "class_texts"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,13 +230,17 @@ class Distances:
         array([[0.7],
                [0.6]])
         """
-        if not table or not next(iter(table.values())):
+        measures: tuple[str, ...] = ()
+        if table:
+            measures = tuple(next(iter(table.values())))
+        if not measures:
             raise InvalidInput("distances are empty; give at least one set with one measure")
-        measures = tuple(next(iter(table.values())))
+        rows = []
         for name, row in table.items():
             if set(row) != set(measures):
                 raise InvalidInput(f"{name!r} has the measures {', '.join(row)}, other sets {', '.join(measures)}")
-        values = _checks.floats([[row[m] for m in measures] for row in table.values()], "distances", ndim=2)
+            rows.append([row[measure] for measure in measures])
+        values = _checks.floats(rows, "distances", ndim=2)
         _checks.finite(values, "distances")
         return cls(tuple(table), measures, values.astype(np.float64))
 
@@ -245,8 +252,10 @@ class Distances:
         dict of str to dict of str to float
             Distance by OOD set and measure.
         """
-        rows = self.values.tolist()
-        return {name: dict(zip(self.measures, row, strict=True)) for name, row in zip(self.sets, rows, strict=True)}
+        table = {}
+        for name, row in zip(self.sets, self.values.tolist(), strict=True):
+            table[name] = dict(zip(self.measures, row, strict=True))
+        return table
 
 
 @dataclass(frozen=True)
@@ -291,10 +300,12 @@ class Strata:
         UnknownName
             If the set is in no group.
         """
-        found = {member: group for group, members in self.groups.items() for member in members}
-        if name not in found:
-            raise UnknownName.of("OOD set", name, found)
-        return found[name]
+        known: list[str] = []
+        for group, members in self.groups.items():
+            if name in members:
+                return group
+            known += members
+        raise UnknownName.of("OOD set", name, known)
 
 
 def distances(
@@ -340,22 +351,26 @@ def distances(
     """
     if not isinstance(sets, Mapping) or not sets:
         raise InvalidInput(f"sets must map names of OOD sets to embeddings, at least one, got {type(sets).__name__}")
-    known = _directions(_rows(id_embeddings, "id_embeddings", least=2), "id_embeddings")
+    known = _normalise(_check_rows(id_embeddings, "id_embeddings", least=2), "id_embeddings")
     width = known.shape[1]
-    gaussian, centres = _gaussian(known), _centroids(known, id_labels)
-    kernel = _kernel(width, 3, 1.0, "dim")
-    own = kernel.within(known)
-    texts = None if text is None else _directions(_rows(text, "text", width=width), "text")
+    gaussian = _fit_gaussian(known)
+    centres = _class_directions(known, id_labels)
+    kernel = _make_kernel(width, 3, 1.0, "dim")
+    known_similarity = kernel.within(known)
+    texts = None
+    if text is not None:
+        texts = _normalise(_check_rows(text, "text", width=width), "text")
     table: dict[str, dict[str, float]] = {}
-    for name, given in sets.items():
-        rows = _directions(_rows(given, f"sets[{name!r}]", least=2, width=width), f"sets[{name!r}]")
+    for name, embeddings in sets.items():
+        label = f"sets[{name!r}]"
+        rows = _normalise(_check_rows(embeddings, label, least=2, width=width), label)
         table[name] = {
-            "frechet": _frechet(gaussian, _gaussian(rows)),
-            "mmd": own + kernel.within(rows) - 2.0 * kernel.between(known, rows),
-            "centroid": _centroid(rows, centres, kind),
+            "frechet": _frechet_distance(gaussian, _fit_gaussian(rows)),
+            "mmd": known_similarity + kernel.within(rows) - 2.0 * kernel.between(known, rows),
+            "centroid": _centroid_distance(rows, centres, kind),
         }
         if texts is not None:
-            table[name]["text"] = float((1.0 - _nearest_cosine(rows, texts)).mean())
+            table[name]["text"] = _text_distance(rows, texts)
     return Distances.of(table)
 
 
@@ -400,27 +415,31 @@ def strata(distances: Distances, *, groups: int = 3) -> Strata:
         raise InvalidInput(
             f"{groups} groups need {groups} to {MOST_SETS} OOD sets (all partitions are compared), got {count}"
         )
-    order = sorted(range(count), key=lambda i: distances.sets[i])
-    names = [distances.sets[i] for i in order]
-    z = _standardised(distances.values[order])
-    total = float((z**2).sum())
+    order = sorted(range(count), key=lambda place: distances.sets[place])
+    names = [distances.sets[place] for place in order]
+    standardised = _standardise(distances.values[order])
+    total = float((standardised**2).sum())
     if total == 0.0:
         raise InvalidInput("all OOD sets have the same distances; there is nothing to divide them by")
-    labelings = _labelings(count, groups)
-    within = total - _between(labelings, z, groups)
+    partitions = _list_partitions(count, groups)
+    within = total - _explained_squares(partitions, standardised, groups)
     best = int(np.argmax(within <= within.min() + 1e-9 * total))  # the first of equals, in the order of names
-    chosen = labelings[best]
-    centres = [float(z[chosen == g].mean()) for g in range(groups)]
-    ranked = sorted(range(groups), key=lambda g: (round(centres[g], 9), int(np.argmax(chosen == g))))
-    others = np.delete(within, best)
+    labels = partitions[best]
+    centres = [float(standardised[labels == group].mean()) for group in range(groups)]
+    near_to_far = sorted(range(groups), key=lambda group: (round(centres[group], 9), int(np.argmax(labels == group))))
+    members: dict[str, tuple[str, ...]] = {}
+    centre_of: dict[str, float] = {}
+    for title, group in zip(NAMES[groups], near_to_far, strict=True):
+        members[title] = tuple(names[place] for place in np.flatnonzero(labels == group))
+        centre_of[title] = centres[group]
+    runner_up = math.inf
+    if len(within) > 1:
+        runner_up = max(float(np.delete(within, best).min()), 0.0)
     return Strata(
-        groups={
-            title: tuple(n for n, label in zip(names, chosen, strict=True) if label == g)
-            for title, g in zip(NAMES[groups], ranked, strict=True)
-        },
-        centres={title: centres[g] for title, g in zip(NAMES[groups], ranked, strict=True)},
+        groups=members,
+        centres=centre_of,
         within=max(float(within[best]), 0.0),
-        runner_up=max(float(others.min()), 0.0) if others.size else float("inf"),
+        runner_up=runner_up,
         total=total,
     )
 
@@ -438,9 +457,9 @@ class Clip(NamedTuple):
         Function from a list of texts to a tensor of tokens.
     """
 
-    model: Any
-    preprocess: Any
-    tokenizer: Any
+    model: torch.nn.Module
+    preprocess: Callable[[object], torch.Tensor]
+    tokenizer: Callable[[Sequence[str]], torch.Tensor]
 
 
 def clip(folder: str | Path) -> Clip:
@@ -503,17 +522,24 @@ class _Kernel(NamedTuple):
     coef0: float
     scale: float
 
-    def between(self, a: Rows, b: Rows) -> float:
+    def between(self, a: Floats, b: Floats) -> float:
         """Average k over all pairs of a row of ``a`` and a row of ``b``."""
-        return sum(float(self(x, y).sum()) for x in _blocks(a) for y in _blocks(b)) / (len(a) * len(b))
+        total = 0.0
+        for x in _blocks(a):
+            for y in _blocks(b):
+                total += float(self(x, y).sum())
+        return total / (len(a) * len(b))
 
-    def within(self, a: Rows) -> float:
+    def within(self, a: Floats) -> float:
         """Average k over all pairs of two different rows; each block above the diagonal counts twice."""
         total = 0.0
         for i, x in enumerate(_blocks(a)):
             own = self(x, x)
             total += float(own.sum() - np.trace(own))
-            total += 2.0 * sum(float(self(x, y).sum()) for y in _blocks(a[(i + 1) * BLOCK :]))
+            above = 0.0
+            for y in _blocks(a[(i + 1) * BLOCK :]):
+                above += float(self(x, y).sum())
+            total += 2.0 * above
         return total / (len(a) * (len(a) - 1))
 
     def __call__(self, x: Array, y: Array) -> Array:
@@ -524,7 +550,7 @@ class _Kernel(NamedTuple):
         return result
 
 
-def _kernel(width: int, degree: int, coef0: float, scale: float | str) -> _Kernel:
+def _make_kernel(width: int, degree: int, coef0: float, scale: float | str) -> _Kernel:
     if isinstance(scale, str):
         _checks.choice(scale, "scale", ("dim",))
         factor = 1.0 / width
@@ -534,7 +560,7 @@ def _kernel(width: int, degree: int, coef0: float, scale: float | str) -> _Kerne
     return _Kernel(_checks.whole(degree, "degree", 1), shift, factor)
 
 
-def _rows(value: ArrayLike, name: str, *, least: int = 1, width: int | None = None) -> Rows:
+def _check_rows(value: ArrayLike, name: str, *, least: int = 1, width: int | None = None) -> Floats:
     rows = _checks.floats(value, name, ndim=2)
     _checks.finite(rows, name)
     if len(rows) < least:
@@ -544,8 +570,12 @@ def _rows(value: ArrayLike, name: str, *, least: int = 1, width: int | None = No
     return rows
 
 
-def _pair(a: ArrayLike, b: ArrayLike, *, least: int = 1, names: tuple[str, str] = ("a", "b")) -> tuple[Rows, Rows]:
-    one, two = _rows(a, names[0], least=least), _rows(b, names[1], least=least)
+def _check_pair(
+    a: ArrayLike, b: ArrayLike, *, least: int = 1, names: tuple[str, str] = ("a", "b")
+) -> tuple[Floats, Floats]:
+    """Check two sets of rows of the same width."""
+    one = _check_rows(a, names[0], least=least)
+    two = _check_rows(b, names[1], least=least)
     if one.shape[1] != two.shape[1]:
         raise InvalidInput(
             f"{names[0]} has {one.shape[1]} columns and {names[1]} {two.shape[1]}; use one model for both"
@@ -553,12 +583,12 @@ def _pair(a: ArrayLike, b: ArrayLike, *, least: int = 1, names: tuple[str, str] 
     return one, two
 
 
-def _blocks(rows: Rows) -> Iterator[Array]:
+def _blocks(rows: Floats) -> Iterator[Array]:
     for start in range(0, len(rows), BLOCK):
         yield np.asarray(rows[start : start + BLOCK], dtype=np.float64)
 
 
-def _directions(rows: Rows, name: str) -> Array:
+def _normalise(rows: Floats, name: str) -> Array:
     """Scale rows to length 1; a row of zeros has no direction and is an error."""
     empty = ~rows.any(axis=1)
     if empty.any():
@@ -566,7 +596,7 @@ def _directions(rows: Rows, name: str) -> Array:
     return unit(rows)
 
 
-def _gaussian(rows: Rows) -> _Gaussian:
+def _fit_gaussian(rows: Floats) -> _Gaussian:
     mean = rows.mean(axis=0, dtype=np.float64)
     scatter = np.zeros((rows.shape[1], rows.shape[1]))
     for block in _blocks(rows):
@@ -579,37 +609,49 @@ def _gaussian(rows: Rows) -> _Gaussian:
     return _Gaussian(mean, float(np.trace(scatter)), half)
 
 
-def _frechet(a: _Gaussian, b: _Gaussian) -> float:
-    overlap = float(np.linalg.svd(a.half @ b.half.T, compute_uv=False).sum()) if len(a.half) and len(b.half) else 0.0
+def _frechet_distance(a: _Gaussian, b: _Gaussian) -> float:
+    overlap = 0.0
+    if len(a.half) and len(b.half):
+        overlap = float(np.linalg.svd(a.half @ b.half.T, compute_uv=False).sum())
     gap = a.mean - b.mean
     return max(float(gap @ gap) + a.trace + b.trace - 2.0 * overlap, 0.0)
 
 
-def _centroids(rows: Rows, labels: ArrayLike) -> Array:
+def _class_directions(rows: Floats, labels: ArrayLike) -> Array:
     """Compute one direction per class that has rows."""
     truth = _checks.labels(labels, "id_labels", ood=False)
     _checks.same_rows(id_labels=truth, id_embeddings=rows)
     _, index = np.unique(truth, return_inverse=True)
     sizes = np.bincount(index)
-    sorted_rows = _directions(rows, "id_embeddings")[np.argsort(index, kind="stable")]
+    sorted_rows = _normalise(rows, "id_embeddings")[np.argsort(index, kind="stable")]
     means = np.add.reduceat(sorted_rows, np.cumsum(sizes) - sizes, axis=0) / sizes[:, None]
     if (np.linalg.norm(means, axis=1) < TINY).any():
         raise InvalidInput("the embeddings of an ID class cancel out; its centroid has no direction")
     return unit(means)
 
 
-def _centroid(rows: Rows, centres: Array, kind: str) -> float:
+def _centroid_distance(rows: Floats, centres: Array, kind: str) -> float:
     _checks.choice(kind, "kind", ("angular", "cosine"))
-    nearest = _nearest_cosine(rows, centres)
-    return float((np.arccos(nearest) if kind == "angular" else 1.0 - nearest).mean())
+    cosines = _nearest_cosine(rows, centres)
+    if kind == "angular":
+        return float(np.arccos(cosines).mean())
+    return float((1.0 - cosines).mean())
 
 
-def _nearest_cosine(rows: Rows, prototypes: Array) -> Array:
-    directions = (_directions(block, "embeddings") for block in _blocks(rows))
-    return np.concatenate([np.clip((block @ prototypes.T).max(axis=1), -1.0, 1.0) for block in directions])
+def _text_distance(rows: Floats, texts: Array) -> float:
+    return float((1.0 - _nearest_cosine(rows, texts)).mean())
 
 
-def _standardised(values: Array) -> Array:
+def _nearest_cosine(rows: Floats, prototypes: Array) -> Array:
+    """Compute the cosine between each row and the prototype nearest to it."""
+    nearest = []
+    for block in _blocks(rows):
+        cosines = _normalise(block, "embeddings") @ prototypes.T
+        nearest.append(np.clip(cosines.max(axis=1), -1.0, 1.0))
+    return np.concatenate(nearest)
+
+
+def _standardise(values: Array) -> Array:
     """Scale columns to mean 0 and variance 1; columns that do not vary are left out."""
     away = values - values.mean(axis=0)
     spread = np.sqrt((away**2).mean(axis=0))
@@ -617,7 +659,7 @@ def _standardised(values: Array) -> Array:
     return away[:, varies] / spread[varies]
 
 
-def _labelings(count: int, groups: int) -> npt.NDArray[np.int8]:
+def _list_partitions(count: int, groups: int) -> npt.NDArray[np.int8]:
     """List every partition of ``count`` things into exactly ``groups`` groups once: labels appear in order 0, 1, 2."""
     rows = np.zeros((1, 1), dtype=np.int8)
     for _ in range(count - 1):
@@ -628,10 +670,10 @@ def _labelings(count: int, groups: int) -> npt.NDArray[np.int8]:
     return rows[rows.max(axis=1) == groups - 1]
 
 
-def _between(labelings: npt.NDArray[np.int8], z: Array, groups: int) -> Array:
+def _explained_squares(partitions: npt.NDArray[np.int8], standardised: Array, groups: int) -> Array:
     """Sum over groups size times squared centre: what the groups explain of the total sum of squares."""
-    explained = np.zeros(len(labelings))
-    for g in range(groups):
-        member = (labelings == g).astype(np.float64)
-        explained += ((member @ z) ** 2).sum(axis=1) / member.sum(axis=1)
+    explained = np.zeros(len(partitions))
+    for group in range(groups):
+        member = (partitions == group).astype(np.float64)
+        explained += ((member @ standardised) ** 2).sum(axis=1) / member.sum(axis=1)
     return explained

@@ -173,9 +173,12 @@ def _judged_methods(study: Study) -> tuple[set[str], set[tuple[str, str]]]:
     """Collect the scores and the pairs that benchmarks and rows name."""
     scores: set[str] = set()
     pairs: set[tuple[str, str]] = set()
-    for judged in (*study.benchmarks, *study.rows):
-        scores.update(judged.scores)
-        pairs.update(judged.pairs)
+    for benchmark in study.benchmarks:
+        scores.update(benchmark.scores)
+        pairs.update(benchmark.pairs)
+    for row in study.rows:
+        scores.update(row.scores)
+        pairs.update(row.pairs)
     return scores, pairs
 
 

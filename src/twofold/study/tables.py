@@ -100,7 +100,7 @@ def values(study: Study, found: Results) -> list[Value]:
     list of Value
         By benchmark, then table.
     """
-    every = []
+    every: list[Value] = []
     for benchmark in study.benchmarks:
         groups = _group_by_place(found, benchmark.name)
         for table in study.tables:
