@@ -68,7 +68,7 @@ _FD = (
     "Its corruptions are the distributed CIFAR-C files; where they are absent, corruptions are computed here.",
 )
 _UNKNOWN = (
-    "The class lists of the unknown-detection paper are unpublished; substitute splits and lists stand in, so cells are "
+    "The class lists of the unknown-detection paper are unpublished; substitutes stand in for them, so cells are "
     "not comparable one by one.",
     "Equal confidences count half in AUROC here and nothing there; FPR takes the first threshold that reaches 95 % "
     "TPR, there the one nearest to it.",
