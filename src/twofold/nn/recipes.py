@@ -986,7 +986,7 @@ def recipe(name: str) -> Recipe:
     changed = RECIPES[plain]
     for setting, value in _parse_settings(name).items():
         part = _find_part_with(changed, setting, plain)
-        changed |= replace(part, **{setting: value})  # type: ignore[arg-type]
+        changed |= replace(part, **{setting: value})
     return changed
 
 

@@ -269,7 +269,7 @@ def _cut_batches(shard: range, batch: int) -> list[range]:
     return [range(start, min(start + batch, shard.stop)) for start in range(shard.start, shard.stop, batch)]
 
 
-def _as_it_is(batch: InputBatch) -> InputBatch:
+def _as_it_is(batch: Any) -> Any:
     """Leave a batch as it is; a named function, since workers cannot receive a lambda."""
     return batch
 
