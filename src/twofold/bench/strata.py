@@ -22,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from twofold import _checks
-from twofold.typing import Array, ArrayLike, Floats
 from twofold._math import TINY, unit
 from twofold.errors import InvalidInput, MissingExtra, UnknownName
 from twofold.roles import OOD_TEST
+from twofold.typing import Array, ArrayLike, Floats
 
 if TYPE_CHECKING:
     import torch
