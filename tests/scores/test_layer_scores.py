@@ -284,6 +284,17 @@ def test_fitted_weights_through_a_chain(tmp_path):
     assert (load_chain(tmp_path / "c").score(test) == chain.score(test)).all()
 
 
+def test_fitted_weights_without_validation_are_those_of_training_rows():
+    train, ood = world(), world(seed=3)
+    arrays = (train.layers, train.labels, train.logits)
+    alone = MahalanobisLayers().fit(*arrays, ood_val_layers=ood.layers)
+    stated = MahalanobisLayers().fit(*arrays, val_layers=train.layers, ood_val_layers=ood.layers)
+    equal = MahalanobisLayers(weights="equal").fit(*arrays)
+    assert (alone.slopes == stated.slopes).all()
+    assert not np.allclose(alone.slopes, equal.slopes)
+    assert (scorer("mds_layers").fit(train, ood_val=ood).score(train) == alone.score(train.layers)).all()
+
+
 def test_the_variance_is_used_where_it_is_there():
     train, test = world(), world(20, seed=1)
     half = [o.replace(layers={k: v for k, v in o.layers.items() if k != "block1/var"}) for o in (train, test)]

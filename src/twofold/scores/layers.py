@@ -29,34 +29,60 @@ MARGIN = 1e-6  # added to the denominators of gram
 RESOLUTION = 1e-12  # a variance below this share of its inputs is rounding error
 
 
-def _packed(keys: Sequence[str]) -> Packed:
+def _layer_of(key: str) -> str:
+    """Return the name of the layer of a key: the part before the last slash."""
+    return key.rpartition("/")[0]
+
+
+def _statistic_of(key: str) -> str:
+    """Return the statistic of a key: the part after the last slash."""
+    return key.rpartition("/")[2]
+
+
+def _group_by_layer(keys: Iterable[str]) -> dict[str, list[str]]:
+    """Group the keys by layer, in the order in which the layers first occur."""
+    groups: dict[str, list[str]] = {}
+    for key in keys:
+        groups.setdefault(_layer_of(key), []).append(key)
+    return groups
+
+
+def _layer_numbers(keys: Sequence[str]) -> list[int]:
+    """Return the number of the layer of each key."""
+    names = list(_group_by_layer(keys))
+    return [names.index(_layer_of(key)) for key in keys]
+
+
+def _pack_keys(keys: Sequence[str]) -> Packed:
     """Encode the names of keys as an array, which is all that a saved chain can hold: UTF-8 text, one to a line."""
-    if any("\n" in key for key in keys):
+    text = "\n".join(keys)
+    if text.count("\n") != len(keys) - 1:
         raise InvalidInput(f"keys of layers must have no line breaks, got {list(keys)}")
-    return np.frombuffer("\n".join(keys).encode(), np.uint8)
+    return np.frombuffer(text.encode(), np.uint8)
 
 
-def _unpacked(packed: Packed) -> list[str]:
+def _unpack_keys(packed: Packed) -> list[str]:
+    """Decode what :func:`_pack_keys` encoded."""
     return packed.tobytes().decode().split("\n")
 
 
-def _by_layer(keys: Iterable[str]) -> dict[str, list[str]]:
-    """Group the keys by layer; the part before the last slash is the name of the layer."""
-    grouped: dict[str, list[str]] = {}
-    for key in keys:
-        grouped.setdefault(key.rpartition("/")[0], []).append(key)
-    return grouped
+def _measure_widths(layers: Layers, keys: Sequence[str]) -> Labels:
+    """Return the number of columns of each key."""
+    return np.array([layers[key].shape[1] for key in keys], dtype=np.int64)
 
 
-def _there(layers: Layers) -> str:
-    return f"layers {', '.join(map(repr, sorted(layers)))} only" if layers else "no layers"
+def _list_layers(layers: Layers) -> str:
+    """List the recorded layers, for an error."""
+    if not layers:
+        return "no layers"
+    return f"layers {', '.join(map(repr, sorted(layers)))} only"
 
 
-def _check(score: str, layers: Layers, keys: Sequence[str], widths: Labels, whose: str = "these") -> None:
+def _check_layers(score: str, layers: Layers, keys: Sequence[str], widths: Labels, whose: str = "these") -> None:
     """Raise unless the outputs hold the layers that the score was fitted on."""
     for key, width in zip(keys, widths, strict=True):
         if key not in layers:
-            raise InvalidInput(f"{score} was fitted on layers[{key!r}]; {whose} outputs have {_there(layers)}")
+            raise InvalidInput(f"{score} was fitted on layers[{key!r}]; {whose} outputs have {_list_layers(layers)}")
         if layers[key].shape[1] != width:
             got = layers[key].shape[1]
             raise InvalidInput(f"{score} was fitted on {width} columns of layers[{key!r}]; {whose} outputs have {got}")
@@ -65,7 +91,7 @@ def _check(score: str, layers: Layers, keys: Sequence[str], widths: Labels, whos
 def _check_keys(packed: Packed, widths: Labels) -> list[str]:
     """Return the keys in loaded arrays; raise unless they are distinct names, each with a width."""
     try:
-        keys = _unpacked(packed)
+        keys = _unpack_keys(packed)
     except UnicodeDecodeError as error:
         raise InvalidInput("keys holds no UTF-8 text") from error
     if len(set(keys)) != len(keys) or len(keys) != len(widths) or (widths < 1).any():
@@ -75,8 +101,9 @@ def _check_keys(packed: Packed, widths: Labels) -> list[str]:
 
 def _slices(widths: Labels) -> list[slice]:
     """Return the columns of arrays of these widths when they stand side by side."""
-    ends = np.cumsum(widths)
-    return [slice(end - width, end) for end, width in zip(ends.tolist(), widths.tolist(), strict=True)]
+    ends = np.cumsum(widths).tolist()
+    starts = [0, *ends[:-1]]
+    return list(map(slice, starts, ends))
 
 
 # Gram matrices
@@ -209,35 +236,33 @@ class Gram(StepHooks):
         InvalidInput
             If a setting is out of range, no layer or not every power of a layer was recorded, or every label is -1.
         """
-        keys = self._keys(layers)
+        keys = self._find_keys(layers)
         share = _checks.number(self.split, "split", 0.0, 1.0, open_high=True)
         seed = _checks.whole(self.seed, "seed", 0)
-        truth, chosen, classes = np.asarray(labels), np.asarray(predictions), np.shape(logits)[1]
+        truth, classes = np.asarray(labels), np.shape(logits)[1]
         if (truth < 0).all():
             raise InvalidInput("labels must name a class for at least one training row; all are -1")
-        aside = _set_aside(truth, share, seed)
-        owners = np.where(aside, -1.0, truth)
-        widths = np.array([layers[key].shape[1] for key in keys], dtype=np.int64)
-        kind = np.result_type(*(layers[key].dtype for key in keys))
-        low = np.full((classes, widths.sum()), np.inf, kind)
-        high = np.full((classes, widths.sum()), -np.inf, kind)
-        for key, columns in zip(keys, _slices(widths), strict=True):
-            for values, owner in blocks(layers[key], owners):
-                used = owner >= 0
-                _widen(low[:, columns], high[:, columns], owner[used].astype(np.int64), values[used])
-        known = np.isfinite(low[:, 0])
-        low[~known], high[~known] = low[known].min(axis=0), high[known].max(axis=0)
+        widths = _measure_widths(layers, keys)
+        held_out = _draw_rows(truth, share, seed)
+        low, high = _class_ranges(layers, keys, widths, np.where(held_out, -1.0, truth), classes)
+        fitted = replace(self, keys=_pack_keys(keys), widths=widths, low=low, high=high)
+        rows = np.flatnonzero(held_out)
+        total = fitted._total_deviation(layers, rows, np.asarray(predictions))
+        return replace(fitted, typical=np.where(total > 0, total / max(len(rows), 1), 1.0))
 
-        rows, place = np.flatnonzero(aside), _places(keys)
-        total = np.zeros(max(place) + 1)
-        for key, columns, layer in zip(keys, _slices(widths), place, strict=True):
+    def _total_deviation(self, layers: Layers, rows: Labels, predictions: Labels) -> Array:
+        """Sum the deviations of these rows from the ranges of their predicted classes, for each layer."""
+        keys = _unpack_keys(self.keys)
+        numbers = _layer_numbers(keys)
+        total = np.zeros(max(numbers) + 1)
+        for key, columns, layer in zip(keys, _slices(self.widths), numbers, strict=True):
+            low, high = self.low[:, columns], self.high[:, columns]
             for first in range(0, len(rows), ROWS):
-                some = rows[first : first + ROWS]
-                class_ = chosen[some]
-                total[layer] += _outside(layers[key][some], low[class_, columns], high[class_, columns]).sum()
+                block = rows[first : first + ROWS]
+                chosen = predictions[block]
+                total[layer] += _deviate(layers[key][block], low[chosen], high[chosen]).sum()
                 release(layers[key])
-        typical = np.where(total > 0, total / max(len(rows), 1), 1.0)
-        return replace(self, keys=_packed(keys), widths=widths, low=low, high=high, typical=typical)
+        return total
 
     def check_state(self) -> None:
         """Check that the ranges fit the keys.
@@ -250,8 +275,8 @@ class Gram(StepHooks):
         keys = _check_keys(self.keys, self.widths)
         if self.low.shape[1] != self.widths.sum() or len(self.low) == 0:
             raise InvalidInput(f"low has shape {self.low.shape}, but the layers have {self.widths.sum()} columns")
-        if len(self.typical) != len(_by_layer(keys)):
-            raise InvalidInput(f"typical has {len(self.typical)} entries for {len(_by_layer(keys))} layers")
+        if len(self.typical) != len(_group_by_layer(keys)):
+            raise InvalidInput(f"typical has {len(self.typical)} entries for {len(_group_by_layer(keys))} layers")
 
     def score(self, layers: Layers, logits: Floats, predictions: Labels) -> Array:
         """Compute the confidence of each sample.
@@ -275,51 +300,66 @@ class Gram(StepHooks):
         InvalidInput
             If a layer that was fitted is missing or has another width.
         """
-        keys, chosen = _unpacked(self.keys), np.asarray(predictions)
-        _check("gram", layers, keys, self.widths)
+        keys, chosen = _unpack_keys(self.keys), np.asarray(predictions)
+        _check_layers("gram", layers, keys, self.widths)
         deviation = np.zeros((len(chosen), len(self.typical)))
-        for key, columns, layer in zip(keys, _slices(self.widths), _places(keys), strict=True):
-            deviation[:, layer] += _outside(layers[key], self.low[chosen, columns], self.high[chosen, columns])
+        for key, columns, layer in zip(keys, _slices(self.widths), _layer_numbers(keys), strict=True):
+            deviation[:, layer] += _deviate(layers[key], self.low[chosen, columns], self.high[chosen, columns])
         p = np.exp(log_softmax(logits)[np.arange(len(chosen)), chosen])
         # predictions other than the argmax of the logits may have no probability at all
         return -(deviation / self.typical).sum(axis=1) / np.maximum(p, TINY)
 
-    def _keys(self, layers: Layers) -> list[str]:
+    def _find_keys(self, layers: Layers) -> list[str]:
         """Return the keys to use, sorted; a layer with one of the powers must have all."""
         if not isinstance(self.powers, tuple | list) or not self.powers:
             raise InvalidInput(f"powers must be a tuple of whole numbers such as (1, 2, 3), got {self.powers!r}")
-        ends = {f"gram{_checks.whole(power, 'powers', 1)}" for power in self.powers}
-        names = {name for name, _, end in (key.rpartition("/") for key in layers) if end in ends}
-        if not names:
+        statistics = {f"gram{_checks.whole(power, 'powers', 1)}" for power in self.powers}
+        recorded = [key for key in layers if _statistic_of(key) in statistics]
+        if not recorded:
             raise InvalidInput(
-                f"gram needs layers['NAME/{min(ends)}'], recorded at extraction; these outputs have {_there(layers)}"
+                f"gram needs layers['NAME/{min(statistics)}'], recorded at extraction; "
+                f"these outputs have {_list_layers(layers)}"
             )
-        keys = sorted(f"{name}/{end}" for name in names for end in ends)
-        for key in keys:
-            if key not in layers:
-                have = sorted(k for k in layers if k.rpartition("/")[0] == key.rpartition("/")[0])
-                raise InvalidInput(
-                    f"gram(powers={self.powers}) needs layers[{key!r}]; of this layer there are {', '.join(have)}; "
-                    "record it at extraction, or choose powers that every layer has"
-                )
-        return keys
+        for name in sorted(_group_by_layer(recorded)):
+            for statistic in sorted(statistics):
+                key = f"{name}/{statistic}"
+                if key not in layers:
+                    there = sorted(_group_by_layer(layers)[name])
+                    raise InvalidInput(
+                        f"gram(powers={self.powers}) needs layers[{key!r}]; of this layer there are "
+                        f"{', '.join(there)}; record it at extraction, or choose powers that every layer has"
+                    )
+        return sorted(recorded)
 
 
-def _places(keys: Sequence[str]) -> list[int]:
-    """Return the number of the layer of each key."""
-    number = {name: i for i, name in enumerate(_by_layer(keys))}
-    return [number[key.rpartition("/")[0]] for key in keys]
+def _class_ranges(
+    layers: Layers, keys: Sequence[str], widths: Labels, labels: Array, classes: int
+) -> tuple[Floats, Floats]:
+    """Find the least and largest value (C, K) of each column by class, a block of rows at a time.
+
+    Rows labelled -1 are left out. A class without rows has the range of all classes.
+    """
+    kind = np.result_type(*[layers[key].dtype for key in keys])
+    low = np.full((classes, widths.sum()), np.inf, kind)
+    high = np.full((classes, widths.sum()), -np.inf, kind)
+    for key, columns in zip(keys, _slices(widths), strict=True):
+        for values, block_labels in blocks(layers[key], labels):
+            used = block_labels >= 0
+            _widen(low[:, columns], high[:, columns], block_labels[used].astype(np.int64), values[used])
+    known = np.isfinite(low[:, 0])
+    low[~known], high[~known] = low[known].min(axis=0), high[known].max(axis=0)
+    return low, high
 
 
-def _set_aside(labels: Labels, share: float, seed: int) -> Mask:
+def _draw_rows(labels: Labels, share: float, seed: int) -> Mask:
     """Draw this share of the rows of each class, rounded down, so that no class loses all its rows."""
     known = np.flatnonzero(labels >= 0)
     order = known[np.lexsort((np.random.default_rng(seed).random(len(known)), labels[known]))]
     _, first, count = np.unique(labels[order], return_index=True, return_counts=True)
     rank = np.arange(len(order)) - np.repeat(first, count)
-    aside = np.zeros(len(labels), dtype=bool)
-    aside[order] = rank < np.repeat(np.floor(share * count), count)
-    return aside
+    drawn = np.zeros(len(labels), dtype=bool)
+    drawn[order] = rank < np.repeat(np.floor(share * count), count)
+    return drawn
 
 
 def _widen(low: Floats, high: Floats, classes: Labels, values: Array) -> None:
@@ -331,9 +371,11 @@ def _widen(low: Floats, high: Floats, classes: Labels, values: Array) -> None:
         high[present] = np.maximum(high[present], np.maximum.reduceat(values[order], first, axis=0))
 
 
-def _outside(values: Floats, low: Floats, high: Floats) -> Array:
+def _deviate(values: Floats, low: Floats, high: Floats) -> Array:
     """Compute how far each row is outside the ranges, relative to their ends, summed over the columns."""
-    g, m, top = (np.asarray(a, dtype=np.float64) for a in (values, low, high))
+    g = np.asarray(values, dtype=np.float64)
+    m = np.asarray(low, dtype=np.float64)
+    top = np.asarray(high, dtype=np.float64)
     below = np.maximum(m - g, 0.0) / (np.abs(m) + MARGIN)
     above = np.maximum(g - top, 0.0) / (np.abs(top) + MARGIN)
     return (below + above).sum(axis=1)
@@ -429,7 +471,9 @@ class MahalanobisLayers(StepHooks):
         >>> MahalanobisLayers(weights="equal").unused_arguments()
         ('val_layers', 'ood_val_layers')
         """
-        return ("val_layers", "ood_val_layers") if self.weights == "equal" else ()
+        if self.weights == "equal":
+            return ("val_layers", "ood_val_layers")
+        return ()
 
     def fit(
         self,
@@ -450,8 +494,7 @@ class MahalanobisLayers(StepHooks):
         logits : ndarray of shape (n_samples, n_classes)
             Training logits; only their number of classes is used.
         val_layers : mapping of str to ndarray, optional
-            Layers of the validation set, for fitted weights. A chain without validation outputs passes the training
-            layers; without either, the equal weights are used.
+            Layers of the validation set, for fitted weights; by default the training layers.
         ood_val_layers : mapping of str to ndarray, optional
             Layers of the OOD validation set; required by ``weights="fitted"``.
 
@@ -473,36 +516,57 @@ class MahalanobisLayers(StepHooks):
             raise InvalidInput(
                 'mds_layers(weights="fitted") is fitted on layers of ood_val; pass ood_val= to fit, or weights="equal"'
             )
-        used = sorted(key for key in layers if key.rpartition("/")[2] in self.statistics)
-        groups = {name: keys for name, keys in _by_layer(used).items() if f"{name}/mean" in keys}
-        if not groups:
+        recorded = sorted(key for key in layers if _statistic_of(key) in self.statistics)
+        gaussians = []
+        for name, keys in _group_by_layer(recorded).items():
+            if f"{name}/mean" in keys:
+                gaussians.append(_LayerGaussian.fit(layers, keys, labels, np.shape(logits)[1]))
+        if not gaussians:
             raise InvalidInput(
-                f"mds_layers needs layers['NAME/mean'], recorded at extraction; these outputs have {_there(layers)}"
+                "mds_layers needs layers['NAME/mean'], recorded at extraction; "
+                f"these outputs have {_list_layers(layers)}"
             )
-        kept: list[str] = []
-        parts: list[tuple[Array, Array, Array]] = []
-        for keys in groups.values():
-            moments = _moments(labels, np.shape(logits)[1], [layers[key] for key in keys])
-            if _varies(moments):
-                whiten = whitening(moments.within, moments.floor)
-                kept += keys
-                parts.append((moments.mean, whiten, (moments.class_means[moments.present] - moments.mean) @ whiten))
-        if not parts:
+        varying = [gaussian for gaussian in gaussians if gaussian is not None]
+        if not varying:
             raise InvalidInput("mds_layers: no layer varies within the classes of the training rows; check the layers")
-        shifts, whitens, centres = zip(*parts, strict=True)
-        made = replace(
+        fitted = self._flatten(varying, layers)
+        if self.weights == "equal" or ood_val_layers is None:
+            return replace(fitted, slopes=1.0 / _spread(fitted._score_set(layers, "train")))
+        if val_layers is None:
+            id_scores = fitted._score_set(layers, "train")
+        else:
+            id_scores = fitted._score_set(val_layers, "val")
+        return replace(fitted, slopes=_fit_weights(id_scores, fitted._score_set(ood_val_layers, "ood_val")))
+
+    def _flatten(self, gaussians: Sequence[_LayerGaussian], layers: Layers) -> Self:
+        """Store the parts of all layers in flat arrays, one layer after the other."""
+        keys: list[str] = []
+        for gaussian in gaussians:
+            keys += gaussian.keys
+        return replace(
             self,
-            keys=_packed(kept),
-            widths=np.array([layers[key].shape[1] for key in kept], dtype=np.int64),
-            ranks=np.array([w.shape[1] for w in whitens], dtype=np.int64),
-            shift=np.concatenate(shifts),
-            whiten=np.concatenate([w.ravel() for w in whitens]),
-            centres=np.concatenate([c.ravel() for c in centres]),
+            keys=_pack_keys(keys),
+            widths=_measure_widths(layers, keys),
+            ranks=np.array([gaussian.whiten.shape[1] for gaussian in gaussians], dtype=np.int64),
+            shift=np.concatenate([gaussian.mean for gaussian in gaussians]),
+            whiten=np.concatenate([gaussian.whiten.ravel() for gaussian in gaussians]),
+            centres=np.concatenate([gaussian.centres.ravel() for gaussian in gaussians]),
         )
-        if self.weights == "equal" or ood_val_layers is None or val_layers is None:
-            return replace(made, slopes=1.0 / _spread(made._blocked(layers, "train")))
-        safe, odd = made._blocked(val_layers, "val"), made._blocked(ood_val_layers, "ood_val")
-        return replace(made, slopes=_regression(safe, odd))
+
+    def _unflatten(self) -> list[_LayerGaussian]:
+        """Cut the flat arrays into the parts of each layer."""
+        groups = _group_by_layer(_unpack_keys(self.keys)).values()
+        classes = len(self.centres) // int(self.ranks.sum())
+        sizes = _layer_sizes(_unpack_keys(self.keys), self.widths)
+        means = np.split(self.shift, np.cumsum(sizes)[:-1])
+        whitens = np.split(self.whiten, np.cumsum(sizes * self.ranks)[:-1])
+        centres = np.split(self.centres, np.cumsum(classes * self.ranks)[:-1])
+        gaussians = []
+        for i, keys in enumerate(groups):
+            rank = int(self.ranks[i])
+            whiten, centre = whitens[i].reshape(-1, rank), centres[i].reshape(-1, rank)
+            gaussians.append(_LayerGaussian(keys, means[i], whiten, centre))
+        return gaussians
 
     def check_state(self) -> None:
         """Check that the flat arrays have the sizes which keys, widths and ranks imply.
@@ -513,8 +577,7 @@ class MahalanobisLayers(StepHooks):
             If a size is inconsistent.
         """
         keys = _check_keys(self.keys, self.widths)
-        width = dict(zip(keys, self.widths.tolist(), strict=True))
-        sizes = np.array([sum(width[key] for key in own) for own in _by_layer(keys).values()])
+        sizes = _layer_sizes(keys, self.widths)
         if len(sizes) != len(self.ranks) or (self.ranks < 1).any() or (self.ranks > sizes).any():
             raise InvalidInput(f"ranks must be from 1 to the columns of each of {len(sizes)} layers")
         wanted = {"shift": int(sizes.sum()), "whiten": int((sizes * self.ranks).sum())}
@@ -542,49 +605,66 @@ class MahalanobisLayers(StepHooks):
         InvalidInput
             If a layer that was fitted is missing or has another width.
         """
-        return self._each(layers) @ self.slopes
+        return self._score_layers(layers) @ self.slopes
 
-    def _each(self, layers: Layers) -> Array:
+    def _score_layers(self, layers: Layers) -> Array:
         """Compute the scores (N, L) of the single layers."""
-        keys = _unpacked(self.keys)
-        _check("mds_layers", layers, keys, self.widths)
-        width = dict(zip(keys, self.widths.tolist(), strict=True))
-        scores, column, entry, centre = [], 0, 0, 0
-        count = len(self.centres) // int(self.ranks.sum())
-        for own, rank in zip(_by_layer(keys).values(), self.ranks.tolist(), strict=True):
-            h = np.concatenate([np.asarray(layers[key], dtype=np.float64) for key in own], axis=1)
-            size = sum(width[key] for key in own)
-            whiten = self.whiten[entry : entry + size * rank].reshape(size, rank)
-            centres = self.centres[centre : centre + count * rank].reshape(count, rank)
-            scores.append(
-                -0.5 * squared_distances(whitened(h - self.shift[column : column + size], whiten), centres).min(axis=1)
-            )
-            column, entry, centre = column + size, entry + size * rank, centre + count * rank
-        return np.stack(scores, axis=1)
+        _check_layers("mds_layers", layers, _unpack_keys(self.keys), self.widths)
+        return np.stack([gaussian.score(layers) for gaussian in self._unflatten()], axis=1)
 
-    def _blocked(self, layers: Layers, whose: str) -> Array:
+    def _score_set(self, layers: Layers, whose: str) -> Array:
         """Compute the scores (N, L) of the single layers for a whole set, a block of rows at a time."""
-        keys = _unpacked(self.keys)
-        _check("mds_layers", layers, keys, self.widths, f"the {whose}")
-        own = {key: layers[key] for key in keys}
+        keys = _unpack_keys(self.keys)
+        _check_layers("mds_layers", layers, keys, self.widths, f"the {whose}")
         scores = []
-        for first in range(0, len(own[keys[0]]), ROWS):
-            scores.append(self._each({key: array[first : first + ROWS] for key, array in own.items()}))
-            for array in own.values():
-                release(array)
+        for first in range(0, len(layers[keys[0]]), ROWS):
+            scores.append(self._score_layers({key: layers[key][first : first + ROWS] for key in keys}))
+            for key in keys:
+                release(layers[key])
         return np.concatenate(scores)
+
+
+@dataclass(frozen=True, eq=False)
+class _LayerGaussian:
+    """Hold the class means of one layer under a shared covariance, for the statistics of its keys side by side."""
+
+    keys: list[str]
+    mean: Array  # (K,) of all rows
+    whiten: Array  # (K, R), whiten @ whiten.T is the precision
+    centres: Array  # (C, R) whitened class means
+
+    @classmethod
+    def fit(cls, layers: Layers, keys: list[str], labels: Labels, classes: int) -> _LayerGaussian | None:
+        """Estimate means and covariance; None if rows differ from their class mean by rounding alone."""
+        moments = _moments(labels, classes, [layers[key] for key in keys])
+        if not _varies(moments):
+            return None
+        whiten = whitening(moments.within, moments.floor)
+        centres = (moments.class_means[moments.present] - moments.mean) @ whiten
+        return cls(keys, moments.mean, whiten, centres)
+
+    def score(self, layers: Layers) -> Array:
+        """Compute minus half the squared distance to the nearest class mean."""
+        h = np.concatenate([np.asarray(layers[key], dtype=np.float64) for key in self.keys], axis=1)
+        distances = squared_distances(whitened(h - self.mean, self.whiten), self.centres)
+        return -0.5 * distances.min(axis=1)
+
+
+def _layer_sizes(keys: Sequence[str], widths: Labels) -> Labels:
+    """Return the number of columns of each layer."""
+    return np.bincount(_layer_numbers(keys), weights=widths).astype(np.int64)
 
 
 def _moments(labels: Labels, classes: int, parts: Sequence[Floats]) -> Moments:
     """Compute the moments of arrays side by side, a block of rows at a time."""
-    made: Moments | None = None
-    for *columns, owner in blocks(*parts, np.asarray(labels, dtype=np.float64)):
-        if (owner >= 0).any():
-            block = Moments.of(np.concatenate(columns, axis=1), owner.astype(np.int64), classes)
-            made = block if made is None else made + block
-    if made is None:
+    total: Moments | None = None
+    for *columns, block_labels in blocks(*parts, np.asarray(labels, dtype=np.float64)):
+        if (block_labels >= 0).any():
+            block = Moments.of(np.concatenate(columns, axis=1), block_labels.astype(np.int64), classes)
+            total = block if total is None else total + block
+    if total is None:
         raise InvalidInput("labels must name a class for at least one training row; all are -1")
-    return made
+    return total
 
 
 def _varies(moments: Moments) -> bool:
@@ -599,12 +679,12 @@ def _spread(scores: Array) -> Array:
     return np.where(spread > np.sqrt(RESOLUTION) * np.abs(scores).max(axis=0), spread, 1.0)
 
 
-def _regression(safe: Array, odd: Array) -> Array:
-    """Fit the weights of the columns that separate in-distribution rows (``safe``) from OOD rows (``odd``)."""
+def _fit_weights(id_scores: Array, ood_scores: Array) -> Array:
+    """Fit the weights of the columns that separate in-distribution rows from OOD rows."""
     from sklearn.linear_model import LogisticRegression
 
-    scores = np.concatenate([safe, odd])
+    scores = np.concatenate([id_scores, ood_scores])
     spread = _spread(scores)
     model = LogisticRegression(class_weight="balanced", tol=1e-8, max_iter=10_000)
-    model.fit((scores - scores.mean(axis=0)) / spread, np.arange(len(scores)) < len(safe))
+    model.fit((scores - scores.mean(axis=0)) / spread, np.arange(len(scores)) < len(id_scores))
     return np.asarray(model.coef_[0] / spread, dtype=np.float64)
