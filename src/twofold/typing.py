@@ -1,8 +1,8 @@
 """Public types for code that calls or extends twofold.
 
-:data:`ArrayLike`, :data:`Array`, :data:`Floats`, :data:`Labels` and :data:`Mask` are the array types of all signatures.
-:func:`state` declares the learnt arrays of a score or transform that has a ``fit``, and :class:`StepHooks` lists the
-optional methods by which such a class influences the chain that it is part of.
+:data:`ArrayLike`, :data:`Array`, :data:`Floats`, :data:`Labels` and :data:`Mask` are the array types of all signatures,
+and :data:`Changes` is what a transform returns. :func:`state` declares the learnt arrays of a score or transform that
+has a ``fit``, and :class:`StepHooks` lists the optional methods by which such a class influences its chain.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from twofold._math import Floats
 __all__ = [
     "Array",
     "ArrayLike",
+    "Changes",
     "Floats",
     "Labels",
     "Mask",
@@ -28,6 +29,10 @@ __all__ = [
     "chain_state",
     "state",
 ]
+
+Changes: TypeAlias = dict[str, Any]
+"""What a transform returns: the changed fields of outputs, by name. None removes a field, such as a head that no longer
+fits the logits."""
 
 StateKind: TypeAlias = Literal["float", "integer", "bool", "byte"]
 
@@ -173,7 +178,7 @@ class StepHooks(Protocol):
             If the arrays do not belong together. By default nothing is checked.
         """
 
-    def apply_wanted(self, wanted: frozenset[str], arrays: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    def apply_wanted(self, wanted: frozenset[str], arrays: Mapping[str, Any]) -> Changes | None:
         """Apply a transform, computing only fields that later steps read.
 
         Parameters
@@ -185,7 +190,7 @@ class StepHooks(Protocol):
 
         Returns
         -------
-        mapping of str to object or None
+        dict of str to object or None
             Changed fields, by name. By default None: the chain calls ``apply``.
         """
         return None

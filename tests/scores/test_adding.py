@@ -1,8 +1,10 @@
-"""CONTRIBUTING's "add a score" works as printed: the block becomes a module, and every law holds for what it adds."""
+"""CONTRIBUTING's "add a score" and "add a transform" work as printed: each block is a module that obeys every law."""
 
+import doctest
 import importlib.util
 import inspect
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,15 +17,6 @@ from twofold.scores import registry
 from twofold.scores.registry import step_names
 
 TEXT = (Path(__file__).resolve().parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
-HEADER = """
-from dataclasses import dataclass, replace
-from typing import Self
-import numpy as np
-from twofold import register_score, register_transform
-from twofold._checks import Array
-from twofold._math import Floats
-from twofold.typing import state
-"""
 LAWS = [
     law
     for name, law in vars(laws).items()
@@ -31,37 +24,74 @@ LAWS = [
 ]
 
 
-@pytest.fixture
-def added(tmp_path, monkeypatch):
-    """The blocks under "Add a score", as a module of its own."""
-    monkeypatch.setattr(registry, "_STEPS", dict(registry._STEPS))
-    section = TEXT.split("## Add a score")[1].split("\n## ")[0]
+def import_blocks(title, folder):
+    """Import each Python block under a title as a module of its own."""
+    section = TEXT.split(f"## {title}")[1].split("\n## ")[0]
     blocks = re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)
-    assert blocks
-    file = tmp_path / "my_scores.py"
-    file.write_text(HEADER + "\n".join(blocks), encoding="utf-8")
-    spec = importlib.util.spec_from_file_location("my_scores", file)
-    before = set(step_names("score"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return sorted(set(step_names("score")) - before)
+    assert len(blocks) == 2
+    for i, block in enumerate(blocks):
+        file = folder / f"block{i}.py"
+        file.write_text(block, encoding="utf-8")
+        spec = importlib.util.spec_from_file_location(file.stem, file)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[file.stem] = module  # where dataclasses look for their annotations
+        try:
+            spec.loader.exec_module(module)
+            assert doctest.testmod(module).failed == 0
+        finally:
+            del sys.modules[file.stem]
+
+
+@pytest.fixture
+def added(request, tmp_path, monkeypatch):
+    """Names of the steps under a title."""
+    before = step_names()
+    monkeypatch.setattr(registry, "_STEPS", dict(registry._STEPS))
+    import_blocks(request.param, tmp_path)
+    return [name for name in step_names() if name not in before]
+
+
+def check_laws(spec, folder):
+    """Run every law on a chain."""
+    fitted = laws.fit(spec)
+    for law in LAWS:
+        arguments = {"fitted": fitted, "tmp_path": folder}
+        law(**{name: arguments[name] for name in inspect.signature(law).parameters})
 
 
 def test_the_laws_are_found():
     assert len(LAWS) >= 6
 
 
-def test_what_is_added_obeys_every_law(added, tmp_path):
-    assert added == ["my_distance", "my_score"]
+@pytest.mark.parametrize("added", ["Add a score"], indirect=True)
+def test_added_scores_obey_every_law(added, tmp_path):
+    assert added == ["my_score", "my_distance"]
     for name in added:
-        fitted = laws.fit(name)
-        for law in LAWS:
-            given = {"fitted": fitted, "tmp_path": tmp_path}
-            law(**{p: given[p] for p in inspect.signature(law).parameters})
+        check_laws(name, tmp_path)
         laws.test_every_step_is_documented(name)
 
 
-def test_what_is_added_is_listed_and_told(added):
+@pytest.mark.parametrize("added", ["Add a transform"], indirect=True)
+def test_added_transforms_obey_every_law(added, tmp_path):
+    assert added == ["my_power", "my_scale"]
+    for name in added:
+        for score in (*laws.BEHIND, "mds"):
+            check_laws(f"{name}|{score}", tmp_path)
+        laws.test_every_step_is_documented(name)
+
+
+@pytest.mark.parametrize("added", ["Add a transform"], indirect=True)
+def test_added_transforms_keep_logits_features_and_head_in_agreement(added):
+    test = laws.outputs(seed=2)
+    for name in added:
+        step = laws.fit(f"{name}|energy").steps[0]
+        changed = test.derived(step.run(test))
+        assert changed.head.logits(np.asarray(changed.features)) == pytest.approx(np.asarray(changed.logits))
+        assert (changed.predictions == test.predictions).all()
+
+
+@pytest.mark.parametrize("added", ["Add a score"], indirect=True)
+def test_added_scores_are_listed_and_explain_what_they_need(added):
     assert {"my_score"} <= set(twofold.scores.names(needs=["logits"]))
     train = laws.outputs()
     chain = twofold.scorer("my_distance").fit(train)

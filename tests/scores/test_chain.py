@@ -1,18 +1,15 @@
 """Chains: one parser, settings by name, fits that return new objects, files that give the same bits back."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
 
 import twofold
-from twofold.errors import InvalidInput, NameTaken, NotFitted, UnknownName
+from twofold.errors import InvalidInput, NotFitted
 from twofold.outputs import Head, Outputs
 from twofold.scores import registry
 from twofold.scores.chain import _read_file, load_chain, scorer
-from twofold.scores.parser import split_steps
-from twofold.scores.registry import info, register_score, step_names
 
 
 def outputs(n=40, seed=0, classes=3, width=5):
@@ -20,51 +17,6 @@ def outputs(n=40, seed=0, classes=3, width=5):
     features = np.abs(rng.normal(size=(n, width)))
     head = Head(rng.normal(size=(classes, width)), rng.normal(size=classes))
     return Outputs(head.logits(features), rng.integers(0, classes, n), features, head)
-
-
-@pytest.mark.parametrize(
-    ("text", "canonical"),
-    [
-        ("energy", "energy"),
-        ("  energy ", "energy"),
-        ("ebo", "energy"),
-        ("energy(temperature=2)", "energy(temperature=2)"),
-        ("react(percentile=85.5)|energy(temperature = 2)", "react(percentile=85.5)|energy(temperature=2)"),
-        ("ash(kind='b', percentile=65) | msr", "ash(kind='b', percentile=65)|msp"),
-        ("temperature|react|mls", "temperature|react|mls"),
-    ],
-)
-def test_text_to_chain_and_back(text, canonical):
-    chain = scorer(text)
-    assert chain.spec == str(chain) == canonical
-    assert scorer(chain.spec).spec == canonical
-    assert scorer(chain) is chain
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "a chain is a text"),
-        ("enrgy", "did you mean 'energy'"),
-        ("energy(temprature=2)", "energy: no setting 'temprature'; did you mean 'temperature'"),
-        ("energy(2)", "must be a name or name"),
-        ("energy(temperature=x)", "Python literals"),
-        ("energy(temperature=", "must be a name or name"),
-        ("energy|msp", "energy in .* is a score; only the last step may be one"),
-        ("react", "ends with the transform react; add a score"),
-        ("react||msp", "must be a name or name"),
-        ("__import__('os').system('true')", "must be a name or name"),
-        ("energy(temperature=__import__('os'))", "Python literals"),
-        ("energy(temperature=0)", r"temperature must be in \(0"),
-    ],
-)
-def test_bad_text_is_explained(text, message):
-    with pytest.raises((InvalidInput, UnknownName), match=message):
-        scorer(text).fit(outputs()).score(outputs())
-
-
-def test_a_bar_inside_quotes_does_not_split():
-    assert split_steps("a(of=('x|y', \"p|q\"))|b") == ["a(of=('x|y', \"p|q\"))", "b"]
 
 
 def test_fit_returns_a_new_chain():
@@ -214,53 +166,6 @@ def test_a_forged_text_is_refused(spec, tmp_path):
         load_chain(tmp_path / "forged")
 
 
-def test_names_are_taken_once():
-    for name in ("energy", "ebo"):
-        with pytest.raises(NameTaken, match=f"{name!r} is registered already"):
-            register_score(name, paper="x")(lambda logits: logits)
-
-
-def test_a_new_score_is_one_function(monkeypatch):
-    monkeypatch.setattr(registry, "_STEPS", dict(registry._STEPS))
-
-    @twofold.register_score("top_two", paper="a test")
-    def top_two(logits, *, power: float = 1.0):
-        """Sum of the two largest logits."""
-        return (np.sort(logits, axis=1)[:, -2:] ** power).sum(axis=1)
-
-    assert top_two(np.array([[1.0, 2.0, 3.0]])) == 5.0
-    assert scorer("top_two(power=2)").score(Outputs([[1.0, 2.0, 3.0]])) == 13.0
-    assert "top_two" in twofold.scores.names(needs=["logits"])
-    assert twofold.scores.info("top_two").needs == ("logits",)
-
-
-def test_lists_by_need():
-    assert set(twofold.scores.names(needs="logits")) <= set(twofold.scores.names())
-    assert "react" not in twofold.scores.names()
-    assert "react" in step_names("transform", ["features", "head"])
-    record = info("react")
-    assert (record.needs, record.fit_needs, record.settings) == (
-        ("features", "head"),
-        ("features",),
-        {"percentile": 90.0},
-    )
-    json.dumps(record.settings)
-
-
-def test_a_step_that_gives_no_value_is_an_error(monkeypatch):
-    monkeypatch.setattr(registry, "_STEPS", dict(registry._STEPS))
-
-    @register_score("broken", paper="a test")
-    def broken(logits):
-        return np.where(np.arange(len(logits)) == 1, np.nan, 0.0)
-
-    with pytest.raises(InvalidInput, match="broken has no value in row 1"):
-        scorer("broken").score(outputs())
-    many = Outputs.concat([outputs(), *(outputs() for _ in range(40))])
-    with pytest.raises(InvalidInput, match="has no value in row 1"):
-        scorer("broken").score(many)
-
-
 def test_a_transform_must_keep_the_rows(monkeypatch):
     monkeypatch.setattr(registry, "_STEPS", dict(registry._STEPS))
 
@@ -276,22 +181,6 @@ def test_a_transform_must_keep_the_rows(monkeypatch):
         scorer("shorter|msp").score(outputs())
     with pytest.raises(InvalidInput, match="did you mean 'logits'"):
         scorer("stray|msp").score(outputs())
-
-
-def test_settings_given_as_objects():
-    assert scorer("react|energy", temperature=2).spec == "react|energy(temperature=2)"
-    assert scorer(scorer("energy"), temperature=2).spec == "energy(temperature=2)"
-    with pytest.raises(InvalidInput, match="did you mean 'temperature'"):
-        scorer("energy", temprature=2)
-
-
-def test_mc_of_a_name_is_short_for_of():
-    assert scorer("mc(knn)").spec == "mc(of='knn')"
-    assert scorer("mc('react|energy')").spec == "mc(of='react|energy')"
-    assert scorer("mc(knn)").needs == ("passes", "layers")
-    for text in ("mc(knn, msp)", "knn(5)"):
-        with pytest.raises(InvalidInput, match="must be a name or name"):
-            scorer(text)
 
 
 @pytest.mark.slow

@@ -21,9 +21,8 @@ from twofold.outputs import Head, Passes
 from twofold.scores._fitting.moments import moments, percentile
 from twofold.scores._fitting.spaces import Spaces, check_means, check_offsets, class_spaces, global_space
 from twofold.scores.registry import PROJECTIONS, register_transform
-from twofold.typing import StepHooks, state
+from twofold.typing import Changes, StepHooks, state
 
-Changes = dict[str, Any]
 CLIP = 50.0  # bound of the exponent in ash and scale: e^50 is far beyond any useful factor
 
 
