@@ -175,9 +175,9 @@ def test_tensors_are_aligned_and_mapped_not_read(run):
 def test_stored_data_are_not_scanned_again(run, monkeypatch):
     run.add("a", content("a"), role="test")
     scans = []
-    for module in ("twofold.outputs", "twofold.run.writer"):
+    for module in ("twofold.outputs.outputs", "twofold.run.writer"):
         monkeypatch.setattr(f"{module}.check_head", lambda *a, **k: scans.append(a))
-    monkeypatch.setattr("twofold.outputs.finite", lambda *a: scans.append(a))
+    monkeypatch.setattr("twofold.outputs._fields.finite", lambda *a: scans.append(a))
     list(run["a"].blocks(5))
     _ = run["a"][3], run.head
     assert scans == []

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from twofold._files import is_temporary, locked, open_regular, replacing
 from twofold.errors import Damaged, InvalidInput, RunError, UnknownName
-from twofold.outputs import AnyArray, Head, check_head_shape, trusted
+from twofold.outputs import AnyArray, Head, build_unchecked, check_head_shape
 from twofold.run._manifest import (
     HEAD,
     DataSet,
@@ -99,7 +99,7 @@ class RunFolder:
 
     def head(self, stored: StoredFile) -> Head:
         """Map the last linear layer."""
-        return trusted(Head, map_tensors(self.path, stored))
+        return build_unchecked(Head, map_tensors(self.path, stored))
 
     def read_settled(self, name: str, read: Callable[[Manifest, DataSet], Found]) -> Found:
         """Read a data set, and again while another process replaces it, for at most PATIENCE seconds."""

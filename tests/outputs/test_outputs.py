@@ -237,7 +237,7 @@ def test_head_checks_itself():
 
 def test_head_logits_in_blocks_equal_one_product(monkeypatch):
     given_ = parts(rows=50)
-    monkeypatch.setattr("twofold.outputs.BLOCK_BYTES", 7 * 8 * D)
+    monkeypatch.setattr("twofold.outputs._memory.BLOCK_BYTES", 7 * 8 * D)
     np.testing.assert_allclose(given_["head"].logits(given_["features"]), given_["logits"], rtol=1e-12)
 
 
@@ -352,7 +352,7 @@ def test_replace_carries_predictions_and_checks_what_is_new():
 def test_replace_does_not_scan_what_it_keeps(monkeypatch):
     outputs = Outputs(**parts())
     seen = []
-    monkeypatch.setattr("twofold.outputs.finite", lambda array, name: seen.append(name))
+    monkeypatch.setattr("twofold.outputs._fields.finite", lambda array, name: seen.append(name))
     outputs.replace(labels=np.zeros(N))
     assert seen == []
     outputs.replace(logits=outputs.logits)
