@@ -16,11 +16,12 @@ from twofold.bench.results import Results
 from twofold.errors import InvalidInput
 from twofold.gate import Gate
 from twofold.outputs import Outputs
-from twofold.report import report
-from twofold.report.charts import ticks
-from twofold.report.explorer import Grid
-from twofold.report.page import document
-from twofold.report.pictures import opened
+from twofold.report import build_document, report
+from twofold.report.options import ReportOptions
+from twofold.report.pictures import open_images
+from twofold.report.scored import ReportSet
+from twofold.report.svg import ticks
+from twofold.report.threshold_grid import ThresholdGrid
 from twofold.run import Run
 from twofold.scores.chain import scorer
 
@@ -62,6 +63,10 @@ class Page(HTMLParser):
 
     def ids(self, tag):
         return [attrs.get("id") for name, attrs in self.tags if name == tag]
+
+
+def document(source, **options):
+    return build_document(source, ReportOptions(**options))
 
 
 @pytest.fixture(scope="module")
@@ -122,17 +127,17 @@ def test_the_grid_agrees_with_the_library(run, data, share):
     correct, is_id, near, conf_id, conf_ood = samples(run, pair)
     kinds = {"right": correct, "wrong": is_id & ~correct, "near": near, "far": ~is_id & ~near}
     best = metrics.ds_f1(correct, conf_id, conf_ood, is_id, ood_share=share)
-    grid = Grid.of(kinds, conf_id, conf_ood, ((best.tau_id, best.tau_ood),))
-    point = grid.point(*grid.place(best.tau_id, best.tau_ood), share)
+    grid = ThresholdGrid.from_samples(kinds, conf_id, conf_ood, ((best.tau_id, best.tau_ood),))
+    point = grid.point(*grid.locate((best.tau_id, best.tau_ood)), share)
     for name, value in point.items():
         assert value == pytest.approx(getattr(best, name), rel=1e-12), name
-    assert grid.risks(share)[2].max() == pytest.approx(best.value, rel=1e-12)
-    small = Grid.of(kinds, conf_id, conf_ood, side=40)
+    assert grid.rates(share).f1.max() == pytest.approx(best.value, rel=1e-12)
+    small = ThresholdGrid.from_samples(kinds, conf_id, conf_ood, side=40)
     surface = metrics.f1_surface(correct, conf_id, conf_ood, is_id, grid=40, ood_share=share)
     for ours, theirs, conf in ((small.tau_id, surface.tau_id, conf_id), (small.tau_ood, surface.tau_ood, conf_ood)):
         assert ((ours[:, None] <= conf) == (theirs[:, None] <= conf)).all()  # each accepts the same samples
         assert not np.isin(ours[1:], conf).any()  # and lies between two of them
-    for ours, theirs in zip(small.risks(share), (surface.risk, surface.coverage, surface.f1), strict=True):
+    for ours, theirs in zip(small.rates(share), (surface.risk, surface.coverage, surface.f1), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-15)
 
 
@@ -297,13 +302,16 @@ def test_images_are_looked_up_by_id(run, tmp_path):
         def read(self, rows):
             return np.stack([np.full((4, 4, 3), row % 256, np.uint8) for row in rows])
 
-    found = opened({"test": Folder()}, {"test": 300}, {"test": run["test"].ids})["test"]
+    def scored(ids, rows):
+        return [ReportSet("test", "test", np.ones(rows, bool), {}, ids=ids)]
+
+    found = open_images({"test": Folder()}, scored(run["test"].ids, 300))["test"]
     assert [int(found[row][0, 0, 0]) for row in (0, 299, 100)] == [299 % 256, 0, 199]
     lost = "no image with the id 'other', nor with 0 more of the 1 ids of its outputs; the ids of these images are like"
     with pytest.raises(InvalidInput, match=lost):
-        opened({"test": Folder()}, {"test": 1}, {"test": np.array(["other"])})
+        open_images({"test": Folder()}, scored(np.array(["other"]), 1))
     with pytest.raises(InvalidInput, match=r"its outputs have no ids\. Extract them again"):
-        opened({"test": Folder()}, {"test": 300}, {"test": None})
+        open_images({"test": Folder()}, scored(None, 300))
 
 
 def test_what_a_screen_reader_needs(parsed):

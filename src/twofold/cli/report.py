@@ -81,8 +81,7 @@ def report_command(
       twofold report outputs.npz --id msp --ood energy --format md -o report.md
     """
     from twofold.outputs import load_npz
-    from twofold.report import commands
-    from twofold.report.page import report
+    from twofold.report import commands, report
 
     kind: Any = form or _format_of(out)
     target = Path("report" + SUFFIXES[kind]) if out is None else out

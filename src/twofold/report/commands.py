@@ -5,23 +5,39 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from twofold.report.material import Material, Pair
+from twofold.report.options import SUFFIXES, Format, ReportOptions
+from twofold.report.scored import ReportSource, ScorePair
+from twofold.report.threshold_grid import Thresholds
 from twofold.scores.chain import scorer
 from twofold.scores.registry import plugins
 
-SUFFIXES = {"html": ".html", "md": ".md", "latex": ".tex", "json": ".json"}
-"""Formats of a report, and how their files end."""
+
+@dataclass(frozen=True)
+class Command:
+    """Hold a command line of a page.
+
+    Parameters
+    ----------
+    line : str
+        The command line.
+    gives : str
+        What it makes or prints.
+    """
+
+    line: str
+    gives: str
 
 
-def place(source: str | Path) -> str:
+def quote_path(path: str | Path) -> str:
     """Quote a path as a word of a command that is never taken for an option.
 
     Parameters
     ----------
-    source : str or Path
+    path : str or Path
         The path.
 
     Returns
@@ -31,11 +47,45 @@ def place(source: str | Path) -> str:
 
     Examples
     --------
-    >>> place("a run"), place("-run")
+    >>> quote_path("a run"), quote_path("-run")
     ("'a run'", './-run')
     """
-    text = str(source)
-    return shlex.quote(f"./{text}" if text.startswith("-") else text)
+    text = str(path)
+    if text.startswith("-"):
+        text = f"./{text}"
+    return shlex.quote(text)
+
+
+def page_command(path: str, options: ReportOptions) -> Command:
+    """Build the command that makes the page of a run or a file again.
+
+    Parameters
+    ----------
+    path : str
+        What the report is on.
+    options : ReportOptions
+        The options of the report.
+
+    Returns
+    -------
+    Command
+        The command of the options where it is set; else one with the same options.
+    """
+    if options.command is not None:
+        return Command(options.command, "this page")
+    line = report_command(
+        path,
+        id=options.id,
+        ood=options.ood,
+        scores=options.scores or (),
+        images=[str(options.images)] if isinstance(options.images, str | Path) else (),
+        resamples=options.resamples,
+        seed=options.seed,
+        format=options.format,
+    )
+    if isinstance(options.images, Mapping) or options.ood_classes is not None:
+        return Command(line, "this page, without what was given as arrays")
+    return Command(line, "this page")
 
 
 def report_command(
@@ -48,7 +98,7 @@ def report_command(
     ood_classes: str | Path | None = None,
     resamples: int | None = None,
     seed: int | None = None,
-    format: str = "html",  # noqa: A002 - what every writer calls it
+    format: Format = "html",  # noqa: A002 - what every writer calls it
 ) -> str:
     """Build the command that writes a report again.
 
@@ -77,44 +127,43 @@ def report_command(
     >>> report_command("run", id="msp", resamples=200, seed=0)
     'twofold report run --id msp --resamples 200 --seed 0 -o report.html --replace'
     """
-    words = ["twofold report", place(source)]
     options: list[tuple[str, object]] = [("--id", id), ("--ood", ood)]
     options += [("--score", score) for score in scores]
     options += [("--images", word) for word in images]
     options += [("--ood-classes", ood_classes), ("--resamples", resamples), ("--seed", seed)]
-    specs = [spec for spec in (id, ood, *scores) if spec is not None and spec != "none"]
+    words = ["twofold report", quote_path(source)]
     for name, value in options:
         if value is not None:
             words.append(f"{name} {shlex.quote(str(value))}")
-    return " ".join([*words, f"-o report{SUFFIXES[format]} --replace"]) + plugin_options(specs)
+    words.append(f"-o report{SUFFIXES[format]} --replace")
+    specs = [spec for spec in (id, ood, *scores) if spec is not None and spec != "none"]
+    return " ".join(words) + plugin_options(specs)
 
 
-def gate_folders(pairs: Sequence[Pair]) -> dict[Pair, str]:
+def gate_folders(pairs: Sequence[ScorePair]) -> dict[ScorePair, str]:
     """Choose a folder for the gate of each pair, no two alike, of letters, digits and hyphens.
 
     Parameters
     ----------
-    pairs : sequence of Pair
+    pairs : sequence of ScorePair
         Pairs of scores.
 
     Returns
     -------
-    dict of Pair to str
+    dict of ScorePair to str
         Names of folders.
 
     Examples
     --------
-    >>> list(gate_folders([Pair("msp", "energy"), Pair("msp", "msp")]).values())
+    >>> list(gate_folders([ScorePair("msp", "energy"), ScorePair("msp", "msp")]).values())
     ['gate-msp-energy', 'gate-msp']
     """
-    folders: dict[Pair, str] = {}
+    folders: dict[ScorePair, str] = {}
     for pair in pairs:
-        scores = [pair.id] if pair.id == pair.ood else [pair.id, pair.ood]
-        name = re.sub(r"[^A-Za-z0-9]+", "-", "-".join(["gate", *scores])).strip("-")[:60]
-        taken = list(folders.values())
-        number = 2
+        name = re.sub(r"[^A-Za-z0-9]+", "-", "-".join(["gate", *pair.scores])).strip("-")[:60]
         folder = name
-        while folder in taken:
+        number = 2
+        while folder in folders.values():
             folder = f"{name}-{number}"
             number += 1
         folders[pair] = folder
@@ -146,17 +195,18 @@ def plugin_options(specs: Sequence[str]) -> str:
         for step in chain.steps:
             modules[step.info.maker.__module__] = None
             waiting += step.inner_chains
-    return "".join(f" --plugin {module}" for module in modules if module in plugins())
+    found = [module for module in modules if module in plugins()]
+    return "".join(f" --plugin {module}" for module in found)
 
 
-def gate_scores(material: Material, pair: Pair) -> str:
+def gate_fit_start(source: ReportSource, pair: ScorePair) -> str:
     """Build the part of ``twofold gate fit`` that names the source and the scores.
 
     Parameters
     ----------
-    material : Material
+    source : ReportSource
         What the report is made from.
-    pair : Pair
+    pair : ScorePair
         Scores of the gate.
 
     Returns
@@ -164,21 +214,21 @@ def gate_scores(material: Material, pair: Pair) -> str:
     str
         Beginning of a command; empty where no gate can be fitted.
     """
-    if why_no_gate(material, pair):
+    if no_gate_reason(source, pair):
         return ""
-    second = "none" if pair.id == pair.ood else pair.ood
-    scores = f"--id {shlex.quote(pair.id)} --ood {shlex.quote(second)}{plugin_options([pair.id, pair.ood])}"
-    return f"twofold gate fit {place(material.source)} {scores}"
+    second = "none" if pair.is_single else pair.ood
+    scores = f"--id {shlex.quote(pair.id)} --ood {shlex.quote(second)}{plugin_options(pair.scores)}"
+    return f"twofold gate fit {quote_path(source.path)} {scores}"
 
 
-def why_no_gate(material: Material, pair: Pair) -> str:
+def no_gate_reason(source: ReportSource, pair: ScorePair) -> str:
     """Say why no command makes the gate of a pair as the page shows it.
 
     Parameters
     ----------
-    material : Material
+    source : ReportSource
         What the report is made from.
-    pair : Pair
+    pair : ScorePair
         Scores of the gate.
 
     Returns
@@ -186,17 +236,17 @@ def why_no_gate(material: Material, pair: Pair) -> str:
     str
         The reason; empty where a command does.
     """
-    if material.gate:
-        return material.gate
-    if material.judges.get(pair.id) != material.judges.get(material.pairs[0].id):
+    if source.no_gate_reason:
+        return source.no_gate_reason
+    first = source.pairs[0].id
+    if source.judges.get(pair.id) != source.judges.get(first):
         return (
-            f"{material.pairs[0].id} and {pair.id} judge different predictions, and right and wrong on this page are "
-            f"those of {material.pairs[0].id}"
+            f"{first} and {pair.id} judge different predictions, and right and wrong on this page are those of {first}"
         )
     return ""
 
 
-def fit_command(material: Material, pair: Pair, thresholds: tuple[float, float], folder: str) -> str:
+def fit_command(source: ReportSource, pair: ScorePair, thresholds: Thresholds, folder: str) -> str:
     """Build the command that makes the gate of a pair with the thresholds of the page.
 
     Thresholds that the gate itself chose are chosen again, on the same data and for the same share of unknown inputs;
@@ -204,9 +254,9 @@ def fit_command(material: Material, pair: Pair, thresholds: tuple[float, float],
 
     Parameters
     ----------
-    material : Material
+    source : ReportSource
         What the report is made from.
-    pair : Pair
+    pair : ScorePair
         Scores of the gate.
     thresholds : tuple of float
         Threshold of the ID score and of the OOD score.
@@ -218,27 +268,28 @@ def fit_command(material: Material, pair: Pair, thresholds: tuple[float, float],
     str
         The command; empty where no gate can be fitted.
     """
-    scores = gate_scores(material, pair)
-    if not scores:
+    start = gate_fit_start(source, pair)
+    if not start:
         return ""
-    if material.chosen_by_gate:
-        asked = "--objective f1"
-    elif pair.id == pair.ood:
-        asked = f"--objective given --tau-id={max(thresholds)!r}"
+    tau_id, tau_ood = thresholds
+    if source.gate_chooses:
+        objective = "--objective f1"
+    elif pair.is_single:
+        objective = f"--objective given --tau-id={max(tau_id, tau_ood)!r}"
     else:
-        asked = f"--objective given --tau-id={thresholds[0]!r} --tau-ood={thresholds[1]!r}"
-    share = "" if material.gate_share is None else f" --ood-share {material.gate_share!r}"
-    return f"{scores} {asked}{share} --out {folder} --replace"
+        objective = f"--objective given --tau-id={tau_id!r} --tau-ood={tau_ood!r}"
+    share = "" if source.gate_share is None else f" --ood-share {source.gate_share!r}"
+    return f"{start} {objective}{share} --out {folder} --replace"
 
 
-def pooled_sets(material: Material, pair: Pair) -> str:
+def card_arguments(source: ReportSource, pair: ScorePair) -> str:
     """List the source and the sets of the headline as words of ``twofold gate card``.
 
     Parameters
     ----------
-    material : Material
+    source : ReportSource
         What the report is made from.
-    pair : Pair
+    pair : ScorePair
         Scores of the gate.
 
     Returns
@@ -246,22 +297,20 @@ def pooled_sets(material: Material, pair: Pair) -> str:
     str
         The words; empty where no gate can be fitted.
     """
-    if why_no_gate(material, pair):
+    if no_gate_reason(source, pair):
         return ""
-    names = "".join(f" --name {shlex.quote(name)}" for name in material.pooled)
-    return f"{place(material.source)}{names}{plugin_options([pair.id, pair.ood])}"
+    names = "".join(f" --name {shlex.quote(name)}" for name in source.headline_sets)
+    return f"{quote_path(source.path)}{names}{plugin_options(pair.scores)}"
 
 
-def gate_commands(
-    material: Material, pair: Pair, thresholds: tuple[float, float], folder: str
-) -> list[tuple[str, str]]:
+def gate_commands(source: ReportSource, pair: ScorePair, thresholds: Thresholds, folder: str) -> list[Command]:
     """Build the commands of one pair: its gate, what it does on all data shown, and on each set.
 
     Parameters
     ----------
-    material : Material
+    source : ReportSource
         What the report is made from.
-    pair : Pair
+    pair : ScorePair
         Scores of the gate.
     thresholds : tuple of float
         Threshold of the ID score and of the OOD score.
@@ -270,26 +319,24 @@ def gate_commands(
 
     Returns
     -------
-    list of (str, str)
-        Each command and what it makes; empty where no gate can be fitted.
+    list of Command
+        The commands; empty where no gate can be fitted.
     """
-    fit = fit_command(material, pair, thresholds, folder)
+    fit = fit_command(source, pair, thresholds, folder)
     if not fit:
         return []
-    found = [
-        (fit, f"the gate of {pair.name}, with its thresholds"),
-        (
-            f"twofold gate card {folder} {pooled_sets(material, pair)}",
-            f"coverage and risk of {pair.name} on all data shown",
-        ),
+    card = f"twofold gate card {folder} {card_arguments(source, pair)}"
+    commands = [
+        Command(fit, f"the gate of {pair.name}, with its thresholds"),
+        Command(card, f"coverage and risk of {pair.name} on all data shown"),
     ]
-    if material.has_test:
-        each = f"twofold gate card {folder} {place(material.source)}{plugin_options([pair.id, pair.ood])}"
-        found.append((each, f"the same of {pair.name} with each set by itself"))
-    return found
+    if source.has_test_role:
+        each = f"twofold gate card {folder} {quote_path(source.path)}{plugin_options(pair.scores)}"
+        commands.append(Command(each, f"the same of {pair.name} with each set by itself"))
+    return commands
 
 
-def threshold_value(threshold: float) -> float | str:
+def json_threshold(threshold: float) -> float | str:
     """Convert a threshold to what JSON can hold: infinities become text.
 
     Parameters
@@ -304,7 +351,7 @@ def threshold_value(threshold: float) -> float | str:
 
     Examples
     --------
-    >>> threshold_value(0.5), threshold_value(-math.inf)
+    >>> json_threshold(0.5), json_threshold(-math.inf)
     (0.5, '-inf')
     """
     return threshold if math.isfinite(threshold) else str(threshold)

@@ -2,30 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from twofold import metrics
-from twofold._checks import Array
+from twofold._checks import Array, Mask
 from twofold.errors import UndefinedMetric
 from twofold.metrics._sweep import truth_sweep
-from twofold.report import charts
-from twofold.report.charts import Plot, thinned
+from twofold.report.charts import bar_rows
 from twofold.report.document import Figure, Part, Section
-from twofold.report.judge import EXACT, KIND, WORDS, Judge
-from twofold.report.material import Pool
+from twofold.report.measure import EXACT, KIND_NAMES, UNKNOWN_NAMES, Measurements, Roles
+from twofold.report.scored import Pool
+from twofold.report.svg import Plot, clip_text, round_values, thin
 
 AXES = ("share of known inputs accepted", "risk: failures among accepted")
-COLOURS = {"right": "k2", "wrong": "k1", "near": "k3", "mid": "k4", "far": "k0", "unknown": "k0"}
+STYLES = {"right": "k2", "wrong": "k1", "near": "k3", "mid": "k4", "far": "k0", "unknown": "k0"}
+BINS = 200  # of coverage, for the lower edge of a grid of threshold pairs
+MOST_DOTS = 2500  # pairs of thresholds that are drawn
+MOST_ROC_CURVES = 7
 
 
-def risk_coverage(judge: Judge) -> Section:
+@dataclass(frozen=True, eq=False)
+class _Curve:
+    """Hold a line of a figure."""
+
+    name: str
+    style: str
+    x: Array
+    y: Array
+
+    def rows(self, name: str | None = None) -> list[tuple[str, float, float]]:
+        """List its points for the data of a figure."""
+        points = zip(round_values(self.x), round_values(self.y), strict=True)
+        return [(name or self.name, x, y) for x, y in points]
+
+
+# --- risk over coverage ---------------------------------------------------------------------------------------------
+
+
+def risk_coverage_section(measurements: Measurements) -> Section:
     """Draw risk over coverage of single scores, of both scores and of the oracle; and the cloud of all threshold pairs.
 
     Parameters
     ----------
-    judge : Judge
+    measurements : Measurements
         What several sections share.
 
     Returns
@@ -33,145 +55,179 @@ def risk_coverage(judge: Judge) -> Section:
     Section
         Two figures.
     """
-    p, pair = judge.pool, judge.pair
-    lines: list[tuple[str, str, Array, Array]] = []
-    for i, spec in enumerate(dict.fromkeys((judge.single.id, pair.id, pair.ood))):
-        kind: Any = "all" if p.inside is None else "id"
-        curve = metrics.risk_coverage_curve(p.correct, p.conf[spec], is_id=p.inside, coverage=kind)
-        keep = np.flatnonzero(curve.coverage > 0)
-        keep = keep[thinned(len(keep))]
-        lines.append((spec, ("k4", "k1", "k3")[i], curve.coverage[keep], curve.risk[keep]))
-    grid = judge.grids[pair]
-    risk, covered, _ = grid.risks()
-    if pair.id != pair.ood:
-        name = f"{pair.name}, best pair of thresholds"
-        lines.append((name, "k0", *_envelope(judge)))
-    accuracy = float(p.correct.sum() / p.is_id.sum())
-    steps = np.linspace(0.001, 1.0, 240)
-    lines.append(("oracle", "k2", steps, np.maximum(0.0, 1.0 - accuracy / steps)))
-    point = grid.point(*grid.place(*judge.points[pair]))
-    high = max([0.02, *(float(y[x > 0.05].max()) for _, _, x, y in lines if (x > 0.05).any())])
-    about = f"Risk over coverage of {len(lines)} ways to accept"
-    plot = Plot((0, 1), (0, min(1.0, 1.05 * high)), *AXES, about, lines=3)
-    for name, cls, x, y in lines:
-        plot.line(x, np.minimum(y, plot.y[1]), cls, name)
-    plot.dots([point["coverage"]], [point["risk"]], "k6", "the gate", "dd")
-    rows = [(name, *pair_) for name, _, x, y in lines for pair_ in zip(rounded(x), rounded(y), strict=True)]
-    area = "aurc_id" if p.inside is not None else "aurc"
+    parts: list[Part] = [_risk_coverage_figure(measurements)]
+    if measurements.pair.is_single:
+        parts.append("There is one score only, so there is no cloud of threshold pairs to draw.")
+    else:
+        parts.append(_cloud_figure(measurements))
+    return Section("risk-coverage", "How much risk for how much coverage", tuple(parts))
+
+
+def _risk_coverage_figure(measurements: Measurements) -> Figure:
+    pool, pair = measurements.pool, measurements.pair
+    scores = dict.fromkeys((measurements.single.id, pair.id, pair.ood))
+    curves = [_score_curve(pool, spec, style) for spec, style in zip(scores, ("k4", "k1", "k3"), strict=False)]
+    if not pair.is_single:
+        curves.append(_best_pairs_curve(measurements, f"{pair.name}, best pair of thresholds"))
+    curves.append(_oracle_curve(pool))
+    highest = 0.02
+    for curve in curves:
+        highest = max(highest, curve.y[curve.x > 0.05].max(initial=0.0))  # at small coverage the risk is erratic
+    about = f"Risk over coverage of {len(curves)} ways to accept"
+    plot = Plot((0, 1), (0, min(1.0, 1.05 * float(highest))), *AXES, about, lines=3)
+    for curve in curves:
+        plot.line(curve.x, np.minimum(curve.y, plot.y[1]), curve.style, curve.name)
+    grid = measurements.grids[pair]
+    gate = grid.point(*grid.locate(measurements.thresholds[pair]))
+    plot.dots([gate["coverage"]], [gate["risk"]], "k6", "the gate", "dd")
+    rows = []
+    for curve in curves:
+        rows += curve.rows()
+    area = "aurc" if pool.is_id_or_none is None else "aurc_id"
     caption = (
         "Lower is better. The oracle rejects every failure before any right answer: no score can do better. The area "
         f"under the line of one score is its {area}."
     )
     columns = ("curve", "coverage", "risk")
-    first = Figure("risk-coverage", "Risk over coverage", caption, plot.svg(), columns, tuple(rows))
-    return Section("risk-coverage", "How much risk for how much coverage", (first, *_cloud(judge, risk, covered)))
+    return Figure("risk-coverage", "Risk over coverage", caption, plot.svg(), columns, tuple(rows))
 
 
-def _envelope(judge: Judge) -> tuple[Array, Array]:
-    p, pair = judge.pool, judge.pair
-    if int(p.is_id.sum()) <= EXACT // 2:
-        curve = metrics.ds_risk_coverage_curve(p.correct, p.conf[pair.id], p.conf[pair.ood], p.inside)
-        keep = thinned(len(curve.risk))
-        return curve.coverage[keep], curve.risk[keep]
-    risk, covered, _ = judge.grids[pair].risks()
-    place = np.minimum((covered * 200).astype(int), 199).ravel()
-    least = np.full(200, np.inf)
-    np.minimum.at(least, place, np.where(covered.ravel() > 0, risk.ravel(), np.inf))
-    keep = np.isfinite(least)
-    return (np.arange(200)[keep] + 0.5) / 200, least[keep]
+def _score_curve(pool: Pool, spec: str, style: str) -> _Curve:
+    """Compute the selective risk of one score, over the coverage of known inputs."""
+    is_id = pool.is_id_or_none
+    coverage: Literal["all", "id"] = "all" if is_id is None else "id"
+    curve = metrics.risk_coverage_curve(pool.correct, pool.conf[spec], is_id=is_id, coverage=coverage)
+    covered = np.flatnonzero(curve.coverage > 0)
+    keep = covered[thin(len(covered))]
+    return _Curve(spec, style, curve.coverage[keep], curve.risk[keep])
 
 
-def _cloud(judge: Judge, risk: Array, covered: Array) -> tuple[Part, ...]:
-    if judge.pair.id == judge.pair.ood:
-        return ("There is one score only, so there is no cloud of threshold pairs to draw.",)
-    some = np.flatnonzero(covered.ravel() > 0)
-    some = np.random.default_rng(judge.seed).permutation(some)[:2500]
-    x, y = covered.ravel()[some], risk.ravel()[some]
-    edge = _envelope(judge)
-    high = float(max(np.quantile(y, 0.995), edge[1].max(), 0.02))
+def _best_pairs_curve(measurements: Measurements, name: str) -> _Curve:
+    """Compute the least risk of any pair of thresholds at each coverage; from the grid where there are many inputs."""
+    pool, pair = measurements.pool, measurements.pair
+    if int(pool.is_id.sum()) <= EXACT // 2:
+        conf_id, conf_ood = pool.conf[pair.id], pool.conf[pair.ood]
+        curve = metrics.ds_risk_coverage_curve(pool.correct, conf_id, conf_ood, pool.is_id_or_none)
+        keep = thin(len(curve.risk))
+        return _Curve(name, "k0", curve.coverage[keep], curve.risk[keep])
+    rates = measurements.grids[pair].rates()
+    coverage, risk = rates.coverage.ravel(), rates.risk.ravel()
+    bin_of_pair = np.minimum((coverage * BINS).astype(int), BINS - 1)
+    least = np.full(BINS, np.inf)
+    np.minimum.at(least, bin_of_pair, np.where(coverage > 0, risk, np.inf))
+    filled = np.flatnonzero(np.isfinite(least))
+    return _Curve(name, "k0", (filled + 0.5) / BINS, least[filled])
+
+
+def _oracle_curve(pool: Pool) -> _Curve:
+    """Compute the least risk that any score can reach: every failure is rejected before any correct prediction."""
+    accuracy = float(pool.correct.sum() / pool.is_id.sum())
+    coverage = np.linspace(0.001, 1.0, 240)
+    return _Curve("oracle", "k2", coverage, np.maximum(0.0, 1.0 - accuracy / coverage))
+
+
+def _cloud_figure(measurements: Measurements) -> Figure:
+    """Draw some of the pairs of thresholds on the grid, and the best of all pairs."""
+    rates = measurements.grids[measurements.pair].rates()
+    covering = np.flatnonzero(rates.coverage.ravel() > 0)
+    some = np.random.default_rng(measurements.seed).permutation(covering)[:MOST_DOTS]
+    dots = _Curve("a pair of thresholds", "k6", rates.coverage.ravel()[some], rates.risk.ravel()[some])
+    edge = _best_pairs_curve(measurements, "the best at each coverage")
+    highest = float(max(np.quantile(dots.y, 0.995), edge.y.max(), 0.02))
     about = "A cloud of threshold pairs above the curve of the best of them"
-    plot = Plot((0, 1), (0, min(1.0, 1.05 * high)), *AXES, about, lines=1)
-    inside = y <= plot.y[1]
-    plot.dots(x[inside], y[inside], "k6", "a pair of thresholds")
-    plot.line(*edge, "k0", "the best at each coverage")
-    rows = tuple(("pair", a, b) for a, b in zip(rounded(x), rounded(y), strict=True))
-    rows += tuple(("best", a, b) for a, b in zip(rounded(edge[0]), rounded(edge[1]), strict=True))
+    plot = Plot((0, 1), (0, min(1.0, 1.05 * highest)), *AXES, about, lines=1)
+    inside = dots.y <= plot.y[1]
+    plot.dots(dots.x[inside], dots.y[inside], dots.style, dots.name)
+    plot.line(edge.x, edge.y, edge.style, edge.name)
+    rows = dots.rows("pair") + edge.rows("best")
     caption = (
-        f"Each dot is one pair of thresholds on {judge.pair.name}; DS-AURC (ds_aurc) is the area under the lower edge, "
-        "over the coverage of known inputs."
+        f"Each dot is one pair of thresholds on {measurements.pair.name}; DS-AURC (ds_aurc) is the area under the "
+        "lower edge, over the coverage of known inputs."
     )
-    return (Figure("cloud", "All pairs of thresholds", caption, plot.svg(), ("what", "coverage", "risk"), rows),)
+    columns = ("what", "coverage", "risk")
+    return Figure("cloud", "All pairs of thresholds", caption, plot.svg(), columns, tuple(rows))
 
 
-def rounded(values: Array) -> list[float]:
-    """Round values to six significant digits: more than a drawing shows, and less to store.
-
-    Parameters
-    ----------
-    values : ndarray
-        The values.
-
-    Returns
-    -------
-    list of float
-        The rounded values.
-
-    Examples
-    --------
-    >>> rounded(np.array([1 / 3]))
-    [0.333333]
-    """
-    return [float(f"{value:.6g}") for value in values.tolist()]
+# --- densities ------------------------------------------------------------------------------------------------------
 
 
-def densities(judge: Judge) -> Section:
+def density_section(measurements: Measurements) -> Section:
     """Draw where each kind of input lies on each score.
 
     Parameters
     ----------
-    judge : Judge
+    measurements : Measurements
         What several sections share.
 
     Returns
     -------
     Section
-        A figure for each score of the judged pair.
+        A figure for each score of the pair.
     """
-    p = judge.pool
-    figures = [_density(p, spec, i) for i, spec in enumerate(dict.fromkeys((judge.pair.id, judge.pair.ood)))]
+    scores = measurements.pair.scores
+    figures = [_density_figure(measurements.pool, spec, f"density-{i}") for i, spec in enumerate(scores)]
     text = "The further the right answers lie to the right of everything else, the better a threshold can part them."
     return Section("densities", "What the scores see", (text, *figures))
 
 
-def _density(p: Pool, spec: str, place: int) -> Figure:
-    conf = p.conf[spec]
+def _density_figure(pool: Pool, spec: str, key: str) -> Figure:
+    conf = pool.conf[spec]
+    edges = _density_edges(conf)
+    low, high = float(edges[0]), float(edges[-1])
+    centres = (edges[1:] + edges[:-1]) / 2
+    curves = []
+    for kind, mask in pool.kinds.items():
+        if mask.sum() > 1:
+            density = _smooth_density(conf[mask], edges)
+            curves.append(_Curve(KIND_NAMES[kind], STYLES[kind], centres, density))
+    top = max((float(np.quantile(curve.y, 0.985)) for curve in curves), default=1.0)
+    x_label = clip_text(spec, 40)
+    if spec == "msp":
+        x_label += " (log-odds of the maximum probability)"
+    about = f"Densities of {spec} for {len(curves)} kinds of inputs"
+    plot = Plot((low, high), (0, 1.15 * top or 1.0), x_label, "density", about)
+    rows = []
+    for curve in curves:
+        plot.area(curve.x, np.minimum(curve.y, plot.y[1]), curve.style, curve.name)
+        rows += curve.rows()
+    caption = "Each curve has area 1, so kinds with many and few inputs can be compared; higher scores are safer."
+    return Figure(key, spec, caption, plot.svg(), ("kind", "score", "density"), tuple(rows))
+
+
+def _density_edges(conf: Array) -> Array:
+    """Choose 60 bins between extreme quantiles of the finite confidences."""
     finite = conf[np.isfinite(conf)]
     low, high = np.quantile(finite, (0.002, 0.998)) if len(finite) else (0.0, 1.0)
-    edges = np.linspace(low, high if high > low else low + 1.0, 61)
-    centres = (edges[1:] + edges[:-1]) / 2
-    found = {}
-    for kind, mask in p.kinds.items():
-        if mask.sum() > 1:
-            counted = np.histogram(np.clip(conf[mask], edges[0], edges[-1]), edges)[0]
-            smooth = np.convolve(np.pad(counted, 1, "edge"), (0.25, 0.5, 0.25), "valid")
-            found[kind] = smooth / (mask.sum() * (edges[1] - edges[0]))
-    top = max((float(np.quantile(y, 0.985)) for y in found.values()), default=1.0)
-    unit = " (log-odds of the maximum probability)" if spec == "msp" else ""
-    span, about = (float(edges[0]), float(edges[-1])), f"Densities of {spec} for {len(found)} kinds of inputs"
-    plot = Plot(span, (0, 1.15 * top or 1.0), f"{charts.clipped(spec, 40)}{unit}", "density", about)
-    for kind, y in found.items():
-        plot.area(centres, np.minimum(y, plot.y[1]), COLOURS[kind], WORDS[kind])
-    rows = [(WORDS[kind], *xy) for kind, y in found.items() for xy in zip(rounded(centres), rounded(y), strict=True)]
-    caption = "Each curve has area 1, so kinds with many and few inputs can be compared; higher scores are safer."
-    return Figure(f"density-{place}", spec, caption, plot.svg(), ("kind", "score", "density"), tuple(rows))
+    if high <= low:
+        high = low + 1.0
+    return np.linspace(low, high, 61)
 
 
-def roc(judge: Judge) -> Section:
+def _smooth_density(conf: Array, edges: Array) -> Array:
+    """Compute a histogram of area 1, smoothed over neighbouring bins; values beyond the edges count at the edges."""
+    counts = np.histogram(np.clip(conf, edges[0], edges[-1]), edges)[0]
+    smooth = np.convolve(np.pad(counts, 1, "edge"), (0.25, 0.5, 0.25), "valid")
+    return smooth / (len(conf) * (edges[1] - edges[0]))
+
+
+# --- ROC ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Ranking:
+    """Hold safe and unsafe rows under one score."""
+
+    name: str
+    is_safe: Mask
+    conf: Array
+
+
+def roc_section(measurements: Measurements) -> Section:
     """Draw ROC curves of known against unknown inputs, and of correct against wrong predictions.
 
     Parameters
     ----------
-    judge : Judge
+    measurements : Measurements
         What several sections share.
 
     Returns
@@ -179,43 +235,61 @@ def roc(judge: Judge) -> Section:
     Section
         A figure of at most seven curves, and why others cannot be drawn.
     """
-    p, pair = judge.pool, judge.pair
-    lines = []
-    for role in judge.material.roles:
-        rows = p.is_id | (p.role == role)
-        for spec in dict.fromkeys((pair.ood, judge.single.id)):
-            lines.append((f"known against {KIND[role]}, {spec}", p.is_id[rows], p.conf[spec][rows]))
-    for spec in dict.fromkeys((pair.id, judge.single.id)):
-        lines.append((f"right against wrong, {spec}", p.correct[p.is_id], p.conf[spec][p.is_id]))
-    lines = lines[:7]
-    count, tall = len(lines), 330 + 17 * len(lines)
-    names = "share of unsafe inputs accepted", "share of safe inputs accepted"
-    plot = Plot((0, 1), (0, 1), *names, f"ROC curves, {count} of them", lines=count, height=tall)
+    rankings = _list_rankings(measurements)[:MOST_ROC_CURVES]
+    count = len(rankings)
+    labels = "share of unsafe inputs accepted", "share of safe inputs accepted"
+    plot = Plot((0, 1), (0, 1), *labels, f"ROC curves, {count} of them", lines=count, height=330 + 17 * count)
     plot.line([0, 1], [0, 1], "k6")
-    rows, skipped = [], []
-    for i, (name, truth, conf) in enumerate(lines):
+    rows: list[tuple[str | float, ...]] = []
+    not_drawn = []
+    for i, ranking in enumerate(rankings):
         try:
-            area = metrics.auroc(truth, conf)
+            area = metrics.auroc(ranking.is_safe, ranking.conf)
         except UndefinedMetric as error:
-            skipped.append(f"{name}: {error}")
+            not_drawn.append(f"Not drawn: {ranking.name}: {error}.")
             continue
-        s = truth_sweep(truth, conf)
-        safe, unsafe = s.right / s.right[-1], (s.accepted - s.right) / max(s.accepted[-1] - s.right[-1], 1)
-        x, y = np.concatenate([[0.0], unsafe]), np.concatenate([[0.0], safe])
-        keep = thinned(len(x), 200)
-        plot.line(x[keep], y[keep], f"k{i}", f"{area:.3f}  {name}")
-        rows += [(name, *xy) for xy in zip(rounded(x[keep]), rounded(y[keep]), strict=True)]
+        curve = _roc_curve(ranking, f"k{i}")
+        plot.line(curve.x, curve.y, curve.style, f"{area:.3f}  {curve.name}")
+        rows += curve.rows()
     caption = "The number before each name is its AUROC: the chance that a safe input scores above an unsafe one."
     figure = Figure("roc", "ROC", caption, plot.svg(), ("curve", "unsafe accepted", "safe accepted"), tuple(rows))
-    return Section("roc", "How well each score ranks", (figure, *(f"Not drawn: {why}." for why in skipped)))
+    return Section("roc", "How well each score ranks", (figure, *not_drawn))
 
 
-def calibration(judge: Judge) -> Section:
+def _list_rankings(measurements: Measurements) -> list[_Ranking]:
+    """List known inputs against each kind of unknown inputs, then correct predictions against wrong ones."""
+    pool, pair, single = measurements.pool, measurements.pair, measurements.single
+    rankings = []
+    for role in measurements.source.unknown_roles:
+        rows = pool.is_id | (pool.role == role)
+        for spec in dict.fromkeys((pair.ood, single.id)):
+            name = f"known against {UNKNOWN_NAMES[role]}, {spec}"
+            rankings.append(_Ranking(name, pool.is_id[rows], pool.conf[spec][rows]))
+    known = pool.is_id
+    for spec in dict.fromkeys((pair.id, single.id)):
+        rankings.append(_Ranking(f"right against wrong, {spec}", pool.correct[known], pool.conf[spec][known]))
+    return rankings
+
+
+def _roc_curve(ranking: _Ranking, style: str) -> _Curve:
+    """Compute the share of safe inputs accepted over that of unsafe inputs, at each level of the confidence."""
+    sweep = truth_sweep(ranking.is_safe, ranking.conf)
+    unsafe = sweep.accepted - sweep.right
+    x = np.concatenate([[0.0], unsafe / max(unsafe[-1], 1)])
+    y = np.concatenate([[0.0], sweep.right / sweep.right[-1]])
+    keep = thin(len(x), 200)
+    return _Curve(ranking.name, style, x[keep], y[keep])
+
+
+# --- calibration ----------------------------------------------------------------------------------------------------
+
+
+def calibration_section(measurements: Measurements) -> Section:
     """Draw accuracy over stated probability.
 
     Parameters
     ----------
-    judge : Judge
+    measurements : Measurements
         What several sections share.
 
     Returns
@@ -223,42 +297,53 @@ def calibration(judge: Judge) -> Section:
     Section
         Sentences and a figure; one sentence where the confidences are not probabilities.
     """
-    tests = [one for one in judge.material.test if one.prob is not None]
+    title = "Does it know how sure it is?"
+    tests = [one for one in measurements.source.tests if one.prob is not None]
     if not tests:
         why = "The confidences are no probabilities: they leave the range from 0 to 1, so there is nothing to check."
-        return Section("calibration", "Does it know how sure it is?", (why,))
+        return Section("calibration", title, (why,))
     correct = np.concatenate([one.correct for one in tests])
     prob = np.concatenate([one.prob for one in tests if one.prob is not None])
-    found = metrics.reliability_diagram(correct, prob)
-    gap = metrics.ece(correct, prob)
-    plot = Plot((0, 1), (0, 1), "stated probability", "share that is right", "Accuracy in bins of stated probability")
-    plot.bars(found.lower, found.upper, found.accuracy, "k0", "share that is right")
-    plot.line([0, 1], [0, 1], "k6", "perfectly calibrated")
-    plot.dots(found.prob, found.accuracy, "k1", "mean of the bin", "dd")
-    lean = float(np.sum(found.gap * found.count) / found.rows)
-    side = "keeps what it says on average"
-    if abs(lean) > 0.005:
-        side = "says more than it keeps (overconfident)" if lean < 0 else "keeps more than it says (underconfident)"
     text = (
-        f"On known test inputs the classifier {side}: it states {100 * float(prob.mean()):.1f} % on average and is "
-        f"right in {100 * float(correct.mean()):.1f} %. Expected calibration error: {100 * gap:.2f} points."
+        f"On known test inputs the classifier {_describe_calibration(correct, prob)}: it states "
+        f"{100 * float(prob.mean()):.1f} % on average and is right in {100 * float(correct.mean()):.1f} %. Expected "
+        f"calibration error: {100 * metrics.ece(correct, prob):.2f} points."
     )
-    rows = tuple(
-        (float(a), float(b), int(n), float(q), float(r))
-        for a, b, n, q, r in zip(found.lower, found.upper, found.count, found.prob, found.accuracy, strict=True)
-    )
+    return Section("calibration", title, (text, _calibration_figure(correct, prob)))
+
+
+def _describe_calibration(correct: Mask, prob: Array) -> str:
+    diagram = metrics.reliability_diagram(correct, prob)
+    lean = float(np.sum(diagram.gap * diagram.count) / diagram.rows)
+    if abs(lean) <= 0.005:
+        return "keeps what it says on average"
+    if lean < 0:
+        return "says more than it keeps (overconfident)"
+    return "keeps more than it says (underconfident)"
+
+
+def _calibration_figure(correct: Mask, prob: Array) -> Figure:
+    diagram = metrics.reliability_diagram(correct, prob)
+    plot = Plot((0, 1), (0, 1), "stated probability", "share that is right", "Accuracy in bins of stated probability")
+    plot.bars(diagram.lower, diagram.upper, diagram.accuracy, "k0", "share that is right")
+    plot.line([0, 1], [0, 1], "k6", "perfectly calibrated")
+    plot.dots(diagram.prob, diagram.accuracy, "k1", "mean of the bin", "dd")
+    columns = [diagram.lower, diagram.upper, diagram.count, diagram.prob, diagram.accuracy]
+    rows = tuple(zip(*(column.tolist() for column in columns), strict=True))
     caption = "Bars below the dashed line: overconfident; above: underconfident."
-    columns = ("from", "to", "inputs", "mean probability", "share right")
-    figure = Figure("calibration", "Calibration", caption, plot.svg(), columns, rows)
-    return Section("calibration", "Does it know how sure it is?", (text, figure))
+    headings = ("from", "to", "inputs", "mean probability", "share right")
+    return Figure("calibration", "Calibration", caption, plot.svg(), headings, rows)
 
 
-def improvement(judge: Judge) -> Section:
+# --- improvement ----------------------------------------------------------------------------------------------------
+
+
+def improvement_section(measurements: Measurements) -> Section:
     """Draw how much each score improves on the plain one.
 
     Parameters
     ----------
-    judge : Judge
+    measurements : Measurements
         What several sections share.
 
     Returns
@@ -266,27 +351,42 @@ def improvement(judge: Judge) -> Section:
     Section
         A figure for each kind of unknown input.
     """
-    m, base, title = judge.material, judge.single.id, "Better than the plain score?"
-    if len(m.scores) < 2:
+    title = "Better than the plain score?"
+    if len(measurements.source.scores) < 2:
         return Section("improvement", title, ("There is one score only.",))
+    base = measurements.single.id
     figures = []
-    for roles in judge.groups:
-        p = m.pool(*roles)
-        kept: Literal["all", "id"] = "id" if roles else "all"
-        area = {spec: metrics.aurc(p.correct, p.conf[spec], is_id=p.inside, coverage=kept) for spec in p.conf}
-        metric = "aurc_id" if roles else "aurc"
-        if not area[base]:
-            continue
-        gain = {spec: 100 * (area[base] - value) / area[base] for spec, value in area.items() if spec != base}
-        names = sorted(gain, key=lambda spec: -gain[spec])
-        kind = KIND[roles[0]] if roles else "known inputs only"
-        about = f"Improvement of {len(names)} scores over {base}, {kind}"
-        svg = charts.bar_rows(names, np.array([gain[s] for s in names]), f"{metric} below that of {base}, %", about)
-        whose = "known" if roles else "all"
-        area_words = f"the area under the risk ({metric}, over the coverage of {whose} inputs)"
-        caption = f"How much lower {area_words} is than that of {base}."
-        rows = tuple((s, area[s], gain[s]) for s in names)
-        key = f"improvement-{roles[0] if roles else 'known'}"
-        figures.append(Figure(key, kind, caption, svg, ("score", metric, "improvement %"), rows))
+    for roles in measurements.unknown_groups:
+        areas = _risk_areas(measurements, roles)
+        if areas[base]:
+            figures.append(_improvement_figure(areas, base, roles))
     text = f"Each score alone, on known and unknown inputs together. Left of the line is worse than {base}."
     return Section("improvement", title, (text, *figures))
+
+
+def _risk_areas(measurements: Measurements, roles: Roles) -> dict[str, float]:
+    """Compute the AURC of each score, over the coverage of known inputs where there are unknown ones."""
+    pool = measurements.source.pool(*roles)
+    coverage: Literal["all", "id"] = "id" if roles else "all"
+    areas = {}
+    for spec, conf in pool.conf.items():
+        areas[spec] = metrics.aurc(pool.correct, conf, is_id=pool.is_id_or_none, coverage=coverage)
+    return areas
+
+
+def _improvement_figure(areas: dict[str, float], base: str, roles: Roles) -> Figure:
+    gains = {}
+    for spec, area in areas.items():
+        if spec != base:
+            gains[spec] = 100 * (areas[base] - area) / areas[base]
+    names = sorted(gains, key=lambda spec: -gains[spec])
+    if roles:
+        key, kind, metric, whose = roles[0], UNKNOWN_NAMES[roles[0]], "aurc_id", "known"
+    else:
+        key, kind, metric, whose = "known", "known inputs only", "aurc", "all"
+    about = f"Improvement of {len(names)} scores over {base}, {kind}"
+    svg = bar_rows(names, np.array([gains[name] for name in names]), f"{metric} below that of {base}, %", about)
+    quantity = f"the area under the risk ({metric}, over the coverage of {whose} inputs)"
+    caption = f"How much lower {quantity} is than that of {base}."
+    rows = tuple((name, areas[name], gains[name]) for name in names)
+    return Figure(f"improvement-{key}", kind, caption, svg, ("score", metric, "improvement %"), rows)

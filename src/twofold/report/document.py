@@ -1,13 +1,12 @@
-"""What a report holds, whatever its form: sections of sentences, tables and figures."""
+"""What a report holds, whatever its format: sections of sentences, tables and figures."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from twofold.bench.text import escape_latex as latex
 from twofold.bench.text import escape_markdown as markdown
@@ -70,8 +69,13 @@ class Number:
     def __str__(self) -> str:
         if math.isnan(self.value):
             return "–"
-        around = "" if math.isnan(self.spread) else f" ± {self.factor * self.spread:,.{self.digits}f}"
-        return f"{self.factor * self.value:,.{self.digits}f}{around}"
+        text = self._format(self.value)
+        if not math.isnan(self.spread):
+            text += f" ± {self._format(self.spread)}"
+        return text
+
+    def _format(self, value: float) -> str:
+        return f"{self.factor * value:,.{self.digits}f}"
 
     @property
     def span(self) -> str:
@@ -84,14 +88,14 @@ class Number:
         """
         if math.isnan(self.value) or math.isnan(self.low):
             return ""
-        return f"[{self.factor * self.low:,.{self.digits}f}, {self.factor * self.high:,.{self.digits}f}]"
+        return f"[{self._format(self.low)}, {self._format(self.high)}]"
 
 
-Cell: TypeAlias = "str | int | Number"
+TableCell: TypeAlias = "str | int | Number"
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """Hold a table whose first ``heads`` columns name the row and whose other columns describe it.
 
     Parameters
@@ -113,7 +117,7 @@ class Table:
     key: str
     caption: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[TableCell, ...], ...]
     heads: int = 1
     notes: tuple[str, ...] = ()
 
@@ -145,7 +149,7 @@ class Figure:
     caption: str
     svg: str
     columns: tuple[str, ...] = ()
-    rows: tuple[tuple[Any, ...], ...] = ()
+    rows: tuple[tuple[str | float, ...], ...] = ()
     wide: bool = False
 
 
@@ -162,10 +166,10 @@ class Markup:
     """
 
     html: str
-    plain: str = ""  # what the other forms say instead
+    plain: str = ""
 
 
-Part: TypeAlias = "str | Table | Figure | Markup"
+Part: TypeAlias = "str | ReportTable | Figure | Markup"
 
 
 @dataclass(frozen=True)
@@ -178,13 +182,32 @@ class Section:
         Identifier in the page and in JSON.
     title : str
         The heading.
-    parts : tuple of str, Table, Figure or Markup
+    parts : tuple of str, ReportTable, Figure or Markup
         Paragraphs, tables and figures in order; a string is plain text, never HTML.
     """
 
     key: str
     title: str
     parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Hold one of the few numbers at the top of a report.
+
+    Parameters
+    ----------
+    value : str
+        The number, with its unit.
+    meaning : str
+        What it is the number of, as the end of a sentence that starts with ``value``.
+    detail : str
+        Its interval, or another remark in small print.
+    """
+
+    value: str
+    meaning: str
+    detail: str
 
 
 @dataclass(frozen=True)
@@ -195,19 +218,19 @@ class Document:
     ----------
     title, subtitle : str
         Headings of the report.
-    tiles : tuple of (str, str, str)
-        The few numbers at the top: value, what it is, and its interval.
+    tiles : tuple of Tile
+        The few numbers at the top.
     sections : tuple of Section
         The body.
-    data : dict, default={}
+    data : mapping of str to object, default={}
         Values for the page's script.
-    summary : dict, default={}
+    summary : mapping of str to object, default={}
         The headline as plain values, for programs that read the page.
 
     Examples
     --------
-    >>> made = Document("Trust", "resnet18", (), (Section("verdict", "Verdict", ("Accuracy is 91 %.",)),))
-    >>> print(made.to_markdown(), end="")
+    >>> section = Section("verdict", "Verdict", ("Accuracy is 91 %.",))
+    >>> print(Document("Trust", "resnet18", (), (section,)).to_markdown(), end="")
     # Trust
     <BLANKLINE>
     resnet18
@@ -219,20 +242,23 @@ class Document:
 
     title: str
     subtitle: str
-    tiles: tuple[tuple[str, str, str], ...]
+    tiles: tuple[Tile, ...]
     sections: tuple[Section, ...]
-    data: dict[str, Any] = field(default_factory=dict)  # for the page's script
-    summary: dict[str, Any] = field(default_factory=dict)
+    data: Mapping[str, object] = field(default_factory=dict)
+    summary: Mapping[str, object] = field(default_factory=dict)
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[ReportTable]:
         """List the tables of all sections in order.
 
         Returns
         -------
-        list of Table
+        list of ReportTable
             The tables.
         """
-        return [part for section in self.sections for part in section.parts if isinstance(part, Table)]
+        tables = []
+        for section in self.sections:
+            tables += [part for part in section.parts if isinstance(part, ReportTable)]
+        return tables
 
     def to_markdown(self) -> str:
         """Format the sentences and tables as Markdown; figures are left out.
@@ -244,9 +270,12 @@ class Document:
         """
         lines = [f"# {markdown(self.title)}", "", markdown(self.subtitle), ""]
         for section in self.sections:
-            body = [_markdown_part(part) for part in section.parts]
-            if any(body):
-                lines += [f"## {markdown(section.title)}", "", *(text + "\n" for text in body if text)]
+            texts = [_markdown_part(part) for part in section.parts]
+            shown = [text for text in texts if text]
+            if shown:
+                lines += [f"## {markdown(section.title)}", ""]
+            for text in shown:
+                lines += [text, ""]
         return "\n".join(lines).rstrip() + "\n"
 
     def to_latex(self) -> str:
@@ -267,29 +296,31 @@ class Document:
         str
             Indented JSON; NaN becomes null.
         """
-        content = {
-            "title": self.title,
-            "subtitle": self.subtitle,
-            **({"summary": self.summary} if self.summary else {}),
-            "sections": [
-                {
-                    "key": section.key,
-                    "title": section.title,
-                    "text": [part for part in section.parts if isinstance(part, str)],
-                    "tables": [_json_table(part) for part in section.parts if isinstance(part, Table)],
-                }
-                for section in self.sections
-            ],
-        }
+        content: dict[str, object] = {"title": self.title, "subtitle": self.subtitle}
+        if self.summary:
+            content["summary"] = self.summary
+        content["sections"] = [_json_section(section) for section in self.sections]
         return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _texts(row: Iterable[Cell]) -> list[str]:
-    return [f"{cell} {cell.span}".strip() if isinstance(cell, Number) else _plain(cell) for cell in row]
+# --- formats --------------------------------------------------------------------------------------------------------
 
 
-def _plain(cell: str | int) -> str:
-    return f"{cell:,}" if isinstance(cell, int) else cell
+def _cell_texts(row: Iterable[TableCell]) -> list[str]:
+    """Format the cells of a row as plain text, intervals included."""
+    texts = []
+    for cell in row:
+        if isinstance(cell, Number):
+            texts.append(f"{cell} {cell.span}".strip())
+        elif isinstance(cell, int):
+            texts.append(f"{cell:,}")
+        else:
+            texts.append(cell)
+    return texts
+
+
+def _is_strong(cell: TableCell) -> bool:
+    return isinstance(cell, Number) and cell.strong
 
 
 def _markdown_part(part: Part) -> str:
@@ -299,34 +330,58 @@ def _markdown_part(part: Part) -> str:
         return markdown(part.plain)
     if isinstance(part, Figure):
         return ""
-    head = "| " + " | ".join(markdown(c) for c in part.columns) + " |"
-    rule = "|" + "---|" * part.heads + "---:|" * (len(part.columns) - part.heads)
-    body = []
-    for row in part.rows:
-        marks = ["**" if isinstance(cell, Number) and cell.strong else "" for cell in row]
-        texts = [f"{mark}{markdown(text)}{mark}" for mark, text in zip(marks, _texts(row), strict=True)]
-        body.append("| " + " | ".join(texts) + " |")
-    notes = [f"- {markdown(note)}" for note in part.notes]
-    return "\n".join([markdown(part.caption), "", head, rule, *body, *([""] if notes else []), *notes])
+    return _markdown_table(part)
 
 
-def _latex_table(table: Table) -> str:
+def _markdown_table(table: ReportTable) -> str:
+    head = _markdown_row([markdown(column) for column in table.columns])
+    rule = "|" + "---|" * table.heads + "---:|" * (len(table.columns) - table.heads)
+    lines = [markdown(table.caption), "", head, rule]
+    for row in table.rows:
+        texts = [markdown(text) for text in _cell_texts(row)]
+        for i, cell in enumerate(row):
+            if _is_strong(cell):
+                texts[i] = f"**{texts[i]}**"
+        lines.append(_markdown_row(texts))
+    if table.notes:
+        lines.append("")
+    lines += [f"- {markdown(note)}" for note in table.notes]
+    return "\n".join(lines)
+
+
+def _markdown_row(texts: Sequence[str]) -> str:
+    return f"| {' | '.join(texts)} |"
+
+
+def _latex_table(table: ReportTable) -> str:
     layout = "l" * table.heads + "r" * (len(table.columns) - table.heads)
     lines = [r"\begin{table}", r"\centering", rf"\begin{{tabular}}{{{layout}}}", r"\hline"]
-    lines += [" & ".join(latex(c) for c in table.columns) + r" \\", r"\hline"]
+    lines += [_latex_row([latex(column) for column in table.columns]), r"\hline"]
     for row in table.rows:
-        texts = [latex(text) for text in _texts(row)]
-        bold = [
-            rf"\textbf{{{text}}}" if isinstance(cell, Number) and cell.strong else text
-            for cell, text in zip(row, texts, strict=True)
-        ]
-        lines.append(" & ".join(bold) + r" \\")
+        texts = [latex(text) for text in _cell_texts(row)]
+        for i, cell in enumerate(row):
+            if _is_strong(cell):
+                texts[i] = rf"\textbf{{{texts[i]}}}"
+        lines.append(_latex_row(texts))
     caption = " ".join(latex(text) for text in (table.caption, *table.notes))
     lines += [r"\hline", r"\end{tabular}", rf"\caption{{{caption}}}", r"\end{table}"]
     return "\n".join(lines) + "\n"
 
 
-def _json_table(table: Table) -> dict[str, Any]:
+def _latex_row(texts: Sequence[str]) -> str:
+    return rf"{' & '.join(texts)} \\"
+
+
+def _json_section(section: Section) -> dict[str, object]:
+    return {
+        "key": section.key,
+        "title": section.title,
+        "text": [part for part in section.parts if isinstance(part, str)],
+        "tables": [_json_table(part) for part in section.parts if isinstance(part, ReportTable)],
+    }
+
+
+def _json_table(table: ReportTable) -> dict[str, object]:
     return {
         "key": table.key,
         "caption": table.caption,
@@ -336,14 +391,20 @@ def _json_table(table: Table) -> dict[str, Any]:
     }
 
 
-def _json_cell(cell: Cell) -> Any:
+def _json_cell(cell: TableCell) -> object:
+    """Convert a cell to what JSON can hold; a number with an interval or a spread becomes a mapping."""
     if not isinstance(cell, Number):
         return cell
-    found = {"value": cell.value, "low": cell.low, "high": cell.high}
-    found |= {} if math.isnan(cell.spread) else {"spread": cell.spread}
-    if math.isnan(cell.low) and "spread" not in found:
+    has_spread = not math.isnan(cell.spread)
+    if math.isnan(cell.low) and not has_spread:
         return finite(cell.value)
-    return {name: finite(value) for name, value in found.items()}
+    content = {"value": finite(cell.value), "low": finite(cell.low), "high": finite(cell.high)}
+    if has_spread:
+        content["spread"] = finite(cell.spread)
+    return content
+
+
+# --- words and numbers ----------------------------------------------------------------------------------------------
 
 
 def finite(value: float) -> float | None:
@@ -367,7 +428,7 @@ def finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def count(n: int, one: str, several: str | None = None) -> str:
+def format_count(n: int, one: str, several: str | None = None) -> str:
     """Format a number with its noun.
 
     Parameters
@@ -386,13 +447,15 @@ def count(n: int, one: str, several: str | None = None) -> str:
 
     Examples
     --------
-    >>> count(1, "mistake"), count(2000, "input")
+    >>> format_count(1, "mistake"), format_count(2000, "input")
     ('1 mistake', '2,000 inputs')
     """
-    return f"{n:,} {one if n == 1 else several or one + 's'}"
+    if n == 1:
+        return f"1 {one}"
+    return f"{n:,} {several or one + 's'}"
 
 
-def listed(words: Sequence[str], most: int = 4) -> str:
+def join_words(words: Sequence[str], most: int = 4) -> str:
     """Join words into the list of a sentence, and count those beyond the first few.
 
     Parameters
@@ -409,25 +472,11 @@ def listed(words: Sequence[str], most: int = 4) -> str:
 
     Examples
     --------
-    >>> listed(["a", "b", "c"]), listed(list("abcdefg"))
+    >>> join_words(["a", "b", "c"]), join_words(list("abcdefg"))
     ('a, b and c', 'a, b, c, d and 3 more')
     """
     if len(words) > most + 1:
         return f"{', '.join(words[:most])} and {len(words) - most} more"
-    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
-
-
-def static(name: str) -> str:
-    """Read a file of the page: style, script or markup.
-
-    Parameters
-    ----------
-    name : str
-        Name of the file in ``report/static``.
-
-    Returns
-    -------
-    str
-        Its text.
-    """
-    return files("twofold.report").joinpath("static", name).read_text(encoding="utf-8")
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} and {words[-1]}"

@@ -6,23 +6,52 @@ import base64
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from twofold._checks import ArrayLike
 from twofold.errors import InvalidInput, MissingExtra
 from twofold.outputs import load_npz
-from twofold.report.document import Cell
+from twofold.report.options import Images
+from twofold.report.scored import ReportSet
 
 SIDE = 96  # pixels of the longer side, at most
 
 
-def opened(
-    images: Mapping[str, Any] | str | Path | None, rows: Mapping[str, int], ids: Mapping[str, Any]
-) -> Mapping[str, Any]:
+@runtime_checkable
+class ImageReader(Protocol):
+    """Read images by position, as what :func:`twofold.nn.data.open` returns does."""
+
+    @property
+    def ids(self) -> ArrayLike:
+        """Id of each image."""
+
+    def read(self, rows: Sequence[int]) -> ArrayLike:
+        """Read some images.
+
+        Parameters
+        ----------
+        rows : sequence of int
+            Their positions.
+
+        Returns
+        -------
+        array-like of shape (n_rows, H, W, 3)
+            The images.
+        """
+
+
+class ImagesByRow(Protocol):
+    """Return the image of a row of a data set when indexed."""
+
+    def __getitem__(self, row: int, /) -> npt.NDArray[np.generic]:
+        """Return the image of a row."""
+
+
+def open_images(images: Images | None, sets: Sequence[ReportSet]) -> dict[str, ImagesByRow]:
     """Open images by data set, and check them against the rows of each set.
 
     Arrays (N, H, W) or (N, H, W, 1 or 3) are matched row by row. What :func:`twofold.nn.data.open` returns is looked up
@@ -32,15 +61,13 @@ def opened(
     ----------
     images : mapping, str, Path or None
         Images by name of the data set, or an npz file of arrays.
-    rows : mapping of str to int
-        Number of rows of each data set.
-    ids : mapping of str to array-like
-        Ids of the rows of each data set, None where there are none.
+    sets : sequence of ReportSet
+        The data sets of the report.
 
     Returns
     -------
-    mapping of str to Any
-        By data set, something that returns the image of a row when indexed.
+    dict of str to ImagesByRow
+        By data set, the image of each row.
 
     Raises
     ------
@@ -49,81 +76,91 @@ def opened(
     """
     if images is None:
         return {}
-    found: dict[str, Any] = dict(images if isinstance(images, Mapping) else load_npz(Path(images)))
-    for name, array in found.items():
-        if name not in rows:
-            raise InvalidInput(f"images: there is no data set {name!r} in this report; it has {', '.join(rows)}")
-        if hasattr(array, "read"):
-            if ids.get(name) is None:
-                raise InvalidInput(
-                    f"images of {name} cannot be found by row: its outputs have no ids. Extract them again (`twofold "
-                    "extract` keeps ids), add them with ids= in Outputs(...), or give the images as an array of "
-                    f"{rows[name]} in the order of the rows, such as an npz file with an array {name}"
-                )
-            found[name] = Lookup.of(name, array, ids[name])
-            continue
-        shape = tuple(np.shape(array))
-        if len(shape) not in (3, 4) or (len(shape) == 4 and shape[3] not in (1, 3)):
-            raise InvalidInput(f"images of {name} must be (N, H, W) or (N, H, W, 1 or 3), got shape {shape}")
-        if shape[0] != rows[name]:
-            raise InvalidInput(f"images of {name} are {shape[0]}, but its outputs have {rows[name]} rows")
+    by_name = {one.name: one for one in sets}
+    given = images if isinstance(images, Mapping) else load_npz(Path(images))
+    found: dict[str, ImagesByRow] = {}
+    for name, some in given.items():
+        if name not in by_name:
+            raise InvalidInput(f"images: there is no data set {name!r} in this report; it has {', '.join(by_name)}")
+        if isinstance(some, ImageReader):
+            found[name] = ImageLookup.by_id(some, by_name[name])
+        else:
+            found[name] = _check_array(some, by_name[name])
     return found
 
 
+def _check_array(images: ArrayLike, one: ReportSet) -> npt.NDArray[np.generic]:
+    """Check that an array holds an image for each row of a data set."""
+    array = np.asarray(images)
+    shape = array.shape
+    is_grey = len(shape) == 3
+    has_channels = len(shape) == 4 and shape[3] in (1, 3)
+    if not is_grey and not has_channels:
+        raise InvalidInput(f"images of {one.name} must be (N, H, W) or (N, H, W, 1 or 3), got shape {shape}")
+    if shape[0] != len(one):
+        raise InvalidInput(f"images of {one.name} are {shape[0]}, but its outputs have {len(one)} rows")
+    return array
+
+
 @dataclass(frozen=True, eq=False)
-class Lookup:
+class ImageLookup:
     """Look up the images of a data set by the rows of its outputs.
 
     Parameters
     ----------
-    images : Any
+    images : ImageReader
         What :func:`twofold.nn.data.open` returns.
     places : ndarray of int, shape (n_rows,)
         Position of each row's image.
     """
 
-    images: Any
+    images: ImageReader
     places: npt.NDArray[np.int64]
 
     @classmethod
-    def of(cls, name: str, images: Any, ids: Any) -> Lookup:
+    def by_id(cls, images: ImageReader, one: ReportSet) -> ImageLookup:
         """Find the image of each row by its id.
 
         Parameters
         ----------
-        name : str
-            Name of the data set, for error messages.
-        images : Any
+        images : ImageReader
             What :func:`twofold.nn.data.open` returns.
-        ids : ndarray of shape (n_rows,)
-            Ids of the rows.
+        one : ReportSet
+            The data set.
 
         Returns
         -------
-        Lookup
+        ImageLookup
             The images by row.
 
         Raises
         ------
         InvalidInput
-            If a row has no image.
+            If the outputs have no ids, or a row has no image.
         """
+        if one.ids is None:
+            raise InvalidInput(
+                f"images of {one.name} cannot be found by row: its outputs have no ids. Extract them again (`twofold "
+                "extract` keeps ids), add them with ids= in Outputs(...), or give the images as an array of "
+                f"{len(one)} in the order of the rows, such as an npz file with an array {one.name}"
+            )
         place = {key: i for i, key in enumerate(np.asarray(images.ids).tolist())}
-        lost = [key for key in ids.tolist() if key not in place]
+        ids = one.ids.tolist()
+        lost = [key for key in ids if key not in place]
         if lost:
             example = next(iter(place), None)
             raise InvalidInput(
-                f"images of {name} have no image with the id {lost[0]!r}, nor with {len(lost) - 1} more of the "
+                f"images of {one.name} have no image with the id {lost[0]!r}, nor with {len(lost) - 1} more of the "
                 f"{len(ids)} ids of its outputs; the ids of these images are like {example!r}. Open the data it was "
                 "extracted from, with the same kind and options"
             )
-        return cls(images, np.array([place[key] for key in ids.tolist()]))
+        return cls(images, np.array([place[key] for key in ids]))
 
-    def __getitem__(self, row: int) -> npt.NDArray[np.uint8]:
-        return np.asarray(self.images.read([int(self.places[row])])[0])
+    def __getitem__(self, row: int, /) -> npt.NDArray[np.generic]:
+        return np.asarray(np.asarray(self.images.read([int(self.places[row])]))[0])
 
 
-def data_uri(picture: npt.ArrayLike) -> str:
+def png_uri(picture: npt.ArrayLike) -> str:
     """Encode one image as the data URI of a small PNG.
 
     Parameters
@@ -143,7 +180,7 @@ def data_uri(picture: npt.ArrayLike) -> str:
 
     Examples
     --------
-    >>> data_uri(np.zeros((2, 2)))[:22]
+    >>> png_uri(np.zeros((2, 2)))[:22]
     'data:image/png;base64,'
     """
     try:
@@ -154,40 +191,10 @@ def data_uri(picture: npt.ArrayLike) -> str:
     if array.dtype.kind == "f":
         array = np.clip(array, 0.0, 1.0) * 255.0
     array = np.clip(array, 0, 255).round().astype(np.uint8)
-    array = array[..., 0] if array.ndim == 3 and array.shape[2] == 1 else array
+    if array.ndim == 3 and array.shape[2] == 1:
+        array = array[..., 0]
     image = Image.fromarray(array)
     image.thumbnail((SIDE, SIDE))
     file = io.BytesIO()
     image.save(file, "PNG", optimize=True)
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
-
-
-def gallery(
-    images: Mapping[str, Any], strips: Sequence[tuple[str, str, Sequence[int], Sequence[tuple[Cell, ...]]]]
-) -> str:
-    """Format strips of pictures, one for each data set and kind of case, each with its truth and the prediction.
-
-    Parameters
-    ----------
-    images : mapping of str to Any
-        Images by data set, as :func:`opened` returns them.
-    strips : sequence of tuple
-        Data set, kind of case, rows, and the cells of the table for each row.
-
-    Returns
-    -------
-    str
-        Escaped HTML.
-    """
-    parts = []
-    for name, kind, rows, cells in strips:
-        if not rows:
-            continue
-        parts.append(f'<h3 class="strip">{escape(name)}: most {escape(kind)}</h3><ul class="strip">')
-        for row, (_, key, truth, said, prob, _) in zip(rows, cells, strict=True):
-            alt = f"{name} {key}: {truth}, taken for {said}"
-            picture = f'<img src="{data_uri(images[name][row])}" alt="{escape(alt)}">'
-            told = f"<b>{escape(str(said))}</b> {escape(str(prob))} %<br>truth: {escape(str(truth))}"
-            parts.append(f"<li>{picture}<span>{told}</span></li>")
-        parts.append("</ul>")
-    return "".join(parts)

@@ -4,44 +4,44 @@ from __future__ import annotations
 
 import math
 
-from twofold.report.document import Number, Part, Section, Table, count, listed
-from twofold.report.judge import KIND, WORDS, Judge, exact, number
-from twofold.report.material import Pair
+from twofold.report.document import Number, Part, ReportTable, Section, Tile, format_count, join_words
+from twofold.report.measure import KIND_NAMES, UNKNOWN_NAMES, Measurements, count_share, replicated_number
+from twofold.report.scored import Pool, ScorePair
+
+FEW_KNOWN, FEW_WRONG, FEW_UNKNOWN = 1000, 50, 200  # below these counts the page warns that the data are few
 
 
-def tiles(judge: Judge) -> tuple[tuple[str, str, str], ...]:
+def headline_tiles(measurements: Measurements) -> tuple[Tile, ...]:
     """Choose the few numbers at the top of the page.
 
     Parameters
     ----------
-    judge : Judge
+    measurements : Measurements
         What several sections share.
 
     Returns
     -------
-    tuple of (str, str, str)
-        Value, what it is, and its interval.
+    tuple of Tile
+        Accuracy, and what the gate accepts.
     """
-    p = judge.pool
-    taken = judge.taken(p)
-    ids, right = int(p.is_id.sum()), int(p.correct.sum())
-    found = [
-        (exact(right, ids), "of known inputs get the right answer"),
-        (exact(int((taken & p.is_id).sum()), ids), "of known inputs are accepted by the gate"),
-        (exact(int((taken & ~p.correct).sum()), int(taken.sum())), "of what it accepts is wrong or unknown"),
-    ]
-    for role in judge.material.roles:
-        rows = p.role == role
-        found.append((exact(int((taken & rows).sum()), int(rows.sum())), f"of {KIND[role]} inputs get through"))
-    return tuple((f"{value} %", told, f"95 %: {value.span}") for value, told in found)
+    pool = measurements.pool
+    accepted = measurements.accepts(pool)
+    numbers = {
+        "of known inputs get the right answer": count_share(pool.correct, pool.is_id),
+        "of known inputs are accepted by the gate": count_share(accepted, pool.is_id),
+        "of what it accepts is wrong or unknown": count_share(~pool.correct, accepted),
+    }
+    for role in measurements.source.unknown_roles:
+        numbers[f"of {UNKNOWN_NAMES[role]} inputs get through"] = count_share(accepted, pool.role == role)
+    return tuple(Tile(f"{number} %", meaning, f"95 %: {number.span}") for meaning, number in numbers.items())
 
 
-def verdict(judge: Judge) -> Section:
+def verdict_section(measurements: Measurements) -> Section:
     """Say in words what the numbers mean.
 
     Parameters
     ----------
-    judge : Judge
+    measurements : Measurements
         What several sections share.
 
     Returns
@@ -49,90 +49,104 @@ def verdict(judge: Judge) -> Section:
     Section
         Sentences, and a table of cautions where there are some.
     """
-    m, p = judge.material, judge.pool
-    ids, right = int(p.is_id.sum()), int(p.correct.sum())
-    wrong, outside = ids - right, int((~p.is_id).sum())
-    odds = f", so about 1 answer in {ids / wrong:.0f} is wrong" if 0 < wrong <= ids / 2 else ""
-    parts: list[Part] = [
-        f"On {count(ids, 'test input')} of the classes it knows, the classifier is right in {exact(right, ids)} % of "
-        f"cases{odds}. On inputs of no known class every answer is wrong, whatever the classifier says."
-    ]
-    if outside:
-        parts.append(_gate_words(judge, judge.single, f"By {judge.single.name} alone"))
-    if judge.pair != judge.single:
-        asked = f"{judge.pair.id} for doubtful answers and {judge.pair.ood} for unknown inputs"
-        start = f"With two thresholds, on {asked}" if outside else "With both scores"
-        parts.append(_gate_words(judge, judge.pair, start))
-    if not outside:
-        parts.append(_gate_words(judge, judge.single, f"By {judge.single.name} alone"))
-    parts += _comparison(judge)
-    parts += _shift_words(judge)
-    parts += [f"{m.chosen} {_threshold_words(judge)}"]
-    warned = _cautions(judge)
-    if warned:
-        rows = tuple((text,) for text in warned)
-        parts.append(Table("cautions", "What these numbers do not promise", ("caution",), rows))
+    pair, single = measurements.pair, measurements.single
+    has_unknown = not measurements.pool.is_id.all()
+    single_words = _describe_gate(measurements, single, f"By {single.name} alone")
+    parts: list[Part] = [_describe_accuracy(measurements.pool)]
+    if has_unknown:
+        parts.append(single_words)
+    if pair != single:
+        start = "With both scores"
+        if has_unknown:
+            start = f"With two thresholds, on {pair.id} for doubtful answers and {pair.ood} for unknown inputs"
+        parts.append(_describe_gate(measurements, pair, start))
+    if not has_unknown:
+        parts.append(single_words)
+    parts += _compare_with_single(measurements)
+    parts += _describe_worst_shift(measurements)
+    parts.append(f"{measurements.source.how_chosen} {_describe_thresholds(measurements)}")
+    cautions = tuple((text,) for text in _list_cautions(measurements))
+    if cautions:
+        parts.append(ReportTable("cautions", "What these numbers do not promise", ("caution",), cautions))
     return Section("verdict", "The verdict", tuple(parts))
 
 
-def _gate_words(judge: Judge, pair: Pair, start: str) -> str:
-    p = judge.pool
-    taken = judge.taken(p, pair)
-    kept, ids = int((taken & p.is_id).sum()), int(p.is_id.sum())
-    if not taken.any():
-        return f"{start}, the gate accepts nothing."
-    bad, inner = int((taken & ~p.correct).sum()), int((taken & p.is_id & ~p.correct).sum())
-    right = int(p.correct.sum())
-    lost = exact(int((p.correct & ~taken).sum()), right) if right else Number(math.nan)
-    through = [
-        f"{exact(int((taken & (p.role == role)).sum()), int((p.role == role).sum()))} % of {KIND[role]} inputs"
-        for role in judge.material.roles
-    ]
-    leak = f" {listed(through)} get through." if through else ""
-    split = f" ({count(inner, 'mistake')} and {count(bad - inner, 'unknown input')})" if through else ""
+def _describe_accuracy(pool: Pool) -> str:
+    known, right = int(pool.is_id.sum()), int(pool.correct.sum())
+    wrong = known - right
+    odds = ""
+    if 0 < wrong <= known / 2:
+        odds = f", so about 1 answer in {known / wrong:.0f} is wrong"
     return (
-        f"{start}, the gate accepts {exact(kept, ids)} % of known inputs; {exact(bad, int(taken.sum()))} % of what it "
-        f"accepts is wrong{split}, and it turns away {lost} % of the right answers.{leak}"
+        f"On {format_count(known, 'test input')} of the classes it knows, the classifier is right in "
+        f"{count_share(pool.correct, pool.is_id)} % of cases{odds}. On inputs of no known class every answer is wrong, "
+        "whatever the classifier says."
     )
 
 
-def _shift_words(judge: Judge) -> list[Part]:
-    """Name the shifted set of known classes on which the gate is wrong most often."""
-    found = []
-    for one in judge.material.of("shift"):
-        taken = judge.taken(one)
-        if taken.any():
-            found.append((float((taken & ~one.correct).sum() / taken.sum()), one, taken))
-    if not found:
-        return []
-    _, worst, taken = max(found, key=lambda case: case[0])
-    right = exact(int(worst.correct.sum()), len(worst))
-    bad = exact(int((taken & ~worst.correct).sum()), int(taken.sum()))
-    return [
-        f"Where known inputs are shifted, {worst.name} is worst of {count(len(found), 'set')}: the classifier is right "
-        f"in {right} % of cases, and {bad} % of what the gate accepts there is wrong."
-    ]
+def _describe_gate(measurements: Measurements, pair: ScorePair, start: str) -> str:
+    """Say how much the gate of a pair accepts, and how much of that is wrong."""
+    pool = measurements.pool
+    accepted = measurements.accepts(pool, pair)
+    if not accepted.any():
+        return f"{start}, the gate accepts nothing."
+    coverage = count_share(accepted, pool.is_id)
+    risk = count_share(~pool.correct, accepted)
+    lost = count_share(~accepted, pool.correct) if pool.correct.any() else Number(math.nan)
+    split = leak = ""
+    roles = measurements.source.unknown_roles
+    if roles:
+        through = [f"{count_share(accepted, pool.role == role)} % of {UNKNOWN_NAMES[role]} inputs" for role in roles]
+        leak = f" {join_words(through)} get through."
+        mistakes = int((accepted & pool.is_id & ~pool.correct).sum())
+        unknown = int((accepted & ~pool.is_id).sum())
+        split = f" ({format_count(mistakes, 'mistake')} and {format_count(unknown, 'unknown input')})"
+    return (
+        f"{start}, the gate accepts {coverage} % of known inputs; {risk} % of what it accepts is wrong{split}, and it "
+        f"turns away {lost} % of the right answers.{leak}"
+    )
 
 
-def _comparison(judge: Judge) -> list[Part]:
+def _compare_with_single(measurements: Measurements) -> list[Part]:
     """Say whether the second score is worth it, by the paired difference in DS-F1."""
-    roles = judge.material.roles
-    if not roles or judge.pair == judge.single:
+    roles = measurements.source.unknown_roles
+    pair, single = measurements.pair, measurements.single
+    if not roles or pair == single:
         return []
-    judge.measure_all([(roles, pair) for pair in (judge.pair, judge.single)])
-    two, one = (judge.measured(roles, pair)["ds_f1"] for pair in (judge.pair, judge.single))
-    gap = number(two - one)
-    told = f"{gap.factor * gap.value:+.1f} points of DS-F1"
+    measurements.compute_in_threads([(roles, pair), (roles, single)])
+    with_pair = measurements.joint_metrics(roles, pair)["ds_f1"]
+    with_single = measurements.joint_metrics(roles, single)["ds_f1"]
+    gap = replicated_number(with_pair - with_single)
+    start = f"Against {single.name} alone the pair makes {gap.factor * gap.value:+.1f} points of DS-F1"
     if math.isnan(gap.low):
-        return [f"Against {judge.single.name} alone the pair makes {told}, at the best thresholds of each."]
-    apart = "better, beyond chance" if gap.low > 0 else "worse, beyond chance" if gap.high < 0 else "that may be chance"
+        return [f"{start}, at the best thresholds of each."]
+    if gap.low > 0:
+        conclusion = "better, beyond chance"
+    elif gap.high < 0:
+        conclusion = "worse, beyond chance"
+    else:
+        conclusion = "that may be chance"
+    return [f"{start} {gap.span} at the best thresholds of each: {conclusion}."]
+
+
+def _describe_worst_shift(measurements: Measurements) -> list[Part]:
+    """Name the shifted set of known classes on which the gate is wrong most often."""
+    risks = []
+    for one in measurements.source.sets_of("shift"):
+        accepted = measurements.accepts(one)
+        if accepted.any():
+            risks.append((count_share(~one.correct, accepted), one))
+    if not risks:
+        return []
+    risk, worst = max(risks, key=lambda case: case[0].value)
     return [
-        f"Against {judge.single.name} alone the pair makes {told} {gap.span} at the best thresholds of each: {apart}."
+        f"Where known inputs are shifted, {worst.name} is worst of {format_count(len(risks), 'set')}: the classifier "
+        f"is right in {count_share(worst.correct)} % of cases, and {risk} % of what the gate accepts there is wrong."
     ]
 
 
-def _threshold_words(judge: Judge) -> str:
-    if judge.material.validated:
+def _describe_thresholds(measurements: Measurements) -> str:
+    if measurements.source.is_validated:
         return (
             "Thresholds were chosen on validation data too, for the share of unknown inputs shown here: a gate in use "
             "does the same on such data."
@@ -140,35 +154,38 @@ def _threshold_words(judge: Judge) -> str:
     return "Thresholds are the best on the very data shown here, so the numbers above are somewhat optimistic."
 
 
-def _cautions(judge: Judge) -> list[str]:
+def _list_cautions(measurements: Measurements) -> list[str]:
     """List in plain words what the numbers do not promise."""
-    m, p = judge.material, judge.pool
-    ids, wrong, outside = int(p.is_id.sum()), int((p.is_id & ~p.correct).sum()), int((~p.is_id).sum())
-    found = []
-    if not outside:
-        found.append(
-            "No unknown inputs are here: nothing is said about inputs of no known class, which every deployment meets. "
-            "Add some (role near or far, or label -1) and make the report again."
+    pool = measurements.pool
+    accepted = measurements.accepts(pool)
+    cautions = [_caution_about_share(pool)]
+    known, wrong = int(pool.is_id.sum()), int((pool.is_id & ~pool.correct).sum())
+    if known < FEW_KNOWN or wrong < FEW_WRONG:
+        cautions.append(
+            f"There are {format_count(known, 'known test input')} with {format_count(wrong, 'mistake')}: few, so look "
+            "at the intervals, not at the digits."
         )
-    else:
-        found.append(
-            f"Unknown inputs are {outside / len(p.is_id):.0%} of the data shown. Risk and F1 change with that share; "
-            "the explorer below takes the share you expect."
-        )
-    if ids < 1000 or wrong < 50:
-        found.append(
-            f"There are {count(ids, 'known test input')} with {count(wrong, 'mistake')}: few, so look at the "
-            "intervals, not at the digits."
-        )
-    taken = judge.taken(p)
-    for role in m.roles:
-        rows = int((p.role == role).sum())
-        through = int((taken & (p.role == role)).sum())
-        if 2 * through > rows:
-            found.append(
-                f"{exact(through, rows)} % of {WORDS[role]} get through: these scores hardly tell them from known "
-                "inputs, and thresholds cannot mend that."
+    for role in measurements.source.unknown_roles:
+        rows = pool.role == role
+        count, through = int(rows.sum()), int((accepted & rows).sum())
+        if 2 * through > count:
+            cautions.append(
+                f"{count_share(accepted, rows)} % of {KIND_NAMES[role]} get through: these scores hardly tell them "
+                "from known inputs, and thresholds cannot mend that."
             )
-        if rows < 200:
-            found.append(f"There are only {count(rows, WORDS[role].rstrip('s'), WORDS[role])}.")
-    return [*found, *m.cautions]
+        if count < FEW_UNKNOWN:
+            cautions.append(f"There are only {format_count(count, KIND_NAMES[role].rstrip('s'), KIND_NAMES[role])}.")
+    return [*cautions, *measurements.source.cautions]
+
+
+def _caution_about_share(pool: Pool) -> str:
+    unknown = int((~pool.is_id).sum())
+    if unknown:
+        return (
+            f"Unknown inputs are {unknown / len(pool.is_id):.0%} of the data shown. Risk and F1 change with that "
+            "share; the explorer below takes the share you expect."
+        )
+    return (
+        "No unknown inputs are here: nothing is said about inputs of no known class, which every deployment meets. Add "
+        "some (role near or far, or label -1) and make the report again."
+    )

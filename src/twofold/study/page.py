@@ -13,8 +13,8 @@ from twofold._files import replacing
 from twofold.bench.results import Results
 from twofold.bench.text import scale
 from twofold.report import charts
-from twofold.report.document import Cell, Document, Figure, Number, Part, Section, Table
-from twofold.report.page import page
+from twofold.report.document import Document, Figure, Number, Part, ReportTable, Section, TableCell, Tile
+from twofold.report.html import format_html
 from twofold.study.folder import CellRecord, count_images, read_records, results
 from twofold.study.parse import command
 from twofold.study.spec import Layout, Study, TableColumn, join_names
@@ -141,11 +141,11 @@ def document(study: Study, out: str | Path, found: Results | None = None) -> Doc
         key = f"table-{place}"
         sections.append(Section(key, title, grid.parts(key)))
     scale_text = _describe_scale(study, records), *_describe_sets(study, records, Path(out)), LEGEND
-    facts = Table("rows", "What each row is and what it cost", FACTS, tuple(_facts(study, records)), heads=2)
+    facts = ReportTable("rows", "What each row is and what it cost", FACTS, tuple(_facts(study, records)), heads=2)
     sections.append(Section("scale", "Scale", (*scale_text, facts)))
     sections.append(Section("source", "Where this comes from", (f"Made by {command(study)}.", study.source)))
     count = f"{len(records)} of {len(study.cells())}"
-    tile = count, "cells finished", f"seeds {join_names(_finished_seeds(study, records))}"
+    tile = Tile(count, "cells finished", f"seeds {join_names(_finished_seeds(study, records))}")
     return Document(study.title, study.source, (tile,), tuple(sections))
 
 
@@ -222,16 +222,16 @@ class _Grid:
         """Build the table for a document, and a drawing of each column where there are not too many lines."""
         columns = [self._column(place) for place in range(len(self.heads))]
         best = [min(column.values(), key=lambda value: value.loss, default=None) for column in columns]
-        rows: list[tuple[Cell, ...]] = []
+        rows: list[tuple[TableCell, ...]] = []
         for label, cells in self.lines.items():
-            row: list[Cell] = [label]
+            row: list[TableCell] = [label]
             for value, leader in zip(cells, best, strict=True):
                 row.append(_number(value, strong=value is not None and value is leader))
             if self.gain_head is not None:
                 row.append(Number(self.gains[label], digits=2))
             rows.append(tuple(row))
         caption = "Mean ± standard deviation over seeds [95 % interval over test images]; bold is best of its column"
-        parts: list[Part] = [Table(key, caption, ("recipe", *self.all_heads), tuple(rows), notes=self.notes)]
+        parts: list[Part] = [ReportTable(key, caption, ("recipe", *self.all_heads), tuple(rows), notes=self.notes)]
         if len(self.lines) <= MOST_DRAWN:
             for place, column in enumerate(columns):
                 if column:
@@ -366,7 +366,7 @@ def publish(study: Study, out: Path) -> None:
     found = results(study, out)
     if found.rows:
         found.save(out)
-    pages = {REPORT: report(study, out, found), PAGE: page(document(study, out, found))}
+    pages = {REPORT: report(study, out, found), PAGE: format_html(document(study, out, found))}
     for name, text in pages.items():
         with replacing(out / name) as file:
             file.write(text.encode())

@@ -1,0 +1,215 @@
+"""Single cases: failures the classifier is sure of, correct predictions it doubts, and what unknowns are taken for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+import numpy.typing as npt
+
+from twofold._checks import Array
+from twofold.report.charts import heat_map
+from twofold.report.document import Figure, Markup, Number, Part, ReportTable, Section, TableCell
+from twofold.report.measure import Measurements
+from twofold.report.pictures import ImagesByRow, png_uri
+from twofold.report.scored import ReportSet, ReportSource
+from twofold.report.svg import round_values
+
+CASES = 3  # most and least confident cases of each set
+MOST_COLUMNS, MOST_SQUARES = 60, 7000  # of the heat map
+
+
+def cases_section(measurements: Measurements, images: Mapping[str, ImagesByRow]) -> Section:
+    """List, for each data set, the failures the classifier is surest of and the correct predictions it doubts most.
+
+    Parameters
+    ----------
+    measurements : Measurements
+        What several sections share.
+    images : mapping of str to ImagesByRow
+        Images by data set, to be shown beside the cases.
+
+    Returns
+    -------
+    Section
+        Two tables, and pictures where there are images.
+    """
+    source, spec = measurements.source, measurements.single.id
+    overconfident: list[_Case] = []
+    underconfident: list[_Case] = []
+    pictures = ""
+    for one in source.sets_in_order:
+        by_confidence = np.argsort(one.conf[spec], kind="stable")
+        surest_first = by_confidence[::-1]
+        failures = surest_first[~one.correct[surest_first]][:CASES]
+        doubted = by_confidence[one.correct[by_confidence]][:CASES]
+        worst = [_make_case(source, one, row, spec) for row in failures.tolist()]
+        doubts = [_make_case(source, one, row, spec) for row in doubted.tolist()]
+        overconfident += worst
+        underconfident += doubts
+        if one.name in images:
+            pictures += _format_strip("overconfident", worst, images[one.name])
+            pictures += _format_strip("underconfident", doubts, images[one.name])
+    text = (
+        f"By {spec}: the failures it is surest of, and the right answers it doubts most. Inputs of new classes have no "
+        "underconfident cases, since no answer is right for them."
+    )
+    parts: list[Part] = [text]
+    if images:
+        parts.append(Markup(pictures))
+    if overconfident:
+        caption = "Most overconfident: wrong, and sure of it"
+        parts.append(_cases_table("overconfident", caption, overconfident, spec))
+    if underconfident:
+        caption = "Most underconfident: right, and in doubt"
+        parts.append(_cases_table("underconfident", caption, underconfident, spec))
+    if not images:
+        parts.append("Images can be shown beside the cases: give them with images= or --images.")
+    return Section("cases", "The worst cases", tuple(parts))
+
+
+@dataclass(frozen=True)
+class _Case:
+    """Hold one input whose prediction is listed."""
+
+    set_name: str
+    row: int
+    key: str  # id of the input, or its row
+    truth: str
+    prediction: str
+    probability: Number
+    confidence: Number
+
+
+def _make_case(source: ReportSource, one: ReportSet, row: int, spec: str) -> _Case:
+    truth = prediction = "–"
+    if one.labels is not None:
+        truth = _class_name(source, int(one.labels[row])) if one.is_known else "no known class"
+    if one.predictions is not None:
+        prediction = _class_name(source, int(one.predictions[row]))
+    probability = math.nan if one.prob is None else float(one.prob[row])
+    return _Case(
+        set_name=one.name,
+        row=row,
+        key=str(row) if one.ids is None else str(one.ids[row]),
+        truth=truth,
+        prediction=prediction,
+        probability=Number(probability, factor=100.0, digits=2),
+        confidence=Number(float(one.conf[spec][row]), digits=3),
+    )
+
+
+def _class_name(source: ReportSource, label: int) -> str:
+    return source.class_names[label] if source.class_names else f"class {label}"
+
+
+def _cases_table(key: str, caption: str, cases: Sequence[_Case], spec: str) -> ReportTable:
+    columns = ("data set", "input", "truth", "answer", "probability %", spec)
+    rows: list[tuple[TableCell, ...]] = []
+    for case in cases:
+        rows.append((case.set_name, case.key, case.truth, case.prediction, case.probability, case.confidence))
+    return ReportTable(key, caption, columns, tuple(rows), heads=2)
+
+
+def _format_strip(kind: str, cases: Sequence[_Case], images: ImagesByRow) -> str:
+    """Format the pictures of some cases of one data set as HTML, each with its truth and the prediction."""
+    if not cases:
+        return ""
+    items = []
+    for case in cases:
+        alt = f"{case.set_name} {case.key}: {case.truth}, taken for {case.prediction}"
+        picture = f'<img src="{png_uri(images[case.row])}" alt="{escape(alt)}">'
+        prediction = f"<b>{escape(case.prediction)}</b> {escape(str(case.probability))} %"
+        items.append(f"<li>{picture}<span>{prediction}<br>truth: {escape(case.truth)}</span></li>")
+    heading = f"{escape(cases[0].set_name)}: most {kind}"
+    return f'<h3 class="strip">{heading}</h3><ul class="strip">{"".join(items)}</ul>'
+
+
+# --- what unknown inputs are taken for ------------------------------------------------------------------------------
+
+
+def softmax_section(measurements: Measurements) -> Section:
+    """Draw what unknown classes are taken for, as mean probabilities.
+
+    Parameters
+    ----------
+    measurements : Measurements
+        What several sections share.
+
+    Returns
+    -------
+    Section
+        A heat map; one sentence where no unknown input has logits.
+    """
+    title = "What unknown inputs are taken for"
+    unknown = _unknown_means(measurements.source)
+    if not unknown:
+        return Section("softmax", title, ("There are no unknown inputs with logits here.",))
+    figure = _softmax_figure(measurements.source, unknown)
+    if any(one.group for one in unknown):
+        return Section("softmax", title, (figure,))
+    text = (
+        "The classes of the unknown inputs are not known, so a row is a whole data set. Row ids such as CLASS/FILE or "
+        "SUPERCLASS/CLASS/FILE, or ood_classes, tell them."
+    )
+    return Section("softmax", title, (text, figure))
+
+
+@dataclass(frozen=True, eq=False)
+class _UnknownMean:
+    """Hold the mean probabilities on one class of unknown inputs, or on a whole set of them."""
+
+    group: str  # super-class or data set; empty for a whole set
+    name: str
+    softmax: Array
+
+
+def _unknown_means(source: ReportSource) -> list[_UnknownMean]:
+    """List the means of all unknown classes, by group and name where classes are known."""
+    found = []
+    for one in source.unknown_sets:
+        if one.softmax is None:
+            continue
+        for path, softmax in zip(one.unknown_classes, one.softmax, strict=True):
+            if not path:
+                found.append(_UnknownMean("", one.name, softmax))
+                continue
+            above, _, name = path.rpartition("/")
+            group = above.split("/")[0] or source.superclasses.get(name) or one.name
+            found.append(_UnknownMean(group, name, softmax))
+    if any(mean.group for mean in found):
+        found.sort(key=lambda mean: (mean.group, mean.name))
+    return found
+
+
+def _softmax_figure(source: ReportSource, unknown: Sequence[_UnknownMean]) -> Figure:
+    means = np.stack([one.softmax for one in unknown])
+    names = source.class_names or tuple(f"class {k}" for k in range(means.shape[1]))
+    keep = _heat_columns(means, [source.superclasses.get(name, "") for name in names])
+    columns = [names[k] for k in keep]
+    labels = [one.name for one in unknown]
+    groups = [one.group for one in unknown]
+    if any(groups):
+        groups = [group or "whole sets" for group in groups]
+    about = "Mean probability of each known class on unknown inputs"
+    svg = heat_map(means[:, keep], labels, columns, about, groups)
+    caption = (
+        "Mean softmax probability: a row is a kind of unknown input, a column a known class; the stronger the colour, "
+        "the likelier. The scale is below."
+    )
+    if len(keep) < means.shape[1]:
+        caption += f" Columns are the {len(keep)} of {means.shape[1]} classes that draw most."
+    rows: list[tuple[str | float, ...]] = []
+    for label, mean in zip(labels, means, strict=True):
+        rows.append((label, *round_values(mean[keep])))
+    return Figure("softmax", "Mean probabilities", caption, svg, ("unknown", *columns), tuple(rows), wide=True)
+
+
+def _heat_columns(means: Array, superclass: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Choose the classes to draw, those with the largest probabilities, and order them by super-class."""
+    most = max(10, min(MOST_COLUMNS, MOST_SQUARES // len(means)))
+    largest = np.argsort(-means.max(axis=0))[:most]
+    return np.array(sorted(np.sort(largest), key=lambda k: superclass[k]))

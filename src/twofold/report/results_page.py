@@ -1,0 +1,510 @@
+"""The report on benchmark results: who leads, who is statistically tied with the leaders, and on what data."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from twofold.bench.clique_maps import CliqueMap, clique_map
+from twofold.bench.compare import Comparison, compare
+from twofold.bench.results import Results
+from twofold.bench.rows import ResultRow, better_of, finest, is_missing, method
+from twofold.bench.text import MAIN_METRICS, coverage_of, scale
+from twofold.errors import InvalidInput
+from twofold.report import charts
+from twofold.report.commands import Command, quote_path, report_command
+from twofold.report.document import (
+    Document,
+    Figure,
+    Number,
+    Part,
+    ReportTable,
+    Section,
+    TableCell,
+    Tile,
+    format_count,
+    join_words,
+)
+from twofold.report.options import ReportOptions
+
+PLACE = ("benchmark", "model", "recipe", "seed", "run", "shift")  # columns that say what a value of a method is of
+BASE = "msp"  # what improvements are measured against
+MOST_METHODS = 40  # rows of a table
+MOST_BOXES = 12  # boxes of a plot
+MOST_TILES = 4  # protocols that are named at the top
+
+
+def results_document(results: Results, source: str, options: ReportOptions) -> Document:
+    """Build the whole report on results, with a section for each protocol.
+
+    Parameters
+    ----------
+    results : Results
+        The results.
+    source : str
+        Where they come from, for the text.
+    options : ReportOptions
+        The options of the report.
+
+    Returns
+    -------
+    Document
+        The report.
+
+    Raises
+    ------
+    InvalidInput
+        If no row has a value.
+    """
+    measured = [row for row in results.rows if row["metric"] is not None and not is_missing(row["value"])]
+    if not measured:
+        raise InvalidInput(f"{source} holds no values; the column reason says why")
+    protocols = dict.fromkeys(row["protocol"] for row in measured)
+    summaries = [summarise_protocol(results, protocol, measured) for protocol in protocols]
+    options.done("comparing")
+    sections = [_verdict_section(summaries)]
+    for summary in summaries:
+        sections.append(_protocol_section(summary))
+        options.done(f"protocol {summary.protocol}")
+    sections += [_missing_section(results), _provenance_section(results, source, summaries, options.command)]
+    return Document(
+        title="Which scores can be trusted?",
+        subtitle=_subtitle(summaries, measured, source),
+        tiles=_tiles(summaries, measured),
+        sections=tuple(sections),
+    )
+
+
+def _subtitle(summaries: Sequence[ProtocolSummary], measured: Sequence[ResultRow], source: str) -> str:
+    methods: set[str] = set()
+    for summary in summaries:
+        methods.update(summary.methods)
+    sets = {row["shift"] for row in measured}
+    models = {row["model"] for row in measured if row["model"]}
+    return (
+        f"{format_count(len(methods), 'method')} on "
+        f"{format_count(len(sets), 'data set or group', 'data sets and groups')} of "
+        f"{format_count(max(len(models), 1), 'architecture')}, from {source}."
+    )
+
+
+def _tiles(summaries: Sequence[ProtocolSummary], measured: Sequence[ResultRow]) -> tuple[Tile, ...]:
+    tiles = [Tile(f"{len(measured):,}", "values", format_count(len(summaries), "protocol"))]
+    for summary in summaries[:MOST_TILES]:
+        best = summary.methods[0]
+        detail = f"{summary.metric_title} {summary.number(summary.means[best])}"
+        tiles.append(Tile(best, f"leads {summary.name}", detail))
+    return tuple(tiles)
+
+
+# --- one protocol ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class ProtocolSummary:
+    """Hold what the page says of one protocol: its main metric, its methods, and their comparison where possible.
+
+    Parameters
+    ----------
+    protocol : str or None
+        The protocol.
+    metric : str
+        Its main metric.
+    rows : sequence of mapping
+        The rows of that metric, without averages.
+    methods : tuple of str
+        Methods, best first; those that lack a value come last.
+    means : mapping of str to float
+        Mean of each method, over the same places where a method has them all.
+    complete : frozenset of str
+        Methods that have a value wherever most methods have one.
+    baseline : str
+        The plain method; empty where there is none.
+    comparison : Comparison, optional
+        Ranks and tests.
+    why_not_compared : str, default=""
+        Why there is no comparison.
+    cliques : CliqueMap, optional
+        Top cliques by group.
+    why_no_cliques : str, default=""
+        Why groups are not compared.
+    """
+
+    protocol: str | None
+    metric: str
+    rows: Sequence[ResultRow]
+    methods: tuple[str, ...]
+    means: Mapping[str, float]
+    complete: frozenset[str]
+    baseline: str
+    comparison: Comparison | None = None
+    why_not_compared: str = ""
+    cliques: CliqueMap | None = None
+    why_no_cliques: str = ""
+
+    @property
+    def name(self) -> str:
+        """The protocol as a heading."""
+        return self.protocol or "all results"
+
+    @property
+    def key(self) -> str:
+        """The protocol as part of an identifier."""
+        return "".join(letter if letter.isalnum() else "-" for letter in self.name)
+
+    @property
+    def better(self) -> str:
+        """Whether higher or lower values are better."""
+        return better_of(self.rows)
+
+    @property
+    def factor(self) -> int:
+        """Factor of printed values, such as 100 for percent."""
+        return scale(self.metric)[0]
+
+    @property
+    def metric_title(self) -> str:
+        """The metric with its unit."""
+        unit = scale(self.metric)[1]
+        return f"{self.metric} ({unit})" if unit else self.metric
+
+    def number(self, value: float, low: float = math.nan, high: float = math.nan, *, strong: bool = False) -> Number:
+        """Make a number of a table from a value of the metric.
+
+        Parameters
+        ----------
+        value : float
+            The value.
+        low, high : float, default=NaN
+            Limits of its interval.
+        strong : bool, default=False
+            Whether to print the number in bold.
+
+        Returns
+        -------
+        Number
+            The number, as the metric is usually printed.
+        """
+        digits = 2 if self.factor > 1 else 4
+        return Number(value, low, high, self.factor, digits, strong)
+
+    def gain(self, name: str) -> float:
+        """Compute how much better a method is than the plain one, in percent of the mean of the plain one.
+
+        Parameters
+        ----------
+        name : str
+            The method.
+
+        Returns
+        -------
+        float
+            Positive where the method is better; NaN where the plain one has the mean 0.
+        """
+        base = self.means[self.baseline]
+        if not base:
+            return math.nan
+        difference = self.means[name] - base if self.better == "higher" else base - self.means[name]
+        return 100.0 * difference / abs(base)
+
+
+def summarise_protocol(results: Results, protocol: str | None, measured: Sequence[ResultRow]) -> ProtocolSummary:
+    """Rank the methods of one protocol by the mean of its main metric, and compare them where possible.
+
+    Parameters
+    ----------
+    results : Results
+        The results.
+    protocol : str or None
+        The protocol.
+    measured : sequence of mapping
+        The rows of the results that have a value.
+
+    Returns
+    -------
+    ProtocolSummary
+        What the page says of the protocol.
+    """
+    own = [row for row in measured if row["protocol"] == protocol and row["score"] is not None]
+    metric = _main_metric(protocol, own)
+    rows = finest(row for row in own if row["metric"] == metric)
+    values: dict[str, dict[tuple[object, ...], float]] = defaultdict(dict)  # by method and place
+    for row in rows:
+        place = tuple(row[column] for column in PLACE)
+        values[method(row)][place] = float(row["value"])
+    usual = _usual_places(values)
+    complete = frozenset(name for name, places in values.items() if usual <= places.keys())
+    means = {}
+    for name, places in values.items():
+        counted = usual if name in complete else places.keys()
+        means[name] = float(np.mean([value for place, value in places.items() if place in counted]))
+    sign = -1.0 if better_of(rows) == "higher" else 1.0
+    methods = sorted(values, key=lambda name: (name not in complete, sign * means[name], name))
+    baseline = next((name for name in (BASE, f"{BASE} + {BASE}") if name in values), "")
+    comparison, why_not_compared = None, ""
+    cliques, why_no_cliques = None, ""
+    try:
+        comparison = compare(results, metric, protocol=protocol)
+    except InvalidInput as error:
+        why_not_compared = str(error)
+    if comparison is not None:
+        try:
+            cliques = clique_map(results, metric, protocol=protocol)
+        except InvalidInput as error:
+            why_no_cliques = str(error)
+    return ProtocolSummary(
+        protocol=protocol,
+        metric=metric,
+        rows=rows,
+        methods=tuple(methods),
+        means=means,
+        complete=complete,
+        baseline=baseline,
+        comparison=comparison,
+        why_not_compared=why_not_compared,
+        cliques=cliques,
+        why_no_cliques=why_no_cliques,
+    )
+
+
+def _main_metric(protocol: str | None, rows: Sequence[ResultRow]) -> str:
+    """Choose the metric of a protocol that was measured: its main one, else the first."""
+    present = list(dict.fromkeys(row["metric"] for row in rows))
+    preferred = MAIN_METRICS.get(str(protocol), ("aurc",))
+    return next(name for name in (*preferred, *present) if name in present)
+
+
+def _usual_places(values: Mapping[str, Mapping[tuple[object, ...], float]]) -> frozenset[tuple[object, ...]]:
+    """Find the set of places that most methods have values for; of several, the largest."""
+    sets = [frozenset(places) for places in values.values()]
+    return max(sets, key=lambda places: (sets.count(places), len(places)))
+
+
+# --- the verdict ----------------------------------------------------------------------------------------------------
+
+
+def _verdict_section(summaries: Sequence[ProtocolSummary]) -> Section:
+    parts: list[Part] = [_describe_leader(summary) for summary in summaries]
+    protocols: dict[str, list[str]] = defaultdict(list)  # by warning
+    for summary in summaries:
+        if summary.comparison is not None:
+            for warning in summary.comparison.warnings:
+                protocols[warning].append(summary.name)
+    if protocols:
+        cautions = tuple((f"{', '.join(names)}: {warning}.",) for warning, names in protocols.items())
+        parts.append(ReportTable("cautions", "What stands against these numbers", ("caution",), cautions))
+    return Section("verdict", "The verdict", tuple(parts))
+
+
+def _describe_leader(summary: ProtocolSummary) -> str:
+    best, baseline, comparison = summary.methods[0], summary.baseline, summary.comparison
+    text = f"{summary.name}: {best} has the best mean {summary.metric_title}, {summary.number(summary.means[best])}"
+    if baseline and best != baseline:
+        base = summary.number(summary.means[baseline])
+        text += f", {summary.gain(best):.1f} % better than {BASE} ({base})"
+    if comparison is None:
+        return f"{text}. Methods were not compared: {summary.why_not_compared}."
+    if not comparison.omnibus:
+        count = len(comparison.methods)
+        return f"{text}. Friedman's test finds no difference between any of the {count} methods."
+    leader = comparison.methods[0]
+    others = [name for name in comparison.top if name != leader]
+    standing = f"is statistically tied with {join_words(others)}" if others else "stands alone at the top"
+    return f"{text}. By ranks, {leader} leads and {standing} ({format_count(len(comparison.blocks), 'block')})."
+
+
+# --- tables and figures of a protocol -------------------------------------------------------------------------------
+
+
+def _protocol_section(summary: ProtocolSummary) -> Section:
+    parts: list[Part] = [_values_table(summary)]
+    if summary.comparison is not None:
+        parts.append(_ranks_figure(summary, summary.comparison))
+    if summary.cliques is not None:
+        parts.append(_cliques_figure(summary, summary.cliques))
+        parts += [f"Not in “Who leads where”: {dropped}." for dropped in summary.cliques.dropped_groups]
+    elif summary.comparison is not None:
+        parts.append(f"“Who leads where” is not drawn: {summary.why_no_cliques}.")
+    parts.append(_improvement_part(summary))
+    parts += _box_figures(summary)
+    if summary.why_not_compared:
+        parts.append(f"No ranks are drawn: {summary.why_not_compared}.")
+    return Section(f"protocol-{summary.key}", f"Protocol {summary.name}", tuple(parts))
+
+
+def _values_table(summary: ProtocolSummary) -> ReportTable:
+    """Tabulate the mean of each method, and its values by data set; the best of each column is bold."""
+    shifts = list(dict.fromkeys(str(row["shift"]) for row in summary.rows))
+    cells: dict[tuple[str, str], list[ResultRow]] = defaultdict(list)  # by method and shift
+    for row in summary.rows:
+        cells[method(row), str(row["shift"])].append(row)
+    best = {}
+    for shift in shifts:
+        means = [_mean_value(rows) for (_, own), rows in cells.items() if own == shift]
+        best[shift] = max(means) if summary.better == "higher" else min(means)
+    lines = []
+    for name in summary.methods[:MOST_METHODS]:
+        is_leader = name == summary.methods[0]
+        line: list[TableCell] = [name, summary.number(summary.means[name], strong=is_leader)]
+        line += [_value_cell(summary, cells.get((name, shift), []), best[shift]) for shift in shifts]
+        lines.append(tuple(line))
+    notes: tuple[str, ...] = ()
+    if len(summary.methods) > MOST_METHODS:
+        notes = (f"{format_count(len(summary.methods) - MOST_METHODS, 'more method')} below these.",)
+    coverage = coverage_of(summary.metric, summary.protocol)
+    caption = (
+        f"{summary.metric_title}, {summary.better} is better{coverage}; bold is best of its column, and means are over "
+        "runs"
+    )
+    return ReportTable(f"values-{summary.key}", caption, ("method", "mean", *shifts), tuple(lines), notes=notes)
+
+
+def _mean_value(rows: Sequence[ResultRow]) -> float:
+    return float(np.mean([row["value"] for row in rows]))
+
+
+def _value_cell(summary: ProtocolSummary, rows: Sequence[ResultRow], best: float) -> Number:
+    """Make the cell of a method on a data set: the mean over runs; the interval where there is one run."""
+    if not rows:
+        return Number(math.nan)
+    mean = _mean_value(rows)
+    low = high = math.nan
+    if len(rows) == 1 and rows[0]["low"] is not None:
+        low, high = rows[0]["low"], rows[0]["high"]
+    return summary.number(mean, low, high, strong=mean == best)
+
+
+def _ranks_figure(summary: ProtocolSummary, comparison: Comparison) -> Figure:
+    top, cliques = ((), ()) if not comparison.omnibus else (comparison.top, comparison.cliques)
+    about = f"Mean ranks of {len(comparison.methods)} methods under {summary.name}"
+    svg = charts.rank_rows(comparison.methods, comparison.mean_ranks, cliques, top, about)
+    rule = f"{comparison.test} with Holm's correction at {comparison.alpha:g}"
+    caption = f"Bars join methods that cannot be told apart ({rule})."
+    rows = tuple(zip(comparison.methods, comparison.mean_ranks.tolist(), strict=True))
+    key = f"ranks-{summary.key}"
+    return Figure(key, "Ranks and cliques", caption, svg, ("method", "mean rank"), rows, wide=True)
+
+
+def _cliques_figure(summary: ProtocolSummary, cliques: CliqueMap) -> Figure:
+    columns = [f"{name} ({blocks})" for name, blocks in zip(cliques.columns, cliques.blocks, strict=True)]
+    some = slice(0, MOST_METHODS)
+    about = f"Which of {len(cliques.rows)} methods lead which group under {summary.name}"
+    svg = charts.member_map(cliques.rows[some], columns, cliques.member[some], cliques.judged[some], about)
+    rows = []
+    for i, name in enumerate(cliques.rows):
+        for j, group in enumerate(cliques.columns):
+            place = "not compared"
+            if cliques.member[i, j]:
+                place = "leads"
+            elif cliques.judged[i, j]:
+                place = "compared"
+            rows.append((name, group, place))
+    caption = "A dot: in the top clique of the group. A ring: compared, and not in it. The number counts blocks."
+    key = f"map-{summary.key}"
+    return Figure(key, "Who leads where", caption, svg, ("method", "group", "place"), tuple(rows), wide=True)
+
+
+def _improvement_part(summary: ProtocolSummary) -> Part:
+    """Draw how much better each method is than the plain one.
+
+    Methods that lack a value are left out: a mean over fewer, perhaps easier, data sets is not an improvement.
+    """
+    baseline = summary.baseline
+    if not baseline or len(summary.means) < 2:
+        return f"There is no {BASE} here to measure improvement against."
+    gains = {}
+    if baseline in summary.complete:
+        gains = {name: summary.gain(name) for name in summary.means if name in summary.complete and name != baseline}
+    if not gains:
+        return f"No method is measured wherever {BASE} is, so there is no improvement to show."
+    names = sorted(gains, key=lambda name: -gains[name])[:MOST_METHODS]
+    about = f"Improvement of {len(names)} methods over {BASE}"
+    label = f"improvement of {summary.metric} over {BASE}, %"
+    svg = charts.bar_rows(names, np.array([gains[name] for name in names]), label, about)
+    caption = f"Of the mean {summary.metric}, in percent of that of {BASE}."
+    left_out = len(summary.means) - 1 - len(gains)
+    if left_out:
+        caption += f" Left out: {format_count(left_out, 'method')} without a value for each of these."
+    rows = tuple((name, gains[name]) for name in names)
+    title = f"Improvement over {BASE}"
+    return Figure(f"improvement-{summary.key}", title, caption, svg, ("method", "improvement %"), rows)
+
+
+def _box_figures(summary: ProtocolSummary) -> list[Part]:
+    """Draw the leading method and the plain one by architecture."""
+    shown = list(dict.fromkeys(name for name in (summary.methods[0], summary.baseline) if name))
+    groups: dict[str, list[float]] = defaultdict(list)
+    for row in summary.rows:
+        if method(row) in shown:
+            groups[f"{method(row)}, {row['model'] or 'model'}"].append(summary.factor * float(row["value"]))
+    if not groups:
+        return []
+    boxes = [(name, np.array(groups[name])) for name in sorted(groups)[:MOST_BOXES]]
+    title = summary.metric_title
+    svg = charts.box_rows(boxes, title, f"{title} of {join_words(shown)} by architecture")
+    rows = [(name, value) for name, values in boxes for value in values.tolist()]
+    caption = f"Values of {join_words(shown)} over data sets and runs: quartiles, median and extremes."
+    return [Figure(f"boxes-{summary.key}", "By architecture", caption, svg, ("method and model", title), tuple(rows))]
+
+
+# --- what is missing, and where the numbers come from ---------------------------------------------------------------
+
+
+def _missing_section(results: Results) -> Section:
+    """List what has no value, and why."""
+    counts: dict[str, int] = defaultdict(int)
+    for row in results.rows:
+        if is_missing(row["value"]) and row["reason"]:
+            what = method(row) if row["score"] is not None else str(row["shift"] or row["run"] or "")
+            counts[f"{what}: {row['reason']}"] += 1
+    title = "What is missing"
+    if not counts:
+        return Section("missing", title, ("Nothing: every score has a value on every data set.",))
+    most_first = sorted(counts.items(), key=lambda item: -item[1])
+    table = ReportTable("missing", "Why values are missing", ("what", "rows"), tuple(most_first[:MOST_METHODS]))
+    return Section("missing", title, (table,))
+
+
+def _provenance_section(
+    results: Results, source: str, summaries: Sequence[ProtocolSummary], command: str | None
+) -> Section:
+    from twofold import __version__
+
+    facts = {"source": source, "rows": f"{len(results):,}", "report made with": f"twofold {__version__}"}
+    for column in ("benchmark", "model", "recipe", "seed", "run", "version", "command"):
+        values = dict.fromkeys(str(row[column]) for row in results.rows if row[column] is not None)
+        facts[column] = join_words(list(values), 8) or "–"
+    tables = [ReportTable("facts", "Provenance", ("what", "value"), tuple(facts.items()))]
+    if Path(source).exists():
+        commands = _list_commands(results, source, summaries, command)
+        lines = tuple((one.line, one.gives) for one in commands)
+        tables.append(ReportTable("commands", "Commands", ("command", "gives"), lines))
+    return Section("provenance", "Where this comes from", tuple(tables))
+
+
+def _list_commands(
+    results: Results, source: str, summaries: Sequence[ProtocolSummary], command: str | None
+) -> list[Command]:
+    """List the commands that reproduce the numbers of the page; those without output are left out."""
+    from twofold.bench.published import agreement, counterparts
+
+    commands = [Command(command or report_command(source), "this page")]
+    for summary in summaries:
+        if summary.comparison is None:
+            continue
+        line = f"twofold compare {quote_path(source)} --metric {shlex.quote(summary.metric)}"
+        if summary.protocol is not None:
+            line += f" --protocol {shlex.quote(summary.protocol)}"
+        commands.append(Command(line, f"ranks, tests and cliques of {summary.metric} under {summary.name}"))
+    published: dict[str, None] = {}
+    for benchmark in dict.fromkeys(row["benchmark"] for row in results.rows if row["benchmark"]):
+        published |= dict.fromkeys(counterparts(benchmark))
+    if any(agreement(results.to_dicts(), name) for name in published):
+        commands.append(Command(f"twofold bench check {quote_path(source)}", "agreement with published numbers"))
+    return commands

@@ -1,0 +1,476 @@
+"""SVG drawings: sharp at every size, a few kilobytes each, coloured by the page's style sheet.
+
+Colours and dashes are classes (``k0`` to ``k6``), so that light, dark and print differ in the style sheet alone.
+Text is always escaped here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from twofold._checks import Array
+
+WIDTH, HEIGHT = 480, 320
+LETTER = 7.0  # mean width of a letter at the size of labels
+STEPS = (1, 2, 2.5, 5, 10, 20)  # times a power of ten, between the marks of an axis
+
+Values: TypeAlias = Sequence[float] | Array
+
+
+def ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """Choose round numbers inside [low, high] for the marks of an axis.
+
+    Steps are 1, 2, 2.5 or 5 times a power of ten.
+
+    Parameters
+    ----------
+    low, high : float
+        Ends of the axis.
+    most : int, default=6
+        Upper limit on the number of steps between marks.
+
+    Returns
+    -------
+    list of float
+        The marks, ascending; ``[low]`` if the span is not positive and finite.
+
+    Examples
+    --------
+    >>> ticks(0.0, 1.0), ticks(-3.2, 17.0)
+    ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [0.0, 5.0, 10.0, 15.0])
+    """
+    span = high - low
+    if not span > 0 or not math.isfinite(span):
+        return [low]
+    power = 10.0 ** math.floor(math.log10(span / most))
+    step = next(step * power for step in STEPS if span / (step * power) <= most)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    return [round(i * step, 12) + 0.0 for i in range(first, last + 1)]  # + 0.0 turns -0.0 into 0.0
+
+
+def format_tick(value: float) -> str:
+    """Format a tick with at most four significant digits.
+
+    Parameters
+    ----------
+    value : float
+        The position of the tick.
+
+    Returns
+    -------
+    str
+        The text beside the tick.
+
+    Examples
+    --------
+    >>> format_tick(0.2), format_tick(1e6), format_tick(0.0)
+    ('0.2', '1e+06', '0')
+    """
+    return f"{value:.4g}"
+
+
+def clip_text(text: str, most: int) -> str:
+    """Shorten a text to at most ``most`` letters, the last of them an ellipsis.
+
+    Parameters
+    ----------
+    text : str
+        The text to shorten.
+    most : int
+        Number of letters to keep, the ellipsis included.
+
+    Returns
+    -------
+    str
+        The text itself if it is short enough.
+
+    Examples
+    --------
+    >>> clip_text("confidence", 5), clip_text("msp", 5)
+    ('conf…', 'msp')
+    """
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def label(x: float, y: float, text: str, style: str = "t", most: int = 60, extra: str = "") -> str:
+    """Format an SVG text element; a shortened text shows in full as a tooltip.
+
+    Parameters
+    ----------
+    x, y : float
+        Position of the text in the drawing.
+    text : str
+        What to write; it is escaped here.
+    style : str, default="t"
+        Classes of the style sheet, such as ``"t m"`` for centred text and ``"t e"`` for text that ends at ``x``.
+    most : int, default=60
+        Number of letters after which the text is cut.
+    extra : str, default=""
+        Further attributes of the element, as markup with a leading space.
+
+    Returns
+    -------
+    str
+        The element.
+
+    Examples
+    --------
+    >>> label(0, 12, "a < b")
+    '<text class="t" x="0.0" y="12.0">a &lt; b</text>'
+    """
+    tooltip = f"<title>{escape(text)}</title>" if len(text) > most else ""
+    return f'<text class="{style}" x="{x:.1f}" y="{y:.1f}"{extra}>{tooltip}{escape(clip_text(text, most))}</text>'
+
+
+class LegendEntry(NamedTuple):
+    """Hold a series of the legend.
+
+    Parameters
+    ----------
+    style : str
+        Classes of the style sheet; the first tells lines, points and bars apart.
+    name : str
+        Name of the series.
+    """
+
+    style: str
+    name: str
+
+
+@dataclass
+class Plot:
+    """Draw lines, areas, points and bars on a pair of axes with a legend above.
+
+    Add series with :meth:`line`, :meth:`area`, :meth:`dots` and :meth:`bars`, then call :meth:`svg`.
+
+    Parameters
+    ----------
+    x, y : tuple of float
+        Limits of the axes; an empty range is widened by 0.5 on both sides.
+    x_label, y_label : str
+        Labels of the axes.
+    about : str
+        Sentence that says what the drawing shows, for screen readers.
+    width, height : int, default=480, 320
+        Size of the drawing in pixels.
+    left : int, default=58
+        Width of the margin that holds the numbers of the vertical axis.
+    lines : int, default=2
+        Number of lines reserved for the legend. With as many lines as names, longer names are shown in full.
+    body : list of str
+        Elements added so far.
+    legend : list of LegendEntry
+        Series in the legend.
+
+    Examples
+    --------
+    >>> plot = Plot((0, 1), (0, 1), "coverage", "risk", "Risk over coverage.")
+    >>> plot.line([0.5, 1.0], [0.0, 0.2], "k0", "msp")
+    >>> plot.svg().startswith("<svg")
+    True
+    """
+
+    x: tuple[float, float]
+    y: tuple[float, float]
+    x_label: str
+    y_label: str
+    about: str
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = 58
+    lines: int = 2
+    body: list[str] = field(default_factory=list)
+    legend: list[LegendEntry] = field(default_factory=list)
+
+    @property
+    def top(self) -> int:
+        """Upper end of the vertical axis in pixels, below the legend."""
+        return 16 + 17 * self.lines
+
+    @property
+    def bottom(self) -> int:
+        """Position of the horizontal axis in pixels."""
+        return self.height - 44
+
+    @property
+    def right(self) -> int:
+        """Right end of the horizontal axis in pixels."""
+        return self.width - 12
+
+    def _x_pixels(self, values: Values) -> Array:
+        low, high = widen(self.x)
+        share = (np.asarray(values, dtype=np.float64) - low) / (high - low)
+        return np.asarray(self.left + share * (self.right - self.left))
+
+    def _y_pixels(self, values: Values) -> Array:
+        low, high = widen(self.y)
+        share = (np.asarray(values, dtype=np.float64) - low) / (high - low)
+        return np.asarray(self.bottom - share * (self.bottom - self.top))
+
+    def line(self, xs: Values, ys: Values, style: str, name: str = "") -> None:
+        """Add a line through points.
+
+        Parameters
+        ----------
+        xs, ys : array-like of shape (n_points,)
+            Coordinates in the units of the axes.
+        style : str
+            Class of the style sheet that sets colour and dashes, ``"k0"`` to ``"k6"``.
+        name : str, default=""
+            Name in the legend; an empty name leaves the line out of it.
+        """
+        path = _line_path(self._x_pixels(xs), self._y_pixels(ys))
+        self.body.append(f'<path class="l {style}" d="{path}"/>')
+        self._add_to_legend(style, name)
+
+    def area(self, xs: Values, ys: Values, style: str, name: str = "") -> None:
+        """Add a line and tint the area between it and the horizontal axis.
+
+        Parameters
+        ----------
+        xs, ys : array-like of shape (n_points,)
+            Coordinates in the units of the axes.
+        style : str
+            Class of the style sheet that sets the colour.
+        name : str, default=""
+            Name in the legend; an empty name leaves the line out of it.
+        """
+        px, py = self._x_pixels(xs), self._y_pixels(ys)
+        if len(px):
+            closed = f"{_line_path(px, py)}L{px[-1]:.1f} {self.bottom}L{px[0]:.1f} {self.bottom}Z"
+            self.body.append(f'<path class="f {style}" d="{closed}"/>')
+        self.line(xs, ys, style, name)
+
+    def dots(self, xs: Values, ys: Values, style: str, name: str = "", size: str = "d") -> None:
+        """Add points; all of them share one path element, which keeps the file small.
+
+        Parameters
+        ----------
+        xs, ys : array-like of shape (n_points,)
+            Coordinates in the units of the axes.
+        style : str
+            Class of the style sheet that sets the colour.
+        name : str, default=""
+            Name in the legend; an empty name leaves the points out of it.
+        size : {"d", "dd"}, default="d"
+            Class of the style sheet for small or large points.
+        """
+        points = zip(self._x_pixels(xs), self._y_pixels(ys), strict=True)
+        path = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in points)
+        self.body.append(f'<path class="{size} {style}" d="{path}"/>')
+        self._add_to_legend(f"{size} {style}", name)
+
+    def bars(self, lows: Array, highs: Array, heights: Array, style: str, name: str = "") -> None:
+        """Add bars that rise from the horizontal axis.
+
+        Parameters
+        ----------
+        lows, highs : ndarray of shape (n_bars,)
+            Left and right ends of the bars, in the units of the horizontal axis.
+        heights : ndarray of shape (n_bars,)
+            Upper ends of the bars, in the units of the vertical axis.
+        style : str
+            Class of the style sheet that sets the colour.
+        name : str, default=""
+            Name in the legend; an empty name leaves the bars out of it.
+        """
+        for left, right, y in zip(self._x_pixels(lows), self._x_pixels(highs), self._y_pixels(heights), strict=True):
+            size = f'width="{max(right - left - 1, 0.5):.1f}" height="{max(self.bottom - y, 0):.1f}"'
+            self.body.append(f'<rect class="b {style}" x="{left + 0.5:.1f}" y="{y:.1f}" {size}/>')
+        self._add_to_legend(f"b {style}", name)
+
+    def svg(self) -> str:
+        """Draw the axes, the series and the legend.
+
+        Returns
+        -------
+        str
+            The SVG element.
+        """
+        parts = [f'<g class="g">{self._grid()}</g>', *self.body, self._axes(), self._legend()]
+        return svg_element(self.width, self.height, self.about, "".join(parts))
+
+    def _add_to_legend(self, style: str, name: str) -> None:
+        if name:
+            self.legend.append(LegendEntry(style, name))
+
+    def _grid(self) -> str:
+        across = "".join(f"M{x:.1f} {self.top}V{self.bottom}" for x in self._x_pixels(self._x_ticks()))
+        up = "".join(f"M{self.left} {y:.1f}H{self.right}" for y in self._y_pixels(self._y_ticks()))
+        return f'<path d="{across}{up}"/>'
+
+    def _x_ticks(self) -> list[float]:
+        return ticks(*widen(self.x))
+
+    def _y_ticks(self) -> list[float]:
+        return ticks(*widen(self.y))
+
+    def _axes(self) -> str:
+        parts = [f'<path class="a" d="M{self.left} {self.top}V{self.bottom}H{self.right}"/>']
+        for tick, x in zip(self._x_ticks(), self._x_pixels(self._x_ticks()), strict=True):
+            parts.append(label(float(x), self.bottom + 16, format_tick(tick), "t m"))
+        for tick, y in zip(self._y_ticks(), self._y_pixels(self._y_ticks()), strict=True):
+            parts.append(label(self.left - 6, float(y) + 4, format_tick(tick), "t e"))
+        middle = (self.left + self.right) / 2
+        parts.append(label(middle, self.height - 8, self.x_label, "t m"))
+        centre = (self.top + self.bottom) / 2
+        parts.append(label(11, centre, self.y_label, "t m", extra=f' transform="rotate(-90 11 {centre:.1f})"'))
+        return "".join(parts)
+
+    def _legend(self) -> str:
+        """Draw the legend above the axes: entries side by side, on as many lines as they need."""
+        lines: list[list[tuple[LegendEntry, float]]] = [[]]
+        x = float(self.left)
+        for entry in self.legend:
+            width = 42 + LETTER * min(len(entry.name), self._most_letters)
+            if lines[-1] and x + width > self.width:
+                lines.append([])
+                x = float(self.left)
+            lines[-1].append((entry, x))
+            x += width
+        parts = []
+        for i, line in enumerate(lines):
+            y = self.top - 12 - 17 * (len(lines) - 1 - i)
+            for entry, x in line:
+                parts.append(_legend_mark(entry.style, x, y))
+                parts.append(label(x + 27, y, entry.name, "t", self._most_letters))
+        return "".join(parts)
+
+    @property
+    def _most_letters(self) -> int:
+        """Number of letters of a name in the legend; more where each has a line of its own."""
+        return 56 if self.lines >= len(self.legend) else 34
+
+
+def _legend_mark(style: str, x: float, y: int) -> str:
+    """Draw the sample of a series in the legend: a bar, a point or a piece of a line."""
+    if style.startswith("b "):
+        return f'<rect class="{style}" x="{x + 6:.1f}" y="{y - 9}" width="12" height="10"/>'
+    if style.startswith(("d ", "dd ")):
+        return f'<path class="dd {style.split()[1]}" d="M{x + 12:.1f} {y - 4}h0"/>'
+    return f'<path class="l {style}" d="M{x:.1f} {y - 4}h22"/>'
+
+
+def _line_path(px: Array, py: Array) -> str:
+    """Format the path through points."""
+    points = [f"{x:.1f} {y:.1f}" for x, y in zip(px, py, strict=True)]
+    return "M" + "L".join(points) if points else ""
+
+
+def svg_element(width: float, height: float, about: str, body: str, extra: str = "") -> str:
+    """Wrap drawn elements into an SVG element that scales with the page.
+
+    Parameters
+    ----------
+    width, height : float
+        Size of the drawing in pixels.
+    about : str
+        Sentence that says what the drawing shows, for screen readers; it is escaped here.
+    body : str
+        The elements, as markup.
+    extra : str, default=""
+        Further attributes of the SVG element, as markup with a leading space.
+
+    Returns
+    -------
+    str
+        The SVG element.
+    """
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 {width:g} {height:g}" role="img" '
+        f'aria-label="{escape(about)}"{extra}>{body}</svg>'
+    )
+
+
+def fixed_svg_element(width: float, height: float, about: str, body: str) -> str:
+    """Wrap drawn elements into an SVG element that keeps its size, however wide the page is.
+
+    Parameters
+    ----------
+    width, height : float
+        Size of the drawing in pixels, rounded up.
+    about : str
+        Sentence that says what the drawing shows, for screen readers.
+    body : str
+        The elements, as markup.
+
+    Returns
+    -------
+    str
+        The SVG element.
+    """
+    return svg_element(math.ceil(width), math.ceil(height), about, body, f' style="width:{math.ceil(width)}px"')
+
+
+def widen(span: tuple[float, float]) -> tuple[float, float]:
+    """Widen an empty range by 0.5 on both sides.
+
+    Parameters
+    ----------
+    span : tuple of (float, float)
+        Lower and upper end.
+
+    Returns
+    -------
+    tuple of (float, float)
+        The range itself if it is not empty.
+
+    Examples
+    --------
+    >>> widen((1.0, 1.0)), widen((0.0, 1.0))
+    ((0.5, 1.5), (0.0, 1.0))
+    """
+    low, high = span
+    return (low, high) if high > low else (low - 0.5, high + 0.5)
+
+
+def thin(count: int, most: int = 240) -> npt.NDArray[np.int64]:
+    """Choose evenly spaced points of a long curve, both ends included.
+
+    Parameters
+    ----------
+    count : int
+        Number of points of the curve.
+    most : int, default=240
+        Number of points to keep.
+
+    Returns
+    -------
+    ndarray of int
+        Indices of the points to keep, ascending.
+
+    Examples
+    --------
+    >>> thin(5, 3).tolist(), thin(2).tolist()
+    ([0, 2, 4], [0, 1])
+    """
+    return np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))
+
+
+def round_values(values: Array) -> list[float]:
+    """Round values to six significant digits: more than a drawing shows, and less to store.
+
+    Parameters
+    ----------
+    values : ndarray
+        The values.
+
+    Returns
+    -------
+    list of float
+        The rounded values.
+
+    Examples
+    --------
+    >>> round_values(np.array([1 / 3]))
+    [0.333333]
+    """
+    return [float(f"{value:.6g}") for value in values.tolist()]
