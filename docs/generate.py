@@ -10,9 +10,9 @@ import typing
 from pathlib import Path
 
 from twofold import metrics
+from twofold.bench.agreement import DIFFERENCES
 from twofold.bench.catalogue import Benchmark, load, names
 from twofold.bench.protocols import PROTOCOLS
-from twofold.bench.published import DIFFERENCES
 from twofold.scores.registry import info, step_names
 
 HERE = Path(__file__).resolve().parent

@@ -1,28 +1,14 @@
-"""Published numbers: counts of every table, values read from the papers by eye, identities, filters, agreement."""
+"""Published numbers: counts of every table, values read from the papers by eye, identities, filters."""
 
 import csv
-import json
 import math
 from importlib.resources import files
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from twofold.bench import published as module
-from twofold.bench.published import (
-    COUNTERPARTS,
-    DIFFERENCES,
-    MISSING,
-    UNITS,
-    agreement,
-    anchors,
-    incomplete_corruptions,
-    rank_agreement,
-    tables,
-)
-from twofold.bench.results import Results
-from twofold.cli import main
+from twofold.bench.published import MISSING, UNITS, anchors, tables
 from twofold.errors import InvalidInput, UnknownName
 from twofold.scores.chain import scorer
 
@@ -65,7 +51,7 @@ SHAPES = {
     ("openood", "leaderboard-regnet"): (3, 2),
     ("openood", "leaderboard-full-spectrum"): (8, 2),
 }
-# Printed numbers. Not the product of the shape where cells are empty or span: joint Table 2 has six dashes; the lines
+# Printed numbers. Not the product of the shape where cells are empty or span: SURE+ Table 2 has six dashes; the lines
 # with the accuracy hold one number per model; FD-Shifts Table 7 prints three columns once per data set; the stratified
 # Table 1 lists eight sets per line; the leaderboard has dashes: 25 scores on ResNet-50 ImageNet-1K and so on.
 CELLS = {
@@ -507,7 +493,7 @@ def test_double_metrics_of_table_1_beat_the_single_ones():
             assert a.value >= worst if metric == "f1" else a.value <= worst, a
 
 
-def test_tables_of_the_joint_paper_repeat_each_other():
+def test_tables_of_sure_plus_repeat_each_other():
     # Basic of Table 3 and the first column of Table 6 are cells of Table 1; MSP of Table 5 is in Table 7
     first = {
         (a.pair, a.shift, a.metric): a.value for a in anchors("sure_plus", "1") if a.model == "resnet18" and a.pair
@@ -568,7 +554,7 @@ def test_aurc_of_fd_shifts_lies_between_best_and_random():
             assert 0.98 * best - 1.5 <= value <= 1000 * error + 5, (key, name)
 
 
-def test_aurc_of_the_second_paper_lies_between_oracle_and_random():
+def test_aurc_of_unknown_detection_lies_between_oracle_and_random():
     # q = known share of 33,640 (CIFAR) or 44,792 (ImageNet) samples; oracle 1 - q + q ln q
     for table, known, pool in (("6", 4000, 33640), ("7", 10000, 44792)):
         accuracy = {(a.recipe, a.score): a.rate for a in anchors("unknown_detection", table) if a.metric == "accuracy"}
@@ -578,7 +564,7 @@ def test_aurc_of_the_second_paper_lies_between_oracle_and_random():
                 assert 1 - q + q * math.log(q) < a.rate < 1 - q
 
 
-def test_groups_of_the_third_paper_agree_with_its_distance_tables():
+def test_groups_of_the_stratified_paper_agree_with_its_distance_tables():
     for a in anchors("stratified", "1"):
         source = a.benchmark.removeprefix("stratified-")
         row = cell("stratified", f"distances-{source}", shift=a.shift, metric="mmd_distance")
@@ -627,23 +613,23 @@ GOOD = "openood,leaderboard,openood-cifar10,resnet18,basic,msp,,near,near,auroc_
 
 
 def test_a_good_line_is_read():
-    [row] = module._read(HEAD + GOOD, "x.csv")
+    [row] = module._parse_table(HEAD + GOOD, "x.csv")
     assert (row.value, row.spread, row.reliable, row.note) == (88.03, None, True, "")
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("88.03", "188.03"), "no possible value"),
-        (("88.03", "-1"), "no possible value"),
-        (("88.03", "nan"), "no possible value"),
+        (("88.03", "188.03"), "not a possible value"),
+        (("88.03", "-1"), "not a possible value"),
+        (("88.03", "nan"), "not a possible value"),
         (("88.03", ""), "must be numbers"),
         (("88.03", "80.1/90.2"), "must be numbers"),
-        (("88.03,,percent", "1001,,x1000"), "no possible value"),
-        (("88.03,,percent", "0,,rank"), "no possible value"),
-        (("88.03,,percent", "1.5,,rank"), "no possible value"),
-        (("88.03,,percent", "inf,,1"), "no possible value"),
-        (("88.03,,percent", "inf,,count"), "no possible value"),
+        (("88.03,,percent", "1001,,x1000"), "not a possible value"),
+        (("88.03,,percent", "0,,rank"), "not a possible value"),
+        (("88.03,,percent", "1.5,,rank"), "not a possible value"),
+        (("88.03,,percent", "inf,,1"), "not a possible value"),
+        (("88.03,,percent", "inf,,count"), "not a possible value"),
         (("88.03,,", "88.03,-2,"), "spread"),
         (("percent", "percnt"), "percent"),
         (("yes", "maybe"), "yes or no"),
@@ -657,201 +643,11 @@ def test_a_good_line_is_read():
 def test_damaged_lines_are_errors_that_name_the_line(change, message):
     assert change[0] in GOOD
     with pytest.raises(InvalidInput, match=message) as error:
-        module._read(HEAD + GOOD + "\n" + GOOD.replace(*change), "x.csv")
+        module._parse_table(HEAD + GOOD + "\n" + GOOD.replace(*change), "x.csv")
     assert "x.csv, line 3" in str(error.value)
 
 
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n", HEAD.replace("note", "notes") + GOOD])
 def test_a_wrong_head_is_an_error(text):
     with pytest.raises(InvalidInput, match=r"x\.csv: the first line must be paper,table"):
-        module._read(text, "x.csv")
-
-
-# agreement
-
-
-def result(score, value, **changes):
-    row = {
-        "benchmark": "cifar10-real",
-        "model": "resnet20",
-        "recipe": "",
-        "score": score,
-        "pair": "",
-        "shift": "near",
-        "role": "near",
-        "metric": "auroc_ood",
-        "value": value,
-        "low": value - 0.01,
-        "high": value + 0.01,
-    }
-    return row | changes
-
-
-def test_agreement_by_hand():
-    # leaderboard, CIFAR-10 near: MSP 88.03, EBO 87.58, KNN 90.64
-    rows = [result("msp", 0.875), result("energy", 0.88), result("knn", 0.90, model="ResNet-18")]
-    found = agreement(rows, "openood-cifar10")
-    assert [(a.anchor.score, a.ours, a.inside_interval, a.same_model) for a in found] == [
-        ("msp", 0.875, True, False),
-        ("energy", 0.88, True, False),
-        ("knn", 0.90, True, True),
-    ]
-    assert [a.difference for a in found] == pytest.approx([-0.0053, 0.0042, -0.0064])
-    # published order energy < msp < knn, ours msp < energy < knn: 1 - 6 (1 + 1 + 0) / (3 * 8)
-    [rank] = rank_agreement(found)
-    assert (rank.metric, rank.shift, rank.scores, rank.table) == ("auroc_ood", "near", 3, "leaderboard")
-    assert rank.spearman == pytest.approx(0.5)
-
-
-def test_an_interval_that_misses_and_one_that_is_absent():
-    rows = [result("msp", 0.80), result("msp", 0.80, seed=1, low=None, high=float("nan"))]
-    assert [a.inside_interval for a in agreement(rows, "openood-cifar10")] == [False, None]
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"benchmark": "digits"},
-        {"benchmark": "cifar100-real"},
-        {"metric": "aurc"},
-        {"shift": "cifar100"},  # one set is not the mean of the group
-        {"pair": "energy"},
-        {"score": "gini"},
-        {"value": None},
-        {"value": float("nan")},
-        {"value": ""},
-        {"recipe": "sure_plus"},  # another training than that of the leaderboard
-    ],
-)
-def test_rows_that_have_no_counterpart(changes):
-    assert agreement([result("msp", 0.9) | changes], "openood-cifar10") == []
-
-
-def test_settings_that_the_paper_does_not_state_may_be_any():
-    near = [result("react(percentile=95)|energy", 0.87), result("ash(kind='b', percentile=80.0)|energy", 0.75)]
-    assert len(agreement(near, "openood-cifar10")) == 2
-    assert agreement([result("ash(kind='s')|energy", 0.75)], "openood-cifar10") == []
-    assert agreement([result("react(percentile=95)|msp", 0.87)], "openood-cifar10") == []
-    assert len(agreement([result("ebo", 0.87)], "openood-cifar10")) == 1  # an alias
-    assert agreement([result("no such score(", 0.87)], "openood-cifar10") == []
-
-
-def test_pairs_match_in_either_order_and_by_recipe():
-    here = {"benchmark": "openood-cifar100", "metric": "ds_f1", "model": "resnet18"}
-    one = agreement([result("msp", 0.67, pair="vim", recipe="sure_plus", **here)], "openood-cifar100")
-    two = agreement([result("vim", 0.67, pair="msp", recipe="sure_plus", **here)], "openood-cifar100")
-    assert [a.anchor.value for a in one] == [a.anchor.value for a in two] == [70.67]
-    assert one[0].same_model
-    plain = agreement([result("msp", 0.67, pair="vim", **here)], "openood-cifar100")
-    assert {(a.anchor.table, a.anchor.recipe) for a in plain} == {("1", "basic"), ("3", "basic")}
-
-
-def test_the_test_set_and_the_pool_are_matched_by_role():
-    here = {"benchmark": "unknown-cifar", "metric": "aurc"}
-    known = agreement([result("msp", 0.07, shift="cifar40", role="iid", **here)], "unknown-cifar")
-    pool = agreement([result("msp", 0.77, shift="all", role="pooled", **here)], "unknown-cifar")
-    assert [a.anchor.value for a in known] == [75.25]
-    assert [a.anchor.value for a in pool] == [773.15]
-
-
-def test_an_accuracy_without_a_score_is_met_once():
-    rows = [result(s, 0.92, metric="accuracy", shift="test", role="iid") for s in ("msp", "energy", "knn")]
-    [only] = agreement(rows, "openood-cifar10")
-    assert only.anchor.value == 95.06
-    assert rank_agreement([only]) == []
-
-
-def test_rows_of_another_protocol_do_not_enter():
-    rows = [result("msp", 0.9, protocol=p) for p in ("joint_pooled", "unknown", "joint")]
-    assert agreement(rows, "openood-cifar10") == []
-    assert len(agreement([result("msp", 0.9, protocol="openood")], "openood-cifar10")) == 1
-    new = {"shift": "tinyimagenet", "metric": "aurc", "model": "vgg13"}
-    assert agreement([result("msp", 0.2, protocol="fd_shifts_original", **new)], "fd-cifar10") == []
-    both = agreement([result("msp", 0.2, protocol="fd_shifts", **new)], "fd-cifar10")
-    assert [(a.anchor.value, a.same_model) for a in both] == [(198, True), (208, False)]  # VGG-13 and ViT
-
-
-def corrupted(levels, **changes):
-    about = {"role": "corruption", "metric": "aurc", "protocol": "fd_shifts", "run": "r"} | changes
-    return [result("msp", 0.1, shift=shift, **about) for shift in ("corruption", *(f"corruption/{k}" for k in levels))]
-
-
-def test_a_mean_over_some_levels_of_corruption_is_not_held_against_one_over_five():
-    whole, part = corrupted((1, 2, 3, 4, 5)), corrupted((2, 4))
-    assert {a.anchor.shift for a in agreement(whole, "fd-cifar10")} == {"corruption"}
-    assert incomplete_corruptions(whole) == []
-    assert agreement(part, "fd-cifar10") == []
-    [line] = incomplete_corruptions(part)
-    assert line.startswith("corruption of r is the mean over levels 2, 4, not compared: published ones are")
-    mixed = whole + corrupted((3,), run="other", seed=1)
-    assert len(agreement(mixed, "fd-cifar10")) == len(agreement(whole, "fd-cifar10"))
-    assert incomplete_corruptions(mixed)[0].startswith("corruption of other is the mean over level 3,")
-
-
-def test_the_command_names_corruptions_that_are_not_compared(tmp_path):
-    rows = [*corrupted((2, 4)), result("msp", 0.006, shift="test", role="iid", metric="aurc", protocol="fd_shifts")]
-    folder = Results.of(rows).save(tmp_path / "results")
-    shown = CliRunner().invoke(main, ["bench", "check", str(folder)])
-    assert shown.exit_code == 0, shown.output
-    assert "Not compared:\n- corruption of r is the mean over levels 2, 4" in shown.output
-    assert "aurc on corruption" not in shown.output
-    told = json.loads(CliRunner().invoke(main, ["bench", "check", str(folder), "--json"]).output)
-    assert len(told["not_compared"]) == 1
-
-
-def test_the_known_test_set_is_the_same_in_every_protocol():
-    known = {"shift": "test", "role": "iid", "metric": "aurc"}
-    rows = [result("msp", 0.006, protocol=p, **known) for p in ("unknown", "fd_shifts")]
-    assert [a.anchor.value for a in agreement(rows, "fd-cifar10")] == [5.62, 0.95]  # each once
-
-
-def test_unreliable_cells_do_not_enter():
-    assert agreement([result("gram", 0.58)], "openood-cifar10") == []
-    assert len(agreement([result("mds", 0.84)], "openood-cifar10")) == 1
-
-
-def test_rank_agreement_averages_seeds_and_needs_three_scores():
-    rows = [result(s, v, seed=k) for k in (0, 1) for s, v in (("msp", 0.88 + k / 100), ("knn", 0.9))]
-    [rank] = rank_agreement(agreement(rows, "openood-cifar10"))
-    assert rank.scores == 2
-    assert math.isnan(rank.spearman)
-    flat = [result(s, 0.9) for s in ("msp", "energy", "knn")]
-    [rank] = rank_agreement(agreement(flat, "openood-cifar10"))
-    assert math.isnan(rank.spearman)
-
-
-def test_spearman_is_that_of_scipy():
-    stats = pytest.importorskip("scipy.stats")
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        a, b = rng.integers(0, 6, 12).astype(float), rng.normal(size=12)
-        assert module._spearman(a, b) == pytest.approx(stats.spearmanr(a, b).statistic)
-
-
-def test_results_read_from_csv_are_text():
-    row = {k: "" if v is None else str(v) for k, v in result("msp", 0.875).items()}
-    [one] = agreement([row], "openood-cifar10")
-    assert one.ours == 0.875
-    assert one.inside_interval
-
-
-def test_bad_rows_are_named():
-    with pytest.raises(InvalidInput, match="row 1 has no 'score'"):
-        agreement(
-            [result("msp", 0.9), {k: v for k, v in result("msp", 0.9).items() if k != "score"}], "openood-cifar10"
-        )
-    with pytest.raises(InvalidInput, match="value of results row 0 must be a number or empty, got 'high'"):
-        agreement([result("msp", 0.9) | {"value": "high"}], "openood-cifar10")
-    with pytest.raises(UnknownName, match="openood-cifar10"):
-        agreement([], "openood-cifar1")
-
-
-def test_differences_are_named_for_every_benchmark_that_is_compared():
-    published = {a.benchmark for a in anchors()}
-    for name, others in COUNTERPARTS.items():
-        assert set(others) <= published
-        assert len(DIFFERENCES[name]) >= 5
-    for name in published - {"aurc-cifar10", "aurc-cifar100", "openood-imagenet1k-full-spectrum"}:
-        assert DIFFERENCES[name]
-    for sentences in DIFFERENCES.values():
-        assert all(s.endswith(".") and not s[0].islower() for s in sentences)
+        module._parse_table(text, "x.csv")

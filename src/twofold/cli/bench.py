@@ -19,8 +19,8 @@ from twofold.cli.shared import JSON, REPLACE, Verbs, check_target, from_torch, p
 from twofold.roles import OOD_TEST
 
 if TYPE_CHECKING:
+    from twofold.bench.agreement import Agreement, RankAgreement
     from twofold.bench.catalogue import Status
-    from twofold.bench.published import Agreement, RankAgreement
     from twofold.bench.wordnet import Built
 
 RUN = click.Path(path_type=Path)  # Run.open says what to do if the folder is not a run
@@ -279,7 +279,7 @@ def check_command(results: Path, benchmark: str | None, as_json: bool) -> None:
     """
     from dataclasses import asdict
 
-    from twofold.bench.published import DIFFERENCES, agreement, counterparts, incomplete_corruptions, rank_agreement
+    from twofold.bench.agreement import DIFFERENCES, agreement, counterparts, incomplete_corruptions, rank_agreement
     from twofold.bench.results import Results
     from twofold.errors import InvalidInput
 

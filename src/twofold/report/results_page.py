@@ -492,7 +492,7 @@ def _list_commands(
     results: Results, source: str, summaries: Sequence[ProtocolSummary], command: str | None
 ) -> list[Command]:
     """List the commands that reproduce the numbers of the page; those without output are left out."""
-    from twofold.bench.published import agreement, counterparts
+    from twofold.bench.agreement import agreement, counterparts
 
     commands = [Command(command or report_command(source), "this page")]
     for summary in summaries:
