@@ -460,3 +460,24 @@ def test_every_loss_in_float32_is_that_in_float64():
 def test_bad_input_is_told(call, message):
     with pytest.raises(InvalidInput, match=message):
         call(*batch())
+
+
+@pytest.mark.parametrize("weight", [float("inf"), 0.0, -1.0, float("nan"), None, "0.1"])
+def test_a_saved_budget_weight_must_be_finite_and_above_zero(weight):
+    budget = L.Budget()
+    with pytest.raises(InvalidInput, match="the saved weight"):
+        budget.load_state_dict({"weight": weight})
+    assert budget.weight == 0.1
+
+
+@pytest.mark.parametrize("confidence", [torch.tensor(0.5), torch.ones(2, 2), 0.5, [0.5]])
+def test_a_budget_takes_one_confidence_for_each_row(confidence):
+    with pytest.raises(InvalidInput, match=r"confidence must be a tensor of shape \(N,\)"):
+        L.Budget().update(confidence)
+
+
+@pytest.mark.parametrize("share", [[-0.1, 0.5], [0.5, 1.5], [float("nan"), 0.5], 1.01, -0.01])
+def test_shares_of_mixed_images_lie_between_zero_and_one(share):
+    logits, labels = torch.zeros(2, 3), torch.tensor([0, 1])
+    with pytest.raises(InvalidInput, match=r"share must be in \[0, 1\]"):
+        L.mixed_cross_entropy(logits, labels, labels.flip(0), torch.tensor(share))

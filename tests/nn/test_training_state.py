@@ -15,7 +15,7 @@ from training_toys import network, run  # noqa: E402
 
 from twofold.errors import InvalidInput, RunError  # noqa: E402
 from twofold.nn import build  # noqa: E402
-from twofold.nn.models.checkpoint import read_parameters, sealed_header  # noqa: E402
+from twofold.nn.models.checkpoint import read_parameters, seal_header  # noqa: E402
 from twofold.nn.training.state import load_weights, read_tensors, write_history, write_tensors  # noqa: E402
 
 
@@ -213,7 +213,7 @@ def test_deep_json_is_refused(states, tmp_path):
         nested = '{"list": [' * depth + '{"value": 0}' + "]}" * depth
         texts.append(json.dumps({**metadata, "state": "NESTED"}).replace('"NESTED"', nested))
     for text in texts:
-        path.write_bytes(save(tensors, metadata=sealed_header(tensors, text)))
+        path.write_bytes(save(tensors, metadata=seal_header(tensors, text)))
         with pytest.raises(RunError, match="delete it to start again") as caught:
             run("basic", path.parent)
         assert "\n" not in str(caught.value)

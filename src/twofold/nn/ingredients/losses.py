@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor
@@ -23,39 +23,48 @@ AurcEstimator: TypeAlias = Literal["empirical", "log", "sele", "self_excluded"]
 Objective: TypeAlias = Literal["log", "digamma", "mse"]
 
 
-def _logits(value: Tensor, name: str = "logits") -> Tensor:
+def _check_logits(value: Tensor, name: str = "logits") -> Tensor:
     """Check logits (N, K) and return them in at least float32."""
     if not isinstance(value, Tensor) or value.ndim != 2 or not value.is_floating_point():
-        got = f"{value.dtype} of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-        raise InvalidInput(f"{name} must be a float tensor (N, K), got {got}")
+        raise InvalidInput(f"{name} must be a float tensor (N, K), got {_describe(value)}")
     if value.numel() == 0:
         raise InvalidInput(f"{name} is empty (shape {tuple(value.shape)}); at least one row and one class are needed")
     return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
 
 
-def _labels(value: Tensor, logits: Tensor, name: str = "labels", *, classes: int | None = None) -> Tensor:
+def _check_labels(value: Tensor, logits: Tensor, name: str = "labels", *, classes: int | None = None) -> Tensor:
     """Check labels (N,) and return them as int64; their range is checked on the CPU only, where it costs no wait."""
-    classes = logits.shape[1] if classes is None else classes
     if not isinstance(value, Tensor) or value.dtype.is_floating_point or value.dtype == torch.bool:
-        got = value.dtype if isinstance(value, Tensor) else type(value).__name__
-        raise InvalidInput(f"{name} must be an integer tensor (N,), got {got}")
+        raise InvalidInput(f"{name} must be an integer tensor (N,), got {_describe(value)}")
     if value.shape != logits.shape[:1]:
         raise InvalidInput(f"{name} must have shape ({len(logits)},) as the logits have rows, got {tuple(value.shape)}")
-    if value.device.type == "cpu" and ((value < 0) | (value >= classes)).any():
-        row = int(((value < 0) | (value >= classes)).int().argmax())
-        raise InvalidInput(f"{name} must be in [0, {classes}), got {int(value[row])} in row {row}")
+    if value.device.type == "cpu":
+        classes = logits.shape[1] if classes is None else classes
+        is_outside = (value < 0) | (value >= classes)
+        if is_outside.any():
+            row = int(is_outside.int().argmax())
+            raise InvalidInput(f"{name} must be in [0, {classes}), got {int(value[row])} in row {row}")
     return value.long()
 
 
-def _vector(value: Tensor, name: str, rows: int) -> Tensor:
+def _check_rows(value: Tensor, name: str, rows: int | None = None) -> Tensor:
     """Check a tensor with one number per row and return it in at least float32."""
-    if not isinstance(value, Tensor) or value.shape != (rows,):
-        got = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-        raise InvalidInput(f"{name} must be a tensor of shape ({rows},), got {got}")
+    if rows is None:
+        if not isinstance(value, Tensor) or value.ndim != 1:
+            raise InvalidInput(f"{name} must be a tensor of shape (N,), got {_describe(value)}")
+    elif not isinstance(value, Tensor) or value.shape != (rows,):
+        raise InvalidInput(f"{name} must be a tensor of shape ({rows},), got {_describe(value)}")
     return value if value.dtype == torch.float64 else value.float()
 
 
-def _picked(table: Tensor, labels: Tensor) -> Tensor:
+def _describe(value: object) -> str:
+    """Describe an argument for an error message."""
+    if isinstance(value, Tensor):
+        return f"{value.dtype} of shape {tuple(value.shape)}"
+    return type(value).__name__
+
+
+def _pick(table: Tensor, labels: Tensor) -> Tensor:
     """Pick the column of each row's label."""
     return table.gather(1, labels[:, None])[:, 0]
 
@@ -98,8 +107,8 @@ def cross_entropy(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Ten
     0.6931
     """
     smoothing = _checks.number(smoothing, "smoothing", 0.0, 1.0)
-    z = _logits(logits)
-    return F.cross_entropy(z, _labels(labels, z), label_smoothing=smoothing)
+    z = _check_logits(logits)
+    return F.cross_entropy(z, _check_labels(labels, z), label_smoothing=smoothing)
 
 
 def mixed_cross_entropy(
@@ -118,8 +127,8 @@ def mixed_cross_entropy(
     partners : Tensor of shape (N,), int
         Labels y' of the images mixed in.
     share : float or Tensor of shape () or (N,)
-        Part :math:`\kappa` of the own image, from 0 to 1, one number or one for each row. The range is checked for
-        numbers only.
+        Part :math:`\kappa` of the own image, from 0 to 1, one number or one for each row. The range of a tensor is
+        checked on the CPU only, where it costs no wait.
     smoothing : float, default=0.0
         Share s of the target that is spread over all K classes, from 0 to 1.
 
@@ -131,7 +140,7 @@ def mixed_cross_entropy(
     Raises
     ------
     InvalidInput
-        If an argument has the wrong type, shape or range. The range of labels is checked on the CPU only.
+        If an argument has the wrong type, shape or range. The ranges of tensors are checked on the CPU only.
 
     Notes
     -----
@@ -149,14 +158,22 @@ def mixed_cross_entropy(
     0.6269
     """
     smoothing = _checks.number(smoothing, "smoothing", 0.0, 1.0)
-    z = _logits(logits)
-    own = F.cross_entropy(z, _labels(labels, z), label_smoothing=smoothing, reduction="none")
-    other = F.cross_entropy(z, _labels(partners, z, "partners"), label_smoothing=smoothing, reduction="none")
-    if isinstance(share, Tensor):
-        kappa = _vector(share.to(z.device), "share", len(z)) if share.ndim else share.to(z)
-    else:
-        kappa = z.new_tensor(_checks.number(share, "share", 0.0, 1.0))
+    z = _check_logits(logits)
+    own = F.cross_entropy(z, _check_labels(labels, z), label_smoothing=smoothing, reduction="none")
+    other = F.cross_entropy(z, _check_labels(partners, z, "partners"), label_smoothing=smoothing, reduction="none")
+    kappa = _check_share(share, z)
     return (kappa * own + (1.0 - kappa) * other).mean()
+
+
+def _check_share(share: float | Tensor, logits: Tensor) -> Tensor:
+    """Check the share of the own image, one number or one for each row, and return it on the device of the logits."""
+    if not isinstance(share, Tensor):
+        return logits.new_tensor(_checks.number(share, "share", 0.0, 1.0))
+    if share.device.type == "cpu" and not bool(((share >= 0) & (share <= 1)).all()):  # NaN is in no range
+        raise InvalidInput(f"share must be in [0, 1], got {float(share.min()):g} to {float(share.max()):g}")
+    if share.ndim == 0:
+        return share.to(logits)
+    return _check_rows(share.to(logits.device), "share", len(logits))
 
 
 def jsd(logits_clean: Tensor, logits_a: Tensor, logits_b: Tensor) -> Tensor:
@@ -200,10 +217,15 @@ def jsd(logits_clean: Tensor, logits_a: Tensor, logits_b: Tensor) -> Tensor:
     >>> float(jsd(view, view, view)) < 1e-6
     True
     """
-    views = [_logits(logits_clean, "logits_clean"), _logits(logits_a, "logits_a"), _logits(logits_b, "logits_b")]
-    if len({v.shape for v in views}) > 1:
-        raise InvalidInput(f"the three views must have one shape, got {[tuple(v.shape) for v in views]}")
-    logs = torch.stack([F.log_softmax(v, dim=1) for v in views])
+    views = [
+        _check_logits(logits_clean, "logits_clean"),
+        _check_logits(logits_a, "logits_a"),
+        _check_logits(logits_b, "logits_b"),
+    ]
+    shapes = [tuple(view.shape) for view in views]
+    if len(set(shapes)) > 1:
+        raise InvalidInput(f"the three views must have one shape, got {shapes}")
+    logs = F.log_softmax(torch.stack(views), dim=2)
     p = logs.exp()
     mixture = p.mean(dim=0).clamp(min=1e-7).log()
     return (p * (logs - mixture)).sum(dim=2).mean()
@@ -249,9 +271,9 @@ def logit_norm(logits: Tensor, labels: Tensor, temperature: float = 0.04) -> Ten
     [0.3133, 0.3133]
     """
     tau = _checks.number(temperature, "temperature", 0.0, math.inf, open_low=True, open_high=True)
-    z = _logits(logits)
+    z = _check_logits(logits)
     length = torch.linalg.vector_norm(z, dim=1, keepdim=True) + 1e-7
-    return F.cross_entropy(z / (length * tau), _labels(labels, z))
+    return F.cross_entropy(z / (length * tau), _check_labels(labels, z))
 
 
 class Correctness:
@@ -312,11 +334,11 @@ class Correctness:
         InvalidInput
             If ``index`` or ``right`` has the wrong type, shape or range.
         """
-        where = self._index(index)
+        rows = self._check_index(index)
         if not isinstance(right, Tensor) or right.shape != index.shape or right.dtype != torch.bool:
-            got = f"{right.dtype} {tuple(right.shape)}" if isinstance(right, Tensor) else type(right).__name__
-            raise InvalidInput(f"right must be a boolean tensor of shape {tuple(index.shape)}, got {got}")
-        self.counts.index_add_(0, where, right.detach().cpu().long())
+            shape = tuple(index.shape)
+            raise InvalidInput(f"right must be a boolean tensor of shape {shape}, got {_describe(right)}")
+        self.counts.index_add_(0, rows, right.detach().cpu().long())
 
     def targets(self, index: Tensor, epoch: int) -> Tensor:
         """Return the correctness of training rows in an epoch.
@@ -339,25 +361,31 @@ class Correctness:
             If ``index`` holds no integers or rows beyond the training set, or ``epoch`` is below 1.
         """
         epoch = _checks.whole(epoch, "epoch", 1)
-        n = self.counts[self._index(index)].float()
+        n = self.counts[self._check_index(index)].float()
         if self.total is not None:
             return (n / self.total).to(index.device)
         low = int(self.counts.min())
         span = max(1, epoch - 1) - low
-        return ((n - low) / span if span > 0 else torch.zeros_like(n)).to(index.device)
+        if span <= 0:
+            return torch.zeros_like(n).to(index.device)
+        return ((n - low) / span).to(index.device)
 
-    def _index(self, index: Tensor) -> Tensor:
+    def _check_index(self, index: Tensor) -> Tensor:
+        """Check numbers of training rows and return them on the CPU."""
         if not isinstance(index, Tensor) or index.ndim != 1 or index.is_floating_point() or index.dtype == torch.bool:
             raise InvalidInput("index must be an integer tensor (N,) of training rows")
-        where = index.detach().cpu().long()
-        if where.numel() and (int(where.min()) < 0 or int(where.max()) >= len(self.counts)):
+        rows = index.detach().cpu().long()
+        if rows.numel() == 0:
+            return rows
+        first, last = int(rows.min()), int(rows.max())
+        if first < 0 or last >= len(self.counts):
             raise InvalidInput(
-                f"index must be in [0, {len(self.counts)}), got {int(where.min())} to {int(where.max())}; "
+                f"index must be in [0, {len(self.counts)}), got {first} to {last}; "
                 "the training set has another number of rows than this record"
             )
-        return where
+        return rows
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Tensor]:
         """Return a copy of the counts, to resume training from.
 
         Returns
@@ -367,7 +395,7 @@ class Correctness:
         """
         return {"counts": self.counts.clone()}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Restore counts saved by :meth:`state_dict` for the same training set.
 
         Parameters
@@ -424,9 +452,10 @@ def crl(confidence: Tensor, target: Tensor, equal: Literal["ignore", "pull"] = "
     _checks.choice(equal, "equal", ("ignore", "pull"))
     if not isinstance(confidence, Tensor) or confidence.ndim != 1 or confidence.numel() == 0:
         raise InvalidInput("confidence must be a tensor (N,) with at least one row")
-    kappa = _vector(confidence, "confidence", len(confidence))
-    c = _vector(target, "target", len(kappa)).detach()
-    apart, gap = c - c.roll(-1), kappa - kappa.roll(-1)
+    kappa = _check_rows(confidence, "confidence")
+    c = _check_rows(target, "target", len(kappa)).detach()
+    apart = c - c.roll(-1)
+    gap = kappa - kappa.roll(-1)
     loss = F.relu(apart.abs() - apart.sign() * gap)
     if equal == "pull":
         loss = torch.where(apart == 0, gap.abs(), loss)
@@ -482,22 +511,26 @@ def edl(logits: Tensor, labels: Tensor, *, weight: float, objective: Objective =
     """
     weight = _checks.number(weight, "weight", 0.0, math.inf, open_high=True)
     _checks.choice(objective, "objective", get_args(Objective))
-    z = _logits(logits)
-    y = _labels(labels, z)
+    z = _check_logits(logits)
+    y = _check_labels(labels, z)
     alpha = z.clamp(-10.0, 10.0).exp() + 1.0
-    total, own = alpha.sum(dim=1), _picked(alpha, y)
+    total = alpha.sum(dim=1)
+    own = _pick(alpha, y)
     if objective == "log":
         fit = total.log() - own.log()
     elif objective == "digamma":
         fit = torch.digamma(total) - torch.digamma(own)
     else:
         p = alpha / total[:, None]
-        fit = ((F.one_hot(y, z.shape[1]) - p).square() + p * (1.0 - p) / (total + 1.0)[:, None]).sum(dim=1)
+        squared_error = (F.one_hot(y, z.shape[1]) - p).square()
+        variance = p * (1.0 - p) / (total + 1.0)[:, None]
+        fit = (squared_error + variance).sum(dim=1)
     wrong = alpha.double().scatter(1, y[:, None], 1.0)
     sums = wrong.sum(dim=1)
-    spread = torch.lgamma(sums) - math.lgamma(z.shape[1]) - torch.lgamma(wrong).sum(dim=1)
-    spread = spread + ((wrong - 1.0) * (torch.digamma(wrong) - torch.digamma(sums)[:, None])).sum(dim=1)
-    return (fit + weight * spread.to(fit.dtype)).mean()
+    log_normaliser = torch.lgamma(sums) - math.lgamma(z.shape[1]) - torch.lgamma(wrong).sum(dim=1)
+    mean_log_p = torch.digamma(wrong) - torch.digamma(sums)[:, None]
+    divergence = log_normaliser + ((wrong - 1.0) * mean_log_p).sum(dim=1)
+    return (fit + weight * divergence.to(fit.dtype)).mean()
 
 
 def outlier_exposure(logits_out: Tensor) -> Tensor:
@@ -534,7 +567,7 @@ def outlier_exposure(logits_out: Tensor) -> Tensor:
     >>> round(float(outlier_exposure(torch.zeros(1, 4))), 4)
     1.3863
     """
-    z = _logits(logits_out, "logits_out")
+    z = _check_logits(logits_out, "logits_out")
     return (torch.logsumexp(z, dim=1) - z.mean(dim=1)).mean()
 
 
@@ -583,8 +616,8 @@ def energy_margin(logits_in: Tensor, logits_out: Tensor, m_in: float, m_out: flo
     high = _checks.number(m_out, "m_out", -math.inf, math.inf, open_low=True, open_high=True)
     if low >= high:
         raise InvalidInput(f"m_in must lie below m_out (low energy means known), got m_in={low:g} and m_out={high:g}")
-    inside = -torch.logsumexp(_logits(logits_in, "logits_in"), dim=1)
-    outside = -torch.logsumexp(_logits(logits_out, "logits_out"), dim=1)
+    inside = -torch.logsumexp(_check_logits(logits_in, "logits_in"), dim=1)
+    outside = -torch.logsumexp(_check_logits(logits_out, "logits_out"), dim=1)
     return F.relu(inside - low).square().mean() + F.relu(high - outside).square().mean()
 
 
@@ -628,12 +661,12 @@ def gambler(logits: Tensor, labels: Tensor, reward: float) -> Tensor:
     0.6931
     """
     o = _checks.number(reward, "reward", 1.0, math.inf, open_low=True, open_high=True)
-    z = _logits(logits)
+    z = _check_logits(logits)
     if z.shape[1] < 2:
         raise InvalidInput("logits must have K + 1 columns, the last one the reserve, got 1")
-    y = _labels(labels, z, classes=z.shape[1] - 1)
+    y = _check_labels(labels, z, classes=z.shape[1] - 1)
     logs = F.log_softmax(z, dim=1)
-    return -torch.logaddexp(_picked(logs, y), logs[:, -1] - math.log(o)).mean()
+    return -torch.logaddexp(_pick(logs, y), logs[:, -1] - math.log(o)).mean()
 
 
 def devries(logits: Tensor, confidence: Tensor, labels: Tensor, hint_mask: Tensor, weight: float) -> Tensor:
@@ -681,13 +714,13 @@ def devries(logits: Tensor, confidence: Tensor, labels: Tensor, hint_mask: Tenso
     >>> round(float(loss), 4)
     0.357
     """
-    z = _logits(logits)
-    y = _labels(labels, z)
-    c = _vector(confidence, "confidence", len(z))
+    z = _check_logits(logits)
+    y = _check_labels(labels, z)
+    c = _check_rows(confidence, "confidence", len(z))
     if not isinstance(hint_mask, Tensor) or hint_mask.shape != (len(z),):
         raise InvalidInput(f"hint_mask must be a tensor of shape ({len(z)},)")
     weight = _checks.number(weight, "weight", 0.0, math.inf, open_high=True)
-    own = _picked(F.log_softmax(z, dim=1), y)
+    own = _pick(F.log_softmax(z, dim=1), y)
     hinted = (c * own.exp() + (1.0 - c)).clamp(min=TINY).log()
     return -torch.where(hint_mask.bool(), hinted, own).mean() + weight * _hint_cost(c)
 
@@ -743,12 +776,13 @@ class Budget:
         Raises
         ------
         InvalidInput
-            If ``confidence`` does not have one dimension.
+            If ``confidence`` is not a tensor of one dimension.
         """
-        c = _vector(confidence, "confidence", len(confidence)).detach()
-        self.weight /= 1.01 if float(_hint_cost(c)) < self.budget else 0.99
+        c = _check_rows(confidence, "confidence").detach()
+        is_below_budget = float(_hint_cost(c)) < self.budget
+        self.weight /= 1.01 if is_below_budget else 0.99
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, float]:
         """Return the weight, to resume training from.
 
         Returns
@@ -758,7 +792,7 @@ class Budget:
         """
         return {"weight": self.weight}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Restore a weight saved by :meth:`state_dict`.
 
         Parameters
@@ -769,9 +803,10 @@ class Budget:
         Raises
         ------
         InvalidInput
-            If the state has no weight above 0.
+            If the state has no finite weight above 0.
         """
-        self.weight = _checks.number(state.get("weight"), "the saved weight", 0.0, math.inf, open_low=True)
+        weight = state.get("weight")
+        self.weight = _checks.number(weight, "the saved weight", 0.0, math.inf, open_low=True, open_high=True)
 
 
 def confidnet(confidence: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
@@ -811,9 +846,9 @@ def confidnet(confidence: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
     >>> round(float(confidnet(torch.tensor([0.7]), torch.zeros(1, 2), torch.tensor([0]))), 4)
     0.04
     """
-    z = _logits(logits).detach()
-    own = _picked(F.softmax(z, dim=1), _labels(labels, z))
-    return (_vector(confidence, "confidence", len(z)) - own).square().mean()
+    z = _check_logits(logits).detach()
+    own = _pick(F.softmax(z, dim=1), _check_labels(labels, z))
+    return (_check_rows(confidence, "confidence", len(z)) - own).square().mean()
 
 
 def aurc(loss: Tensor, confidence: Tensor, estimator: AurcEstimator = "empirical") -> Tensor:
@@ -864,13 +899,14 @@ def aurc(loss: Tensor, confidence: Tensor, estimator: AurcEstimator = "empirical
     _checks.choice(estimator, "estimator", get_args(AurcEstimator))
     if not isinstance(loss, Tensor) or loss.ndim != 1 or loss.numel() == 0:
         raise InvalidInput("loss must be a tensor (N,) with at least one row: one loss for each row, not their mean")
-    l = _vector(loss, "loss", len(loss))
-    conf = _vector(confidence, "confidence", len(l)).detach()
-    weight = torch.from_numpy(aurc_weights(len(l), estimator)).to(l.device)
-    if len(l) == 1:
-        return l.mean()
-    _, group, count = torch.unique(conf, return_inverse=True, return_counts=True)
+    row_loss = _check_rows(loss, "loss")
+    conf = _check_rows(confidence, "confidence", len(row_loss)).detach()
+    if len(row_loss) == 1:
+        return row_loss.mean()
+    weight = torch.from_numpy(aurc_weights(len(row_loss), estimator)).to(row_loss.device)
+    _, tie_group, group_size = torch.unique(conf, return_inverse=True, return_counts=True)
     sums = F.pad(weight.cumsum(0), (1, 0))
-    end = count.cumsum(0)
-    shared = (sums[end] - sums[end - count]) / count
-    return ((shared / weight.mean()).to(l.dtype)[group] * l).mean()
+    group_end = group_size.cumsum(0)
+    mean_weight = (sums[group_end] - sums[group_end - group_size]) / group_size  # of each group of equal confidence
+    scaled = (mean_weight / weight.mean()).to(row_loss.dtype)
+    return (scaled[tie_group] * row_loss).mean()

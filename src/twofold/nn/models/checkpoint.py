@@ -103,13 +103,13 @@ def _read_safetensors(path: Path) -> Mapping[str, object]:
         raise InvalidInput(f"checkpoint {path} is damaged or not a safetensors file: {error}") from error
     if "twofold" in header:  # written by our training, with a digest
         try:
-            opened_header(tensors, header)
+            unseal_header(tensors, header)
         except InvalidInput as error:
             raise InvalidInput(f"checkpoint {path} {error}; restore it or train again") from error
     return tensors
 
 
-def sealed_header(tensors: Mapping[str, Tensor], text: str) -> dict[str, str]:
+def seal_header(tensors: Mapping[str, Tensor], text: str) -> dict[str, str]:
     """Make the header of a safetensors file that training writes: a text, and the digest of it and of the tensors.
 
     Parameters
@@ -127,15 +127,15 @@ def sealed_header(tensors: Mapping[str, Tensor], text: str) -> dict[str, str]:
     Examples
     --------
     >>> tensors = {"weight": torch.ones(2)}
-    >>> opened_header(tensors, sealed_header(tensors, "{}"))
+    >>> unseal_header(tensors, seal_header(tensors, "{}"))
     '{}'
     """
     texts = {"format": FORMAT, "text": text}
     return {"twofold": json.dumps({**texts, "sha256": _tensors_digest(tensors, texts)})}
 
 
-def opened_header(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
-    """Check a header that :func:`sealed_header` made and return its text.
+def unseal_header(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
+    """Check a header that :func:`seal_header` made and return its text.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from twofold._files import replacing
 from twofold.errors import InvalidInput, RunError
-from twofold.nn.models.checkpoint import opened_header, sealed_header
+from twofold.nn.models.checkpoint import seal_header, unseal_header
 
 StateDict: TypeAlias = Mapping[str, Any]  # nested mappings, lists, tensors and plain values, as PyTorch makes them
 EpochValues: TypeAlias = Mapping[str, float]
@@ -358,7 +358,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     with replacing(path) as file:
-        file.write(save(plain, metadata=sealed_header(plain, json.dumps(metadata))))
+        file.write(save(plain, metadata=seal_header(plain, json.dumps(metadata))))
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -387,7 +387,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-        metadata = json.loads(opened_header(tensors, header))
+        metadata = json.loads(unseal_header(tensors, header))
     except InvalidInput as error:
         raise RunError(f"{path} {error}; delete it to start again") from error
     except FileNotFoundError as error:
