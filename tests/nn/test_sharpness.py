@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from torch import nn  # noqa: E402
 
 from twofold.errors import InvalidInput  # noqa: E402
-from twofold.nn.ingredients.sharpness import FSAM, SAM, Draws, kept_buffers  # noqa: E402
+from twofold.nn.ingredients.sharpness import FSAM, SAM, RandomState, restore_buffers  # noqa: E402
 
 LR = 0.1
 
@@ -231,16 +231,16 @@ def test_step_of_a_network_with_batch_norm_by_differences(kind):
 
 
 @pytest.mark.parametrize("momentum", [0.1, None])
-def test_kept_buffers(momentum):
+def test_restore_buffers(momentum):
     model = Net(momentum=momentum)
     model(images()[0])
     state = copy.deepcopy(model.state_dict())
-    with kept_buffers(model):
+    with restore_buffers(model):
         model(images(seed=1)[0])
         assert model.norm.num_batches_tracked == 2
     assert all(torch.equal(v, state[k]) for k, v in model.state_dict().items())
     broken = nn.Sequential(model, nn.Linear(9, 1).double())
-    with pytest.raises(RuntimeError), kept_buffers(broken):
+    with pytest.raises(RuntimeError), restore_buffers(broken):
         broken(images(seed=1)[0])
     assert all(torch.equal(v, state[k]) for k, v in model.state_dict().items())
 
@@ -294,14 +294,14 @@ def test_draws_again():
     model = Net()
     torch.manual_seed(1)
     stream = torch.rand(6, generator=torch.Generator().manual_seed(1)).split(2)
-    draws = Draws(model)
+    draws = RandomState(model)
     assert torch.equal(torch.rand(2), stream[0])
     for _ in range(2):
-        with draws.again():
+        with draws.replay():
             assert torch.equal(torch.rand(2), stream[0])
             torch.rand(7)
     assert torch.equal(torch.rand(2), stream[1])
-    with pytest.raises(KeyError), draws.again():
+    with pytest.raises(KeyError), draws.replay():
         raise KeyError
     assert torch.equal(torch.rand(2), stream[2])
 

@@ -8,9 +8,10 @@ once at the end.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from twofold import _checks
 from twofold.errors import InvalidInput
+
+Batch: TypeAlias = Tensor | Sequence[Any]  # inputs, or a sequence with them first
 
 # SURE+ on CIFAR-100: 200 epochs of 50,000 // 128 steps
 PUBLISHED_STEPS = 200 * 390
@@ -29,30 +32,22 @@ class _Average:
     def __init__(self, model: nn.Module) -> None:
         if not isinstance(model, nn.Module):
             raise InvalidInput(f"model must be a torch module, got {type(model).__name__}")
-        coarse = {p.dtype for p in model.parameters() if p.dtype in (torch.float16, torch.bfloat16)}
-        if coarse:
-            raise InvalidInput(
-                f"weights in {coarse.pop()} are too coarse to average: small moves round to none; "
-                "keep the weights in float32 and compute in half precision by autocast"
-            )
+        for parameter in model.parameters():
+            if parameter.dtype in (torch.float16, torch.bfloat16):
+                raise InvalidInput(
+                    f"weights in {parameter.dtype} are too coarse to average: small moves round to none; "
+                    "keep the weights in float32 and compute in half precision by autocast"
+                )
         self.model = deepcopy(model).requires_grad_(False).eval()
         self.updates = 0
 
-    def _pairs(self, model: nn.Module) -> tuple[list[tuple[Tensor, Tensor]], list[tuple[Tensor, Tensor]]]:
-        """Pair the averaged parameters and buffers with those of the trained network."""
-        found = []
-        for ours, theirs in (
-            (dict(self.model.named_parameters()), dict(model.named_parameters())),
-            (dict(self.model.named_buffers()), dict(model.named_buffers())),
-        ):
-            odd = sorted(k for k in ours.keys() | theirs.keys() if k not in ours or k not in theirs)
-            odd += [k for k in ours if k in theirs and ours[k].shape != theirs[k].shape]
-            if odd:
-                raise InvalidInput(
-                    f"this is not the network being averaged: {odd[0]} differs; pass it without wrappers"
-                )
-            found.append([(ours[k], theirs[k].detach().to(ours[k].device)) for k in ours])
-        return found[0], found[1]
+    def _pair_parameters(self, model: nn.Module) -> list[tuple[Tensor, Tensor]]:
+        """Pair the averaged parameters with those of the trained network."""
+        return _pair_tensors(dict(self.model.named_parameters()), dict(model.named_parameters()))
+
+    def _pair_buffers(self, model: nn.Module) -> list[tuple[Tensor, Tensor]]:
+        """Pair the averaged buffers with those of the trained network."""
+        return _pair_tensors(dict(self.model.named_buffers()), dict(model.named_buffers()))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the averaged weights and the number of updates, to resume training from.
@@ -62,7 +57,8 @@ class _Average:
         dict
             ``updates``, an int, and ``model``, the state dictionary of the averaged network. Tensors are copies.
         """
-        return {"updates": self.updates, "model": {k: v.clone() for k, v in self.model.state_dict().items()}}
+        weights = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+        return {"updates": self.updates, "model": weights}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore an average saved by :meth:`state_dict`; training resumes bit for bit.
@@ -77,17 +73,33 @@ class _Average:
         InvalidInput
             If the state has no averaged model or count of updates, or is that of another network.
         """
-        weights, updates = state.get("model"), state.get("updates")
+        weights = state.get("model")
+        updates = state.get("updates")
         if not isinstance(weights, Mapping) or not isinstance(updates, int):
             raise InvalidInput("the saved state has no averaged model and count of updates")
-        own = self.model.state_dict()
-        odd = sorted(own.keys() ^ weights.keys()) + [
-            k for k in own if k in weights and own[k].shape != weights[k].shape
-        ]
-        if odd:
-            raise InvalidInput(f"the saved average is of another network: {odd[0]} differs")
+        difference = _find_difference(self.model.state_dict(), weights)
+        if difference is not None:
+            raise InvalidInput(f"the saved average is of another network: {difference} differs")
         self.model.load_state_dict(weights)
         self.updates = updates
+
+
+def _find_difference(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> str | None:
+    """Return the first name that only one side has, or that has another shape on the other side."""
+    for name in sorted(ours.keys() ^ theirs.keys()):
+        return name
+    for name in ours:
+        if ours[name].shape != theirs[name].shape:
+            return name
+    return None
+
+
+def _pair_tensors(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """Pair the tensors of the average with those of the trained network, moved to the device of the average."""
+    difference = _find_difference(ours, theirs)
+    if difference is not None:
+        raise InvalidInput(f"this is not the network being averaged: {difference} differs; pass it without wrappers")
+    return [(tensor, theirs[name].detach().to(tensor.device)) for name, tensor in ours.items()]
 
 
 class EMA(_Average):
@@ -178,7 +190,8 @@ class EMA(_Average):
         (0.998, 200.0)
         """
         share = _checks.whole(steps, "steps", 1) / PUBLISHED_STEPS
-        return cls(model, 1.0 - min(1.0, 0.0002 / share), 2000.0 * share, released=released)
+        decay = 1.0 - min(1.0, 0.0002 / share)
+        return cls(model, decay, ramp=2000.0 * share, released=released)
 
     def decay_at(self, update: int) -> float:
         r"""Return the decay of one update.
@@ -199,7 +212,9 @@ class EMA(_Average):
             If ``update`` is not a whole number of at least 1.
         """
         update = _checks.whole(update, "update", 1)
-        return self.decay if self.ramp == 0 else self.decay * -math.expm1(-update / self.ramp)
+        if self.ramp == 0:
+            return self.decay
+        return self.decay * -math.expm1(-update / self.ramp)
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
@@ -215,7 +230,8 @@ class EMA(_Average):
         InvalidInput
             If its parameters or buffers have other names or shapes than those averaged.
         """
-        parameters, buffers = self._pairs(model)
+        parameters = self._pair_parameters(model)
+        buffers = self._pair_buffers(model)
         self.updates += 1
         share = 1.0 - self.decay_at(self.updates)
         for ours, theirs in parameters:
@@ -258,11 +274,11 @@ class EMA(_Average):
         >>> round(EMA(nn.Linear(1, 1), decay=0.9, ramp=0).window(1000), 4)
         19.0
         """
-        squares = 1.0
+        sum_of_squares = 1.0
         for n in range(1, _checks.whole(steps, "steps", 0) + 1):
-            d = self.decay_at(n)
-            squares = d * d * squares + (1.0 - d) ** 2
-        return 1.0 / squares
+            decay = self.decay_at(n)
+            sum_of_squares = decay * decay * sum_of_squares + (1.0 - decay) ** 2
+        return 1.0 / sum_of_squares
 
 
 class SWA(_Average):
@@ -322,7 +338,8 @@ class SWA(_Average):
         InvalidInput
             If its parameters or buffers have other names or shapes than those averaged.
         """
-        parameters, buffers = self._pairs(model)
+        parameters = self._pair_parameters(model)
+        buffers = self._pair_buffers(model)
         self.updates += 1
         for ours, theirs in parameters:
             if self.updates == 1:
@@ -338,21 +355,63 @@ class _Moments:
 
     def __init__(self, layer: _BatchNorm) -> None:
         self.layer = layer
-        self.n, self.mean, self.squares = 0, torch.zeros(()), torch.zeros(())
+        self.count = 0
+        self.mean = torch.zeros(())
+        self.squares = torch.zeros(())  # sum of squared deviations from the mean
 
-    def __call__(self, module: nn.Module, given: tuple[Tensor, ...], result: Tensor) -> None:
+    def __call__(self, module: nn.Module, inputs: tuple[Tensor, ...], result: Tensor) -> None:
         """Merge a batch after a pass at momentum 1, where the running statistics are those of this batch alone."""
         assert self.layer.running_mean is not None
         assert self.layer.running_var is not None
-        n = given[0].numel() // given[0].shape[1]
-        mean, variance = self.layer.running_mean.cpu().double(), self.layer.running_var.cpu().double()
-        total, apart = self.n + n, mean - self.mean
-        self.squares = self.squares + variance * (n - 1) + apart.square() * (self.n * n / total)
-        self.mean = self.mean + apart * (n / total)
-        self.n = total
+        count = inputs[0].numel() // inputs[0].shape[1]
+        mean = self.layer.running_mean.cpu().double()
+        variance = self.layer.running_var.cpu().double()
+        total = self.count + count
+        difference = mean - self.mean
+        self.squares = self.squares + variance * (count - 1) + difference.square() * (self.count * count / total)
+        self.mean = self.mean + difference * (count / total)
+        self.count = total
+
+    def is_finite(self) -> bool:
+        return bool((self.mean + self.squares).isfinite().all())
+
+    def store(self, batches: int) -> None:
+        """Write the collected statistics into the layer."""
+        assert self.layer.running_mean is not None
+        assert self.layer.running_var is not None
+        self.layer.running_mean.copy_(self.mean)
+        self.layer.running_var.copy_(self.squares / (self.count - 1))
+        if self.layer.num_batches_tracked is not None:
+            self.layer.num_batches_tracked.fill_(batches)
 
 
-def rebn(model: nn.Module, batches: Iterable[Any]) -> int:
+@contextmanager
+def _batch_statistics_mode(model: nn.Module, layers: Sequence[_BatchNorm]) -> Iterator[None]:
+    """Let batch norms normalise by their batch and hold its statistics alone, and all other layers evaluate.
+
+    Modes and momenta are restored on exit; running statistics are restored after an error.
+    """
+    modes = [(module, module.training) for module in model.modules()]
+    momenta = [(layer, layer.momentum) for layer in layers]
+    buffers = [(buffer, buffer.clone()) for layer in layers for buffer in layer.buffers(recurse=False)]
+    try:
+        model.eval()
+        for layer in layers:
+            layer.training = True
+            layer.momentum = 1.0
+        yield
+    except BaseException:
+        for buffer, before in buffers:
+            buffer.copy_(before)
+        raise
+    finally:
+        for layer, momentum in momenta:
+            layer.momentum = momentum
+        for module, mode in modes:
+            module.training = mode
+
+
+def rebn(model: nn.Module, batches: Iterable[Batch]) -> int:
     r"""Replace the running statistics of every batch norm by those of one pass over the batches.
 
     Each layer gets the mean and the unbiased variance of all values that entered it, every row counting the same:
@@ -398,58 +457,46 @@ def rebn(model: nn.Module, batches: Iterable[Any]) -> int:
     >>> float(model.running_mean), round(float(model.running_var), 4)
     (4.0, 6.6667)
     """
-    layers = [m for m in model.modules() if isinstance(m, _BatchNorm) and m.running_mean is not None]
+    layers = []
+    for module in model.modules():
+        if isinstance(module, _BatchNorm) and module.running_mean is not None:
+            layers.append(module)
     if not layers:
         return 0
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    modes = [(m, m.training) for m in model.modules()]
-    momenta = [layer.momentum for layer in layers]
-    kept = [{name: b.clone() for name, b in layer.named_buffers(recurse=False)} for layer in layers]
     moments = [_Moments(layer) for layer in layers]
-    hooks = [layer.register_forward_hook(m) for layer, m in zip(layers, moments, strict=True)]
-    seen = 0
+    hooks = [collected.layer.register_forward_hook(collected) for collected in moments]
     try:
-        model.eval()
-        for layer in layers:
-            layer.training, layer.momentum = True, 1.0
-        with torch.no_grad():
-            for batch in batches:
-                inputs = batch[0] if isinstance(batch, tuple | list) else batch
-                if not isinstance(inputs, Tensor):
-                    raise InvalidInput(f"batch {seen} must begin with a tensor of inputs, got {type(inputs).__name__}")
-                try:
-                    model(inputs.to(device))
-                except ValueError as error:
-                    if "more than 1 value per channel" not in str(error):
-                        raise
-                    raise InvalidInput(f"batch {seen} has one row, which has no variance; drop it") from error
-                seen += 1
-        if not seen:
-            raise InvalidInput("batches is empty; statistics need at least one batch")
-        for m in moments:
-            if m.n and not bool((m.mean + m.squares).isfinite().all()):
-                raise InvalidInput("activations are not finite; the weights or the batches hold NaN or infinity")
-    except BaseException:
-        for layer, before in zip(layers, kept, strict=True):
-            for name, buffer in layer.named_buffers(recurse=False):
-                buffer.copy_(before[name])
-        raise
+        with _batch_statistics_mode(model, layers):
+            seen = _run_batches(model, batches)
+            for collected in moments:
+                if collected.count and not collected.is_finite():
+                    raise InvalidInput("activations are not finite; the weights or the batches hold NaN or infinity")
     finally:
         for hook in hooks:
             hook.remove()
-        for layer, momentum in zip(layers, momenta, strict=True):
-            layer.momentum = momentum
-        for module, mode in modes:
-            module.training = mode
-    renewed = 0
-    for layer, m in zip(layers, moments, strict=True):
-        if not m.n:
-            continue
-        renewed += 1
-        assert layer.running_mean is not None
-        assert layer.running_var is not None
-        layer.running_mean.copy_(m.mean)
-        layer.running_var.copy_(m.squares / (m.n - 1))
-        if layer.num_batches_tracked is not None:
-            layer.num_batches_tracked.fill_(seen)
-    return renewed
+    updated = [collected for collected in moments if collected.count]
+    for collected in updated:
+        collected.store(seen)
+    return len(updated)
+
+
+@torch.no_grad()
+def _run_batches(model: nn.Module, batches: Iterable[Batch]) -> int:
+    """Run a model over batches of inputs and return their number."""
+    parameter = next(model.parameters(), None)
+    device = torch.device("cpu") if parameter is None else parameter.device
+    seen = 0
+    for batch in batches:
+        inputs = batch[0] if isinstance(batch, tuple | list) else batch
+        if not isinstance(inputs, Tensor):
+            raise InvalidInput(f"batch {seen} must begin with a tensor of inputs, got {type(inputs).__name__}")
+        try:
+            model(inputs.to(device))
+        except ValueError as error:
+            if "more than 1 value per channel" not in str(error):
+                raise
+            raise InvalidInput(f"batch {seen} has one row, which has no variance; drop it") from error
+        seen += 1
+    if seen == 0:
+        raise InvalidInput("batches is empty; statistics need at least one batch")
+    return seen

@@ -25,7 +25,7 @@ Variant: TypeAlias = Literal["released", "original", "printed"]
 
 
 @contextmanager
-def kept_buffers(model: nn.Module) -> Iterator[None]:
+def restore_buffers(model: nn.Module) -> Iterator[None]:
     """Restore every buffer of a model on exit, so that passes inside do not move batch-norm statistics.
 
     Parameters
@@ -46,21 +46,21 @@ def kept_buffers(model: nn.Module) -> Iterator[None]:
     Examples
     --------
     >>> layer = nn.BatchNorm1d(1)
-    >>> with kept_buffers(layer):
+    >>> with restore_buffers(layer):
     ...     _ = layer(torch.tensor([[1.0], [3.0]]))
     >>> float(layer.running_mean)
     0.0
     """
-    kept = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    copies = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     try:
         yield
     finally:
         with torch.no_grad():
-            for buffer, before in kept:
-                buffer.copy_(before)
+            for buffer, copy in copies:
+                buffer.copy_(copy)
 
 
-class Draws:
+class RandomState:
     """Save the state of torch's random numbers, on the CPU and on a model's devices, to draw the same ones again.
 
     Parameters
@@ -74,21 +74,22 @@ class Draws:
 
     Examples
     --------
-    >>> draws = Draws(nn.Linear(1, 1))
+    >>> state = RandomState(nn.Linear(1, 1))
     >>> first = torch.rand(2)
-    >>> with draws.again():
+    >>> with state.replay():
     ...     second = torch.rand(2)
     >>> torch.equal(first, second)
     True
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self.cuda = sorted({p.device.index for p in model.parameters() if p.device.type == "cuda"})
+        devices = {parameter.device for parameter in model.parameters()}
+        cuda_numbers = sorted(device.index for device in devices if device.type == "cuda")
         self.cpu_state = torch.get_rng_state()
-        self.cuda_states = [torch.cuda.get_rng_state(i) for i in self.cuda]
+        self.cuda_states = {number: torch.cuda.get_rng_state(number) for number in cuda_numbers}
 
     @contextmanager
-    def again(self) -> Iterator[None]:
+    def replay(self) -> Iterator[None]:
         """Draw random numbers inside from the saved state; outside, the sequence continues as if nothing was drawn.
 
         Yields
@@ -96,10 +97,10 @@ class Draws:
         None
             Nothing; draw inside the ``with`` block.
         """
-        with torch.random.fork_rng(devices=self.cuda):
+        with torch.random.fork_rng(devices=list(self.cuda_states)):
             torch.set_rng_state(self.cpu_state)
-            for i, state in zip(self.cuda, self.cuda_states, strict=True):
-                torch.cuda.set_rng_state(state, i)
+            for number, state in self.cuda_states.items():
+                torch.cuda.set_rng_state(state, number)
             yield
 
 
@@ -128,7 +129,10 @@ class _Sharpness(ABC):
         self.optimizer.zero_grad()
 
     def _parameters(self) -> list[Tensor]:
-        return [p for group in self.optimizer.param_groups for p in group["params"]]
+        parameters: list[Tensor] = []
+        for group in self.optimizer.param_groups:
+            parameters.extend(group["params"])
+        return parameters
 
     @abstractmethod
     def _perturbation(self, parameters: list[Tensor]) -> list[Tensor | None]:
@@ -154,35 +158,60 @@ class _Sharpness(ABC):
             If the closure left no gradient.
         """
         parameters = self._parameters()
-        draws = Draws(self.model) if self.repeat else None
+        random_state = RandomState(self.model) if self.repeat else None
         self.zero_grad()
         with torch.enable_grad():
             loss = closure()
-        if all(p.grad is None for p in parameters):
+        if all(parameter.grad is None for parameter in parameters):
             raise InvalidInput("the closure left no gradient; it must call backward() on the loss")
-        with torch.no_grad():
-            first = [None if p.grad is None or not self.keep else self.keep * p.grad for p in parameters]
-            moves = self._perturbation(parameters)
-            before = [None if move is None else p.clone() for p, move in zip(parameters, moves, strict=True)]
-            for p, move in zip(parameters, moves, strict=True):
-                if move is not None:
-                    p.add_(move)
-        del moves
-        self.zero_grad()
-        try:
-            with torch.enable_grad(), kept_buffers(self.model), draws.again() if draws else nullcontext():
+        first_gradients = self._keep_gradients(parameters)
+        with self._move_uphill(parameters):
+            self.zero_grad()
+            replay = random_state.replay() if random_state is not None else nullcontext()
+            with torch.enable_grad(), restore_buffers(self.model), replay:
                 closure()
-        finally:
-            with torch.no_grad():
-                for p, old in zip(parameters, before, strict=True):
-                    if old is not None:
-                        p.copy_(old)
-        with torch.no_grad():
-            for p, g in zip(parameters, first, strict=True):
-                if g is not None:
-                    p.grad = g if p.grad is None else g.add_(p.grad, alpha=1.0 - self.keep)
+        self._blend_gradients(parameters, first_gradients)
         self.optimizer.step()
         return loss
+
+    @torch.no_grad()
+    def _keep_gradients(self, parameters: list[Tensor]) -> list[Tensor | None]:
+        """Copy the share of the gradients at the weights themselves that the update takes, if it takes any."""
+        kept: list[Tensor | None] = []
+        for parameter in parameters:
+            if parameter.grad is None or self.keep == 0:
+                kept.append(None)
+            else:
+                kept.append(self.keep * parameter.grad)
+        return kept
+
+    @contextmanager
+    def _move_uphill(self, parameters: list[Tensor]) -> Iterator[None]:
+        """Add the perturbation to the weights, and restore them exactly on exit."""
+        originals: list[tuple[Tensor, Tensor]] = []
+        with torch.no_grad():
+            moves = self._perturbation(parameters)
+            for parameter, move in zip(parameters, moves, strict=True):
+                if move is not None:
+                    originals.append((parameter, parameter.clone()))
+                    parameter.add_(move)
+            del moves  # free the memory before the second pass
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for parameter, original in originals:
+                    parameter.copy_(original)
+
+    @torch.no_grad()
+    def _blend_gradients(self, parameters: list[Tensor], first_gradients: list[Tensor | None]) -> None:
+        """Add the kept share of the first gradients to the rest of the second ones."""
+        for parameter, first in zip(parameters, first_gradients, strict=True):
+            if first is None:
+                continue
+            if parameter.grad is not None:
+                first.add_(parameter.grad, alpha=1.0 - self.keep)
+            parameter.grad = first
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the wrapped optimiser and of this wrapper, to resume training from.
@@ -214,8 +243,12 @@ class _Sharpness(ABC):
 
 def _norm(tensors: list[Tensor]) -> Tensor:
     """Compute the Euclidean norm over all elements, in at least float32, on the first tensor's device."""
-    each = [torch.linalg.vector_norm(t, dtype=torch.promote_types(t.dtype, torch.float32)) for t in tensors]
-    return torch.linalg.vector_norm(torch.stack([n.to(each[0].device) for n in each]))
+    norms = []
+    for tensor in tensors:
+        dtype = torch.promote_types(tensor.dtype, torch.float32)
+        norm = torch.linalg.vector_norm(tensor, dtype=dtype)
+        norms.append(norm.to(tensors[0].device))
+    return torch.linalg.vector_norm(torch.stack(norms))
 
 
 class SAM(_Sharpness):
@@ -283,16 +316,23 @@ class SAM(_Sharpness):
 
     def _perturbation(self, parameters: list[Tensor]) -> list[Tensor | None]:
         if not self.adaptive:
-            return _scaled([p.grad for p in parameters], self.rho)
+            return _scale_to_length([parameter.grad for parameter in parameters], self.rho)
         length = _norm([p.abs() * p.grad for p in parameters if p.grad is not None])
         scale = self.rho / (length + TINY)
-        return [None if p.grad is None else p.square() * p.grad * scale.to(p) for p in parameters]
+        moves: list[Tensor | None] = []
+        for parameter in parameters:
+            if parameter.grad is None:
+                moves.append(None)
+            else:
+                moves.append(parameter.square() * parameter.grad * scale.to(parameter))
+        return moves
 
 
-def _scaled(direction: list[Tensor | None], rho: float) -> list[Tensor | None]:
+def _scale_to_length(directions: list[Tensor | None], rho: float) -> list[Tensor | None]:
     """Scale the direction to length rho, over all parameters together."""
-    scale = rho / (_norm([d for d in direction if d is not None]) + TINY)
-    return [None if d is None else d * scale.to(d) for d in direction]
+    length = _norm([direction for direction in directions if direction is not None])
+    scale = rho / (length + TINY)
+    return [None if direction is None else direction * scale.to(direction) for direction in directions]
 
 
 class FSAM(_Sharpness):
@@ -379,29 +419,36 @@ class FSAM(_Sharpness):
         self.variant = _checks.choice(variant, "variant", get_args(Variant))
         self.sigma = _checks.number(sigma, "sigma", 0.0, math.inf, open_high=True)
         self.momentum = _checks.number(momentum, "momentum", 0.0, 1.0, open_high=True)
-        self.keep = _checks.number(gamma, "gamma", 0.0, 1.0) if variant == "printed" else 0.0
+        if variant == "printed":
+            self.keep = _checks.number(gamma, "gamma", 0.0, 1.0)
         self.means: dict[int, Tensor] = {}  # by position among the parameters
 
     def _perturbation(self, parameters: list[Tensor]) -> list[Tensor | None]:
-        if self.variant == "printed":
-            return _scaled([p.grad for p in parameters], self.rho)
-        return _scaled([None if p.grad is None else self._part(i, p.grad) for i, p in enumerate(parameters)], self.rho)
+        directions: list[Tensor | None] = []
+        for number, parameter in enumerate(parameters):
+            if parameter.grad is None or self.variant == "printed":
+                directions.append(parameter.grad)
+            else:
+                directions.append(self._remove_mean(number, parameter.grad))
+        return _scale_to_length(directions, self.rho)
 
-    def _part(self, i: int, gradient: Tensor) -> Tensor:
-        """Return the gradient of parameter i without its running mean, and update that mean with the gradient."""
-        mean = self.means.get(i)
+    def _remove_mean(self, number: int, gradient: Tensor) -> Tensor:
+        """Return the gradient of a parameter without its running mean, and update that mean with the gradient."""
         if self.variant == "original":
-            mean = self.means[i] = gradient * (1.0 - self.momentum) if mean is None else self._blend(mean, gradient)
-            return gradient - self.sigma * mean
-        if mean is None:
-            self.means[i] = gradient.clone()
+            if number in self.means:
+                self._update_mean(number, gradient)
+            else:
+                self.means[number] = gradient * (1.0 - self.momentum)
+            return gradient - self.sigma * self.means[number]
+        if number not in self.means:
+            self.means[number] = gradient.clone()
             return gradient
-        part = gradient - self.sigma * mean
-        self._blend(mean, gradient)
-        return part
+        specific = gradient - self.sigma * self.means[number]
+        self._update_mean(number, gradient)
+        return specific
 
-    def _blend(self, mean: Tensor, gradient: Tensor) -> Tensor:
-        return mean.mul_(self.momentum).add_(gradient, alpha=1.0 - self.momentum)
+    def _update_mean(self, number: int, gradient: Tensor) -> None:
+        self.means[number].mul_(self.momentum).add_(gradient, alpha=1.0 - self.momentum)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the wrapped optimiser and the running means of the gradients.
@@ -412,7 +459,8 @@ class FSAM(_Sharpness):
             ``optimizer``, the state of the wrapped optimiser, and ``means``, a dict from the position of a parameter to
             the running mean of its gradient. Means are copies.
         """
-        return {**super().state_dict(), "means": {i: mean.clone() for i, mean in self.means.items()}}
+        means = {number: mean.clone() for number, mean in self.means.items()}
+        return {**super().state_dict(), "means": means}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a state saved by :meth:`state_dict`; training resumes bit for bit.
@@ -433,9 +481,10 @@ class FSAM(_Sharpness):
         if not isinstance(means, Mapping):
             raise InvalidInput("the saved state has no running means of gradients; it is not of F-SAM")
         loaded = {}
-        for i, mean in means.items():
-            if int(i) >= len(parameters) or mean.shape != parameters[int(i)].shape:
-                raise InvalidInput(f"the saved mean {i} of shape {tuple(mean.shape)} fits no parameter of this model")
-            loaded[int(i)] = mean.detach().clone().to(parameters[int(i)])
+        for key, mean in means.items():
+            number = int(key)  # files have text as keys
+            if number >= len(parameters) or mean.shape != parameters[number].shape:
+                raise InvalidInput(f"the saved mean {key} of shape {tuple(mean.shape)} fits no parameter of this model")
+            loaded[number] = mean.detach().clone().to(parameters[number])
         super().load_state_dict(state)
         self.means = loaded
