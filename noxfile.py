@@ -12,7 +12,7 @@ import nox
 
 PYTHONS = ["3.11", "3.12", "3.13"]
 NEEDS_TORCH = ["tests/nn", "tests/adapters", "tests/study"]  # the other tests run without it
-ALSO_WITH_TORCH = ["cli", "docs", "doctests", "layers", "light", "readme"]  # tests/test_NAME.py
+ALSO_WITH_TORCH = ["cli", "contributing", "docs", "doctests", "layers", "light", "readme"]  # tests/test_NAME.py
 
 nox.options.default_venv_backend = "venv"
 nox.options.sessions = ["check", "test"]
