@@ -19,7 +19,7 @@ from twofold.scores.scoring import score_all
 from twofold.scores.tuning import tune
 
 SCORING = (
-    *("_math.py", "_kernels.py", "outputs.py"),
+    *("_math.py", "_kernels.py", "outputs"),
     *(f"scores/{name}.py" for name in ("chain", "overflow", "parser", "registry", "scoring", "step", "tensors")),
     *("scores/tuning.py", "scores/transforms.py", "scores/_fitting"),
 )
