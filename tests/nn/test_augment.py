@@ -350,3 +350,9 @@ def test_unknown_operation(images):
             operate(images, "rotate", amount)
     with pytest.raises(InvalidInput, match="bits"):
         operate(images, "posterize", 9)
+
+
+@pytest.mark.parametrize("name", ["brightness", "contrast", "saturation", "hue"])
+def test_colour_jitter_names_the_argument_that_is_wrong(name):
+    with pytest.raises(InvalidInput, match=f"^{name} must be"):
+        colour_jitter(np.zeros((1, 4, 4, 3), np.uint8), [0], **{name: -1.0})

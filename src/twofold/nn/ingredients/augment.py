@@ -13,16 +13,16 @@ pixels may be one grey level off, where Pillow's sines or its order of rows and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from twofold import _checks
-from twofold._checks import Array, ArrayLike
+from twofold._checks import Array, ArrayLike, Mask
 from twofold.errors import InvalidInput, UnknownName
+from twofold.nn.rows import Pixels
 
-Pixels: TypeAlias = npt.NDArray[np.uint8]
 Index: TypeAlias = npt.NDArray[np.uint64]
 
 # The order is fixed: the kernels use the position as the number of the operation.
@@ -42,23 +42,19 @@ OPERATIONS = (
     "sharpness",
 )
 HUE = len(OPERATIONS)
+# The numbers are fixed: each augmentation draws from the stream of its number.
 STREAMS = {
-    name: number
-    for number, name in enumerate(
-        (
-            "padded_crop",
-            "flip",
-            "cutout",
-            "rotation",
-            "resized_crop",
-            "colour_jitter",
-            "random_operation",
-            "augmix",
-            "pixmix",
-            "mixup",
-            "cutmix",
-        )
-    )
+    "padded_crop": 0,
+    "flip": 1,
+    "cutout": 2,
+    "rotation": 3,
+    "resized_crop": 4,
+    "colour_jitter": 5,
+    "random_operation": 6,
+    "augmix": 7,
+    "pixmix": 8,
+    "mixup": 9,
+    "cutmix": 10,
 }
 TRIES = 10  # boxes that a random-resized crop draws before it takes the centre
 
@@ -177,8 +173,8 @@ def uniforms(index: Index, count: int, *, name: str, seed: int, epoch: int, view
     from twofold.nn.ingredients._image_kernels import fill_uniforms
 
     result = np.empty((len(index), count), dtype=np.float64)
-    key = (word(seed, "seed"), word(epoch, "epoch"))
-    fill_uniforms(index, *key, np.uint64(STREAMS[name]), word(view, "view"), result)
+    stream = np.uint64(STREAMS[name])
+    fill_uniforms(index, word(seed, "seed"), word(epoch, "epoch"), stream, word(view, "view"), result)
     return result
 
 
@@ -246,7 +242,7 @@ def operation_codes(operations: Sequence[str]) -> npt.NDArray[np.int64]:
     return np.array([OPERATIONS.index(name) for name in operations], dtype=np.int64)
 
 
-def severity_of(value: float) -> float:
+def check_severity(value: float) -> float:
     """Check a severity, the upper end of the levels that are drawn from U(0.1, severity).
 
     Parameters
@@ -266,17 +262,18 @@ def severity_of(value: float) -> float:
 
     Examples
     --------
-    >>> severity_of(3)
+    >>> check_severity(3)
     3.0
     """
     return _checks.number(value, "severity", 0.1, 10.0)
 
 
-def _colour_of(fill: int | Sequence[int]) -> Pixels:
-    values = np.broadcast_to(np.asarray(fill), 3) if np.ndim(fill) == 0 or len(np.atleast_1d(fill)) == 3 else None
-    if values is None or values.dtype.kind not in "iu" or (values < 0).any() or (values > 255).any():
+def _to_colour(fill: int | Sequence[int]) -> Pixels:
+    """Check a colour, one grey level or three channels, and return its three channels."""
+    values = np.asarray(fill)
+    if values.shape not in ((), (3,)) or values.dtype.kind not in "iu" or (values < 0).any() or (values > 255).any():
         raise InvalidInput(f"fill must be one or three integers in 0..255, got {fill!r}")
-    return np.array(values, dtype=np.uint8)
+    return np.array(np.broadcast_to(values, 3), dtype=np.uint8)
 
 
 # --- base augmentations ---------------------------------------------------------------------------------------------
@@ -331,7 +328,8 @@ def padded_crop(
     draws = uniforms(sample_index(index, len(x)), 2, name="padded_crop", seed=seed, epoch=epoch)
     moves = (draws * (2 * pad + 1)).astype(np.int64) - pad
     result = np.empty_like(x)
-    shift(x, np.ascontiguousarray(moves[:, 0]), np.ascontiguousarray(moves[:, 1]), _colour_of(fill), result)
+    down, right = np.ascontiguousarray(moves.T)
+    shift(x, down, right, _to_colour(fill), result)
     return result
 
 
@@ -368,10 +366,11 @@ def flip(images: ArrayLike, index: ArrayLike, *, chance: float = 0.5, seed: int 
     array([3, 4, 5, 0, 1, 2], dtype=uint8)
     """
     x = batch(images)
-    likely = _checks.number(chance, "chance", 0.0, 1.0)
-    chosen = uniforms(sample_index(index, len(x)), 1, name="flip", seed=seed, epoch=epoch)[:, 0] < likely
+    probability = _checks.number(chance, "chance", 0.0, 1.0)
+    draws = uniforms(sample_index(index, len(x)), 1, name="flip", seed=seed, epoch=epoch)
+    is_flipped = draws[:, 0] < probability
     result = x.copy()
-    result[chosen] = x[chosen, :, ::-1]
+    result[is_flipped] = x[is_flipped, :, ::-1]
     return result
 
 
@@ -433,15 +432,20 @@ def cutout(
     """
     x = batch(images)
     edge = _checks.whole(side, "side", 1)
-    likely = _checks.number(chance, "chance", 0.0, 1.0)
+    probability = _checks.number(chance, "chance", 0.0, 1.0)
     draws = uniforms(sample_index(index, len(x)), 3, name="cutout", seed=seed, epoch=epoch)
-    covered = []
-    for axis in (1, 2):
-        start = (draws[:, axis] * x.shape[axis]).astype(np.int64) - edge // 2
-        place = np.arange(x.shape[axis])
-        covered.append((place >= start[:, None]) & (place < start[:, None] + edge))
-    hole = covered[0][:, :, None] & covered[1][:, None, :] & (draws[:, 0] < likely)[:, None, None]
-    return np.where(hole[..., None], _colour_of(fill), x)
+    is_changed = draws[:, 0] < probability
+    rows = _cover(draws[:, 1], x.shape[1], edge)
+    columns = _cover(draws[:, 2], x.shape[2], edge)
+    hole = rows[:, :, None] & columns[:, None, :] & is_changed[:, None, None]
+    return np.where(hole[..., None], _to_colour(fill), x)
+
+
+def _cover(draws: Array, length: int, edge: int) -> Mask:
+    """Return which of ``length`` pixels lie within an edge whose centre is drawn, one row for each draw."""
+    start = (draws * length).astype(np.int64)[:, None] - edge // 2
+    pixel = np.arange(length)
+    return (pixel >= start) & (pixel < start + edge)
 
 
 def rotation(images: ArrayLike, index: ArrayLike, *, degrees: float = 15.0, seed: int = 0, epoch: int = 0) -> Pixels:
@@ -539,35 +543,41 @@ def resized_crop(
 
     x = batch(images)
     side = _checks.whole(size, "size", 1)
-    low, high = _span(scale, "scale", 1.0)
-    narrow, wide = _span(ratio, "ratio", np.inf)
+    low, high = _check_span(scale, "scale", 1.0)
+    narrow, wide = _check_span(ratio, "ratio", np.inf)
     draws = uniforms(sample_index(index, len(x)), 2 * TRIES + 2, name="resized_crop", seed=seed, epoch=epoch)
     height, width = x.shape[1:3]
     area = height * width * (low + (high - low) * draws[:, :TRIES])
     aspect = np.exp(np.log(narrow) + (np.log(wide) - np.log(narrow)) * draws[:, TRIES : 2 * TRIES])
-    widths, heights = np.rint(np.sqrt(area * aspect)), np.rint(np.sqrt(area / aspect))
+    widths = np.rint(np.sqrt(area * aspect))
+    heights = np.rint(np.sqrt(area / aspect))
     fits = (widths > 0) & (widths <= width) & (heights > 0) & (heights <= height)
-    first, found = fits.argmax(axis=1)[:, None], fits.any(axis=1)
-    inner = _centre_box(height, width, narrow, wide)
-    h = np.where(found, np.take_along_axis(heights, first, axis=1)[:, 0], inner[0]).astype(np.int64)
-    w = np.where(found, np.take_along_axis(widths, first, axis=1)[:, 0], inner[1]).astype(np.int64)
-    top = np.where(found, draws[:, -2] * (height - h + 1), (height - h) // 2).astype(np.int64)
-    left = np.where(found, draws[:, -1] * (width - w + 1), (width - w) // 2).astype(np.int64)
+    is_found = fits.any(axis=1)
+    first_fit = fits.argmax(axis=1)[:, None]
+    centre_height, centre_width = _centre_box(height, width, narrow, wide)
+    h = np.where(is_found, np.take_along_axis(heights, first_fit, axis=1)[:, 0], centre_height).astype(np.int64)
+    w = np.where(is_found, np.take_along_axis(widths, first_fit, axis=1)[:, 0], centre_width).astype(np.int64)
+    top = np.where(is_found, draws[:, -2] * (height - h + 1), (height - h) // 2).astype(np.int64)
+    left = np.where(is_found, draws[:, -1] * (width - w + 1), (width - w) // 2).astype(np.int64)
     result = np.empty((len(x), side, side, 3), dtype=np.uint8)
     resize_crops(x, top, left, h, w, result)
     return result
 
 
-def _span(value: tuple[float, float], name: str, high: float) -> tuple[float, float]:
+def _check_span(value: tuple[float, float], name: str, high: float) -> tuple[float, float]:
+    """Check two numbers in ascending order, above 0 and at most ``high``."""
     try:
         first, last = value
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{name} must be two numbers, got {value!r}") from error
-    low = _checks.number(first, f"{name}[0]", 0.0, high, open_low=True, open_high=high == np.inf)
-    return low, _checks.number(last, f"{name}[1]", low, high, open_high=high == np.inf)
+    is_unbounded = high == np.inf
+    smallest = _checks.number(first, f"{name}[0]", 0.0, high, open_low=True, open_high=is_unbounded)
+    largest = _checks.number(last, f"{name}[1]", smallest, high, open_high=is_unbounded)
+    return smallest, largest
 
 
 def _centre_box(height: int, width: int, narrow: float, wide: float) -> tuple[int, int]:
+    """Return height and width of the largest box in an image whose aspect ratio is allowed."""
     if width / height < narrow:
         return max(round(width / narrow), 1), width
     if width / height > wide:
@@ -633,27 +643,35 @@ def colour_jitter(
     from twofold.nn.ingredients._image_kernels import operate_all
 
     x = batch(images)
-    given = {"brightness": brightness, "contrast": contrast, "colour": saturation}
-    reach = [_checks.number(v, k, 0.0, np.inf, open_high=True) for k, v in given.items()]
-    turn = _checks.number(hue, "hue", 0.0, 0.5)
+    reaches = np.array(
+        [
+            _checks.number(brightness, "brightness", 0.0, np.inf, open_high=True),
+            _checks.number(contrast, "contrast", 0.0, np.inf, open_high=True),
+            _checks.number(saturation, "saturation", 0.0, np.inf, open_high=True),
+            _checks.number(hue, "hue", 0.0, 0.5),
+        ]
+    )
+    codes = np.array([*operation_codes(["brightness", "contrast", "colour"]), HUE])
+    codes[reaches == 0] = -1  # copies the image
+    low = np.maximum(1.0 - reaches, 0.0)
+    high = 1.0 + reaches
+    low[3], high[3] = -reaches[3], reaches[3]  # the hue is turned, the others are factors
     draws = uniforms(sample_index(index, len(x)), 8, name="colour_jitter", seed=seed, epoch=epoch)
-    low = np.array([*(max(0.0, 1.0 - v) for v in reach), -turn])
-    amounts = low + (np.array([*(1.0 + v for v in reach), turn]) - low) * draws[:, :4]
-    codes = np.array([*operation_codes(list(given)), HUE])
-    codes[np.array([*reach, turn]) == 0] = -1
+    amounts = low + (high - low) * draws[:, :4]
     order = np.argsort(draws[:, 4:], axis=1, kind="stable")
     result = x
-    for k in range(4):
-        some = order[:, k]
+    for turn in range(4):
+        chosen = order[:, turn]
+        chosen_amounts = np.take_along_axis(amounts, chosen[:, None], axis=1)[:, 0]
         source, result = result, np.empty_like(x)
-        operate_all(source, codes[some], np.take_along_axis(amounts, some[:, None], axis=1)[:, 0], result)
+        operate_all(source, codes[chosen], chosen_amounts, result)
     return result
 
 
 # --- the operations of AugMix and PixMix ----------------------------------------------------------------------------
 
 
-def operate(images: ArrayLike, name: str, amount: Any = 0.0) -> Pixels:
+def operate(images: ArrayLike, name: str, amount: ArrayLike = 0.0) -> Pixels:
     """Apply one of ``OPERATIONS`` to every image.
 
     Parameters
@@ -760,8 +778,9 @@ def random_operation(
     from twofold.nn.ingredients._image_kernels import operate_all_drawn
 
     x = batch(images)
-    codes, strength = operation_codes(operations), severity_of(severity)
+    codes = operation_codes(operations)
+    highest_level = check_severity(severity)
     draws = uniforms(sample_index(index, len(x)), 3, name="random_operation", seed=seed, epoch=epoch, view=view)
     result = np.empty_like(x)
-    operate_all_drawn(x, codes, strength, draws, result)
+    operate_all_drawn(x, codes, highest_level, draws, result)
     return result

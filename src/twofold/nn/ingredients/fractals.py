@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, TypeAlias
+from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
 from twofold import _checks
 from twofold.errors import InvalidInput
 from twofold.nn.ingredients.augment import word
-
-Pixels: TypeAlias = npt.NDArray[np.uint8]
+from twofold.nn.rows import Pixels
 
 
 def fractals(n: int, size: int = 64, seed: int = 0) -> Pixels:
@@ -60,7 +58,9 @@ def fractals(n: int, size: int = 64, seed: int = 0) -> Pixels:
     """
     from twofold.nn.ingredients._fractal_kernels import draw_fractals
 
-    result = np.empty((_checks.whole(n, "n", 1), *(_checks.whole(size, "size", 1),) * 2, 3), dtype=np.uint8)
+    count = _checks.whole(n, "n", 1)
+    side = _checks.whole(size, "size", 1)
+    result = np.empty((count, side, side, 3), dtype=np.uint8)
     draw_fractals(word(seed, "seed"), result)
     return result
 

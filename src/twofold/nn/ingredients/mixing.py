@@ -7,7 +7,7 @@ same step gives the same result. AugMix works on each sample alone and is seeded
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +21,9 @@ from twofold.nn.ingredients.augment import (
     OPERATIONS,
     STREAMS,
     batch,
+    check_severity,
     operation_codes,
     sample_index,
-    severity_of,
     uniforms,
     word,
 )
@@ -94,8 +94,10 @@ def mixup(images: Tensor, labels: Tensor, alpha: float, *, seed: int = 0, epoch:
     >>> torch.allclose(mixed.images, mixed.share * images + (1 - mixed.share) * images[mixed.partners])
     True
     """
+    _check_batch(images, labels)
     rng = _batch_generator("mixup", seed, epoch, step)
-    share, order = _pairing(images, labels, alpha, rng)
+    share = _draw_share(alpha, rng)
+    order = _draw_partners(images, rng)
     mixed = images.clone().lerp_(images.index_select(0, order), 1.0 - share)  # a clone keeps the memory layout
     return Mixed(mixed, labels.index_select(0, order), share)
 
@@ -143,19 +145,26 @@ def cutmix(
     >>> tuple(mixed.images.shape), 0 <= mixed.share <= 1
     ((2, 3, 8, 8), True)
     """
-    rng = _batch_generator("cutmix", seed, epoch, step)
-    drawn, order = _pairing(images, labels, alpha, rng)
+    _check_batch(images, labels)
     if images.ndim != 4:
         raise InvalidInput(f"images must have shape (N, C, H, W), got {tuple(images.shape)}")
-    box = []
-    for side in images.shape[2:]:
-        half, centre = int(side * np.sqrt(1.0 - drawn)) // 2, int(rng.integers(side))
-        box.append(slice(max(centre - half, 0), min(centre + half, side)))
-    rows, columns = box
+    rng = _batch_generator("cutmix", seed, epoch, step)
+    kept = _draw_share(alpha, rng)
+    order = _draw_partners(images, rng)
+    height, width = images.shape[2:]
+    rows = _draw_interval(height, kept, rng)
+    columns = _draw_interval(width, kept, rng)
     mixed = images.clone()
     mixed[:, :, rows, columns] = images[:, :, rows, columns].index_select(0, order)
     covered = (rows.stop - rows.start) * (columns.stop - columns.start)
-    return Mixed(mixed, labels.index_select(0, order), 1.0 - covered / (images.shape[2] * images.shape[3]))
+    return Mixed(mixed, labels.index_select(0, order), 1.0 - covered / (height * width))
+
+
+def _draw_interval(side: int, kept: float, rng: np.random.Generator) -> slice:
+    """Draw the pixels of one side that the box covers; what lies beyond the border is cut off."""
+    half = int(side * np.sqrt(1.0 - kept)) // 2
+    centre = int(rng.integers(side))
+    return slice(max(centre - half, 0), min(centre + half, side))
 
 
 def _batch_generator(name: str, seed: int, epoch: int, step: int) -> np.random.Generator:
@@ -164,17 +173,31 @@ def _batch_generator(name: str, seed: int, epoch: int, step: int) -> np.random.G
     return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
 
-def _pairing(images: Any, labels: Any, alpha: float, rng: np.random.Generator) -> tuple[float, Tensor]:
-    """Draw the weight of the own image and the partner of each image."""
+def _check_batch(images: Tensor, labels: Tensor) -> None:
     if not isinstance(images, Tensor) or not images.is_floating_point() or images.ndim < 2:
-        came = f"{images.dtype} of {tuple(images.shape)}" if isinstance(images, Tensor) else type(images).__name__
-        raise InvalidInput(f"images must be a tensor of floats (N, ...), got {came}")
+        raise InvalidInput(f"images must be a tensor of floats (N, ...), got {_describe(images)}")
     if not isinstance(labels, Tensor) or labels.ndim < 1 or len(labels) != len(images):
-        came = f"shape {tuple(labels.shape)}" if isinstance(labels, Tensor) else type(labels).__name__
-        raise InvalidInput(f"labels must be a tensor with one row for each of {len(images)} images, got {came}")
+        raise InvalidInput(
+            f"labels must be a tensor with one row for each of {len(images)} images, got {_describe(labels)}"
+        )
+
+
+def _describe(value: object) -> str:
+    """Describe an argument for an error message."""
+    if isinstance(value, Tensor):
+        return f"{value.dtype} of shape {tuple(value.shape)}"
+    return type(value).__name__
+
+
+def _draw_share(alpha: float, rng: np.random.Generator) -> float:
+    """Draw the weight of the own image."""
     power = _checks.number(alpha, "alpha", 0.0, np.inf, open_low=True, open_high=True)
-    share = float(rng.beta(power, power))
-    return share, torch.from_numpy(rng.permutation(len(images))).to(images.device)
+    return float(rng.beta(power, power))
+
+
+def _draw_partners(images: Tensor, rng: np.random.Generator) -> Tensor:
+    """Draw the partner of each image, a permutation of the batch."""
+    return torch.from_numpy(rng.permutation(len(images))).to(images.device)
 
 
 def augmix(
@@ -242,10 +265,12 @@ def augmix(
     from twofold.nn.ingredients._image_kernels import augmix_all
 
     x = batch(images)
-    wide, deep = _checks.whole(width, "width", 1), _checks.whole(depth, "depth", 1)
-    codes, strength = operation_codes(operations), severity_of(severity)
-    count = 1 + wide + wide * (1 + 3 * deep)
+    chains = _checks.whole(width, "width", 1)
+    longest = _checks.whole(depth, "depth", 1)
+    codes = operation_codes(operations)
+    highest_level = check_severity(severity)
+    count = 1 + chains + chains * (1 + 3 * longest)
     draws = uniforms(sample_index(index, len(x)), count, name="augmix", seed=seed, epoch=epoch, view=view)
     result = np.empty(x.shape, dtype=np.float32)
-    augmix_all(x, codes, strength, wide, deep, draws, result)
+    augmix_all(x, codes, highest_level, chains, longest, draws, result)
     return result

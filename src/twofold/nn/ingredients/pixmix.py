@@ -10,7 +10,7 @@ import numpy.typing as npt
 from twofold import _checks
 from twofold._checks import ArrayLike
 from twofold.errors import InvalidInput
-from twofold.nn.ingredients.augment import OPERATIONS, batch, operation_codes, sample_index, severity_of, uniforms
+from twofold.nn.ingredients.augment import OPERATIONS, batch, check_severity, operation_codes, sample_index, uniforms
 from twofold.nn.ingredients.fractals import Mixers
 
 
@@ -89,7 +89,8 @@ def pixmix(
             f"mixers must be Mixers, got {type(mixers).__name__}; "
             "use Mixers.fractals(size=...), Mixers.folder(path, size=...) or Mixers(array)"
         )
-    (height, width), pictures = x.shape[1:3], mixers.images
+    height, width = x.shape[1:3]
+    pictures = mixers.images
     if height > pictures.shape[1] or width > pictures.shape[2]:
         raise InvalidInput(
             f"mixers hold pictures of {pictures.shape[1]}x{pictures.shape[2]}, smaller than the images of "
@@ -98,8 +99,8 @@ def pixmix(
     most = _checks.whole(rounds, "rounds", 1)
     power = _checks.number(beta, "beta", 0.0, np.inf, open_low=True, open_high=True)
     published = _checks.choice(compat, "compat", ("paper", "published")) == "published"
-    strength = severity_of(severity)
+    highest_level = check_severity(severity)
     draws = uniforms(sample_index(index, len(x)), 8 + 8 * most, name="pixmix", seed=seed, epoch=epoch)
     result = np.empty(x.shape, dtype=np.float32)
-    pixmix_all(x, pictures, operation_codes(OPERATIONS), strength, most, power, published, draws, result)
+    pixmix_all(x, pictures, operation_codes(OPERATIONS), highest_level, most, power, published, draws, result)
     return result
