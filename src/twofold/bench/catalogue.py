@@ -84,7 +84,13 @@ class DataSet:
 
     @property
     def embedded(self) -> bool:
-        """Whether the data set comes with the package."""
+        """Whether the data set comes with the package.
+
+        Examples
+        --------
+        >>> load("digits")["photographs"].embedded
+        True
+        """
         return self.data.startswith(EMBEDDED)
 
     def spec(self, root: str | Path | None = None) -> str:
@@ -211,7 +217,13 @@ class Benchmark:
 
     @property
     def roles(self) -> dict[str, str]:
-        """The role of each data set, by name."""
+        """The role of each data set, by name.
+
+        Examples
+        --------
+        >>> load("digits").roles["other_digits"]
+        'near'
+        """
         return {one.name: one.role for one in self.sets}
 
     def names(self, role: str | None = None) -> tuple[str, ...]:

@@ -501,7 +501,10 @@ def strata_command(run: Path, embeddings: Path | None, as_json: bool) -> None:
 
     texts = None if arrays is None else arrays.get("class_texts")
     unknown_sets = {name: embedding(name) for name in unknown}
-    table = distances(embedding(train[0]), opened[train[0]].labels, unknown_sets, text=texts)
+    labels = opened[train[0]].labels
+    if labels is None:
+        raise InvalidInput(f"{train[0]} has no labels in {run}, but distances to its classes need them")
+    table = distances(embedding(train[0]), labels, unknown_sets, text=texts)
     found = strata(table)
     source = "the model's own features" if arrays is None else str(embeddings)
     if as_json:

@@ -158,8 +158,7 @@ def _check_table(study: Study, table: Layout, where: str) -> None:
     for benchmark in study.benchmarks:
         measured |= _measured_places(benchmark, where)
     scores, pairs = _judged_methods(study)
-    methods = {spell_method(score, where) for score in scores}
-    methods |= {spell_method(" + ".join(pair), where) for pair in pairs}
+    methods = {spell_method(name, where) for name in (*scores, *map(" + ".join, pairs))}
     for column in table.columns:
         known = [f"{metric} {shift}" for metric, shift, protocol in measured if protocol == column.protocol]
         check_name(f"{column.metric} {column.shift}", known, f"column of protocol {column.protocol}", where)
@@ -191,9 +190,11 @@ def _measured_places(benchmark: Benchmark, where: str) -> set[tuple[str, str, st
             averages = PROTOCOLS[name].averages(benchmark.roles)
         except InvalidInput as error:
             raise InvalidInput(f"{where}: {error}") from error
-        metrics = {view.shift: (*view.metrics, *view.pair_metrics, *benchmark.metrics) for view in views}
+        metrics: dict[str, tuple[str, ...]] = {}
+        for view in views:
+            metrics[view.shift] = (*view.metrics, *view.pair_metrics, *benchmark.metrics)
         for average in averages:
             metrics[average.shift] = metrics[average.of[0]]
         for shift, own in metrics.items():
-            places |= {(metric, shift, name) for metric in own}
+            places.update((metric, shift, name) for metric in own)
     return places

@@ -22,6 +22,7 @@ from twofold.study.tables import Value, values
 
 REPORT, PAGE = "report.md", "report.html"
 MOST_DRAWN = 20  # a table with more lines than this is not drawn
+MISSING = "–"
 LEGEND = (
     "Mean ± standard deviation over seeds [95 % interval of the mean over resampled test images]. Rates in percent, "
     "areas under risk curves x1000."
@@ -64,11 +65,15 @@ def _describe_scale(study: Study, records: Mapping[str, CellRecord]) -> str:
     parts = [f"{len(records)} of {len(study.cells())} cells are finished", study.model]
     parts.append(f"seeds {join_names(_finished_seeds(study, records))}")
     if records:
-        images = sorted({record["images"] for record in records.values()})
-        epochs = sorted({record["epochs"] for record in records.values()})
-        minutes = sum(record["minutes"] for record in records.values())
-        parts.append(f"{' or '.join(f'{count:,}' for count in images)} training images")
-        parts.append(f"epochs {' or '.join(map(str, epochs))}")
+        images, epochs, minutes = set(), set(), 0.0
+        for record in records.values():
+            images.add(record["images"])
+            epochs.add(record["epochs"])
+            minutes += record["minutes"]
+        image_counts = " or ".join(f"{count:,}" for count in sorted(images))
+        epoch_counts = " or ".join(map(str, sorted(epochs)))
+        parts.append(f"{image_counts} training images")
+        parts.append(f"epochs {epoch_counts}")
         parts.append(f"{minutes / 60:.1f} hours so far")
     return "Scale: " + "; ".join(parts) + "."
 
@@ -151,12 +156,14 @@ def document(study: Study, out: str | Path, found: Results | None = None) -> Doc
 
 def _grids(study: Study, found: Results) -> dict[str, _Grid]:
     """Build the tables that have a value, by title."""
-    every = values(study, found)
+    by_table: dict[tuple[str, str], list[Value]] = {}
+    for value in values(study, found):
+        by_table.setdefault((value.benchmark, value.table), []).append(value)
     grids = {}
     for benchmark in study.benchmarks:
         for layout in study.tables:
-            own = [value for value in every if (value.benchmark, value.table) == (benchmark.name, layout.title)]
-            if not own:
+            own = by_table.get((benchmark.name, layout.title))
+            if own is None:
                 continue
             title = layout.title
             if len(study.benchmarks) > 1:
@@ -208,7 +215,7 @@ class _Grid:
         """Format the table and its notes as Markdown."""
         lines = [_markdown_line(["recipe", *self.all_heads]), "|---|" + "---:|" * len(self.all_heads)]
         for label, cells in self.lines.items():
-            texts = ["–" if value is None else str(value) for value in cells]
+            texts = [MISSING if value is None else str(value) for value in cells]
             if self.gain_head is not None:
                 texts.append(str(Number(self.gains[label], digits=2)))
             lines.append(_markdown_line([label, *texts]))
@@ -220,8 +227,11 @@ class _Grid:
 
     def parts(self, key: str) -> tuple[Part, ...]:
         """Build the table for a document, and a drawing of each column where there are not too many lines."""
-        columns = [self._column(place) for place in range(len(self.heads))]
-        best = [min(column.values(), key=lambda value: value.loss, default=None) for column in columns]
+        columns, best = [], []
+        for place in range(len(self.heads)):
+            column = self._column(place)
+            columns.append(column)
+            best.append(min(column.values(), key=lambda value: value.loss, default=None))
         rows: list[tuple[TableCell, ...]] = []
         for label, cells in self.lines.items():
             row: list[TableCell] = [label]
@@ -336,12 +346,17 @@ def _facts(study: Study, records: Mapping[str, CellRecord]) -> Iterator[tuple[st
     for row in study.rows:
         cells = [cell.name for cell in study.cells() if cell.row.name == row.name]
         own = [records[name] for name in cells if name in records]
-        facts = ["–"] * 5
+        facts = [MISSING] * 5
         if own:
             first = own[0]
             minutes = np.mean([record["minutes"] for record in own])
-            facts = [f"{first['images']:,}", str(first["epochs"]), f"{first['steps']:,}", f"{first['window']:.0f}"]
-            facts.append(f"{minutes:.1f}")
+            facts = [
+                f"{first['images']:,}",
+                f"{first['epochs']}",
+                f"{first['steps']:,}",
+                f"{first['window']:.0f}",
+                f"{minutes:.1f}",
+            ]
         yield row.name, row.text, row.checkpoint or "", *facts, f"{len(own)} of {len(cells)}"
 
 

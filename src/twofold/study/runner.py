@@ -175,7 +175,13 @@ class Estimate:
 
     @property
     def hours(self) -> float:
-        """Hours of all cells."""
+        """Hours of all cells, finished or not.
+
+        Examples
+        --------
+        >>> Estimate({"plain-s0": 30.0, "plain-s1": 30.0}, ("plain-s0",)).hours
+        1.0
+        """
         return sum(self.minutes.values()) / 60
 
     @property

@@ -78,7 +78,13 @@ class StudyRow:
 
     @property
     def weights(self) -> str | None:
-        """The file of weights that it starts from, or None."""
+        """The file of weights that it starts from, or None.
+
+        Examples
+        --------
+        >>> StudyRow("tuned", "tuned", "aurc_finetune", checkpoint="{data}/start.npz").weights
+        '{data}/start.npz'
+        """
         if self.checkpoint is None or not self.checkpoint.endswith(WEIGHTS):
             return None
         return self.checkpoint
@@ -163,7 +169,13 @@ class TableColumn:
 
     @property
     def heading(self) -> str:
-        """The heading of the column."""
+        """The heading of the column.
+
+        Examples
+        --------
+        >>> TableColumn("aurc", "near", "joint", "msp").heading
+        'aurc near, msp'
+        """
         heading = f"{self.metric} {self.shift}"
         if self.method is not None:
             heading += f", {self.method}"

@@ -65,7 +65,13 @@ class Value:
 
     @property
     def better(self) -> str:
-        """Whether higher or lower values are better, as ``"higher"`` or ``"lower"``."""
+        """The direction in which values of the metric get better.
+
+        Returns
+        -------
+        str
+            ``"higher"`` or ``"lower"``.
+        """
         return better_of([{"metric": self.metric, "better": None}])
 
     @property
@@ -204,9 +210,13 @@ def _choose_row(groups: _Groups, members: Sequence[str], table: Layout, line: st
 
 def _interval(rows: Sequence[ResultRow], found: Results) -> tuple[float | None, float | None]:
     """Compute the limits of the mean over seeds from the replicates of test images, where all seeds have them."""
-    replicates = [found.replicates[key_of(row)] for row in rows if key_of(row) in found.replicates]
-    counts = {len(one) for one in replicates}
-    if len(replicates) < len(rows) or len(counts) != 1:
+    replicates = []
+    for row in rows:
+        own = found.replicates.get(key_of(row))
+        if own is None:
+            return None, None
+        replicates.append(own)
+    if len(set(map(len, replicates))) > 1:
         return None, None
     means = np.mean(replicates, axis=0)
     if np.isnan(means).all():
