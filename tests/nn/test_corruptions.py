@@ -14,8 +14,20 @@ from PIL import Image
 from scipy import ndimage, stats
 
 from twofold.errors import InvalidInput, UnknownName
-from twofold.nn import corruptions
-from twofold.nn.corruptions import CIFAR, IMAGENET, LEVELS, NAMES, corrupt, corrupted, study
+from twofold.nn.corruptions import (
+    CIFAR,
+    IMAGENET,
+    LEVELS,
+    NAMES,
+    _apply,
+    _blur,
+    _digital,
+    _random,
+    _weather,
+    corrupt,
+    corrupted,
+    study,
+)
 
 EXACT = ("brightness", "contrast", "defocus_blur", "jpeg_compression", "pixelate", "zoom_blur")
 SETS = {"cifar": CIFAR, "imagenet": IMAGENET}
@@ -116,7 +128,7 @@ def test_neighbours_do_not_matter(name, small):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_inner_block_size_does_not_matter(name, small, monkeypatch):
     whole = corrupt(small, name, 3)
-    monkeypatch.setattr(corruptions, "BLOCK", 5 * small[0].size)
+    monkeypatch.setattr(_apply, "BLOCK", 5 * small[0].size)
     assert (corrupt(small, name, 3) == whole).all()
 
 
@@ -429,7 +441,7 @@ def test_glass_blur_copies_pixel_by_pixel(reach):
     want = values.copy().ravel()
     for index in range(height * width - 1, -1, -1):
         want[index] = want[near.ravel()[index]]
-    assert (corruptions._followed(near.ravel()) == want).all()
+    assert (_blur.follow_copies(near.ravel()) == want).all()
 
 
 def test_glass_blur_without_blur_only_moves_pixels_a_little():
@@ -452,7 +464,7 @@ def test_glass_blur_without_blur_only_moves_pixels_a_little():
 def test_motion_blur_of_a_direction(degrees, reference):
     images = crops(2, 50, 60)
     for radius, sigma in (*CIFAR["motion_blur"], *IMAGENET["motion_blur"]):
-        ours = corruptions._smear(images, radius, sigma, np.full(2, degrees))
+        ours = _blur.smear(images, radius, sigma, np.full(2, degrees))
         for image, one in zip(images, ours, strict=True):
             assert np.abs(one - reference._motion_blur(image, radius, sigma, degrees)).max() < 0.05
 
@@ -460,7 +472,7 @@ def test_motion_blur_of_a_direction(degrees, reference):
 @pytest.mark.parametrize("decay", [1.4, 2.0, 3.0])
 def test_plasma_fractals(decay, reference):
     words = np.random.default_rng(0).integers(0, 2**16, (300, 1023)).astype(np.uint16)
-    ours = corruptions._plasma(words, 32, decay)
+    ours = _weather.plasma_fractals(words, 32, decay)
     theirs = np.stack([reference.plasma_fractal(32, decay) for _ in range(300)])
     assert ours.min(axis=(1, 2)) == pytest.approx(0)
     assert ours.max(axis=(1, 2)) == pytest.approx(1)
@@ -541,8 +553,8 @@ def test_elastic_transform_against_scipy(level, constants):
         slow.append(np.stack([ndimage.map_coordinates(c, at, order=1, mode="reflect") for c in channels], axis=2))
     theirs = figures(np.stack(slow).astype(np.uint8), clean)
     setting = (strength, sigma, reach)
-    bits = corruptions._bits(np.array([1, 2], dtype=np.uint64), np.arange(len(clean)))
-    ours = figures(corruptions._elastic_transform(clean, setting, bits), clean)
+    bits = _random.make_draw(np.array([1, 2], dtype=np.uint64), np.arange(len(clean)))
+    ours = figures(_digital.elastic_transform(clean, setting, bits), clean)
     error = (ours - theirs).std(axis=0) / np.sqrt(len(clean))
     assert (np.abs(ours.mean(axis=0) - theirs.mean(axis=0)) <= 4 * error + 0.5).all()
 

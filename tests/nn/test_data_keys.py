@@ -161,13 +161,13 @@ def test_all_is_the_fifteen_one_after_the_other(folder):
 
 def test_corruption_is_computed_when_read(folder, monkeypatch):
     calls = []
-    real = corruptions._rows
+    real = corruptions.views.corrupt_rows
 
     def counted(pixels, *rest):
         calls.append(len(pixels))
         return real(pixels, *rest)
 
-    monkeypatch.setattr(corruptions, "_rows", counted)
+    monkeypatch.setattr(corruptions.views, "corrupt_rows", counted)
     got = opened(folder, "corrupt=all&level=1")
     assert sum(calls) <= 1  # opening reads one image, for the size
     got.read(slice(0, 4))
