@@ -19,7 +19,7 @@ from timing import finish, row
 from twofold.outputs import Head, Outputs
 from twofold.report import report
 from twofold.run import Run
-from twofold.scores.tuning import USUAL
+from twofold.scores.candidates import USUAL
 
 CLASSES, WIDTH = 100, 64
 SETS = {"train": 10_000, "val": 2000, "test": 30_000, "near": 15_000, "far": 15_000, "ood_val": 1000}

@@ -73,7 +73,7 @@ def test_text_table_and_second_run(demo, tmp_path):
         assert heading in result.stdout
     assert "Areas, augrc: coverage of all samples; aurc_id, ds_aurc: coverage of ID samples." in result.stdout
     assert "Chosen on validation data: ds_f1 of the best 3 of" in result.stdout
-    assert "Caution: chosen on unknown inputs of one kind" in result.stdout
+    assert "Caution: chosen on OOD inputs of one kind" in result.stdout
 
 
 def test_another_run_is_not_overwritten(tmp_path):

@@ -5,8 +5,9 @@ from .outputs import Head, Outputs, Passes
 from .run import Run
 from .scores.chain import Chain, load_chain, scorer
 from .scores.logits import probability
+from .scores.pairs import recommend
 from .scores.registry import register_score, register_transform
-from .scores.tuning import recommend, tune
+from .scores.tuning import tune
 
 __version__: str
 

@@ -22,8 +22,8 @@ from twofold.outputs import Head, Outputs
 from twofold.report import JOINT, joint_table
 from twofold.run import Run
 from twofold.scores.chain import fit_all
+from twofold.scores.pairs import Recommendation, choose_pairs
 from twofold.scores.scoring import score_all
-from twofold.scores.tuning import Recommendation, choose_pairs
 from twofold.stats import Interval
 
 MODEL = "twofold demo: MLPClassifier on digits 0-6"
@@ -73,7 +73,7 @@ def demo(
 ) -> tuple[list[Row], Recommendation]:
     """Train a small classifier, write its run, choose the best pairs of scores, and judge them on near and far OOD.
 
-    Pairs are chosen by :func:`twofold.scores.tuning.choose_pairs`, as the report chooses them, on validation digits
+    Pairs are chosen by :func:`twofold.scores.pairs.choose_pairs`, as the report chooses them, on validation digits
     and on a third of the unknown inputs of both kinds; the tables are made from the rest.
 
     Parameters

@@ -19,7 +19,7 @@ from twofold.gate import Gate, Monitor
 from twofold.gate.inputs import head_print
 from twofold.outputs import Head, Outputs
 from twofold.scores.chain import scorer
-from twofold.scores.tuning import Pair, Recommendation
+from twofold.scores.pairs import RankedPair, Recommendation
 
 
 def world(n=200, seed=0):
@@ -354,7 +354,7 @@ def test_reprs_are_short():
     monitor = gate.monitor()
     for _ in range(50):
         monitor.update(gate.decide(data))
-    pairs = tuple(Pair(f"score{i}", "energy", None, None, 1.0, True) for i in range(50))
+    pairs = tuple(RankedPair(f"score{i}", "energy", None, None, 1.0, True) for i in range(50))
     told = Recommendation("ds_f1", pairs, 630, {"mds": gate.ood}, {}, ())
     for thing in (gate, data.head, gate.id, gate.ood, scorer("react|energy"), monitor, told):
         assert len(repr(thing)) < 160, type(thing)

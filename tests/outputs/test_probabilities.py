@@ -13,10 +13,10 @@ from twofold.cli import main
 from twofold.errors import InvalidInput, LostScale
 from twofold.gate import Gate
 from twofold.outputs import Head, Outputs
+from twofold.scores.candidates import computable_scores
 from twofold.scores.chain import scorer
 from twofold.scores.registry import step_names
 from twofold.scores.scoring import reads_scale
-from twofold.scores.tuning import computable
 
 
 def run(*args):
@@ -142,8 +142,8 @@ def test_report_takes_probabilities(logits, labels, tmp_path):
     assert done.exit_code == 0, done.output
     page = (tmp_path / "r.md").read_text(encoding="utf-8")
     assert "lost the scale of the logits" in page
-    assert computable([Outputs.from_probabilities(softmax(logits))]).count("energy") == 0
-    assert "energy" in computable([Outputs(logits)])
+    assert computable_scores([Outputs.from_probabilities(softmax(logits))]).count("energy") == 0
+    assert "energy" in computable_scores([Outputs(logits)])
     asked = run("report", tmp_path / "probs.npz", "--ood", "energy", "-o", tmp_path / "e.md", "--resamples", "10")
     assert asked.exit_code == 0, asked.output
     assert "Warning: energy" in asked.stderr

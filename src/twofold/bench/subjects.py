@@ -15,8 +15,8 @@ from twofold.bench.catalogue import Benchmark
 from twofold.errors import InvalidInput
 from twofold.outputs import Outputs
 from twofold.run import Run
+from twofold.scores.candidates import common_fields, computable_scores
 from twofold.scores.chain import scorer
-from twofold.scores.tuning import computable, held
 
 SHAPED_ENERGIES = tuple(f"{name}|energy" for name in ("react", "dice", "ash", "scale", "vra", "lts"))
 """Transforms are no scores by themselves; these are the chains that their papers judge."""
@@ -200,6 +200,6 @@ class Subject:
             Registered scores, then the energy after each transform that shapes features.
         """
         sets = [self.run[name] for name in self.roles]
-        fields = held(sets)
+        fields = common_fields(sets)
         shaped = [spec for spec in SHAPED_ENERGIES if fields >= set(scorer(spec).needs)]
-        return [*computable(sets), *shaped]
+        return [*computable_scores(sets), *shaped]

@@ -20,10 +20,11 @@ from twofold.report.options import ReportOptions
 from twofold.report.scored import UNKNOWN, ReportSet, ReportSource, ScorePair
 from twofold.roles import OOD_TEST
 from twofold.run import Run
+from twofold.scores.candidates import USUAL, common_fields, computable_scores, judged_sets
 from twofold.scores.chain import Chain, scorer
 from twofold.scores.logits import probability
+from twofold.scores.pairs import choose_pairs
 from twofold.scores.scoring import score_all
-from twofold.scores.tuning import USUAL, choose_pairs, computable, held, judged_sets
 
 PLAIN = ScorePair("msp", "energy")  # what everybody tries first
 BASELINE = ScorePair("msp", "msp")  # the one score that pairs are compared with
@@ -195,12 +196,12 @@ class FittingData:
     @cached_property
     def fields(self) -> set[str]:
         """Fields of outputs that all judged sets have."""
-        return held(self.judged)
+        return common_fields(self.judged)
 
     @cached_property
     def computable_scores(self) -> list[str]:
         """Scores that all judged sets allow, including the scale of the logits."""
-        return computable(self.judged)
+        return computable_scores(self.judged)
 
     @classmethod
     def from_run(cls, run: Run) -> FittingData:
