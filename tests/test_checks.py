@@ -310,7 +310,7 @@ def test_right_answers_are_id():
     with pytest.raises(InvalidInput) as caught:
         checks.joint([0, 1, 1], [1, 0, 0])
     assert "correct must be False on OOD samples, got True in row 1" in str(caught.value)
-    assert "no answer is right" in str(caught.value)
+    assert "no prediction is correct" in str(caught.value)
     with pytest.raises(InvalidInput, match="is_id has 1 rows but correct has 2"):
         checks.joint([1, 0], [1])
 

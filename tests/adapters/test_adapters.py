@@ -29,7 +29,7 @@ def test_every_name_resolves(name):
 
 
 def test_no_other_name_does():
-    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+    with pytest.raises(AttributeError, match=r"attribute.*nonsense"):
         adapters.nonsense  # noqa: B018
 
 

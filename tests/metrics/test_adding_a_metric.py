@@ -32,7 +32,7 @@ def copy(tmp_path_factory):
     function, oracle = re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)
     folder = tmp_path_factory.mktemp("copy")
     shutil.copytree(Path(twofold.__file__).parent, folder / "src" / "twofold")  # compiled kernels too
-    shutil.copytree(HERE, folder / "metrics", ignore=shutil.ignore_patterns("__pycache__", "test_adding.py"))
+    shutil.copytree(HERE, folder / "metrics", ignore=shutil.ignore_patterns("__pycache__", "test_adding_a_metric.py"))
     module, oracles = folder / "src" / "twofold" / "metrics" / "selective.py", folder / "metrics" / "oracles.py"
     module.write_text(add_to("__all__ = [\n", '    "my_metric",\n', module) + "\n\n" + function, encoding="utf-8")
     oracles.write_text(add_to("ORACLES = {\n", oracle, oracles), encoding="utf-8")
