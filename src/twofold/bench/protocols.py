@@ -346,13 +346,13 @@ class Protocol:
         for name, role in roles.items():
             _checks.choice(role, f"role of {name}", ROLES)
         views = tuple(self.build(_names_by_role(roles)))
-        shifts: set[str] = set()
-        for row in (*views, *self._averages(views)):
-            if row.shift in shifts:
+        shifts = [view.shift for view in views]
+        shifts += [average.shift for average in self._averages(views)]
+        for shift in shifts:
+            if shifts.count(shift) > 1:
                 raise InvalidInput(
-                    f"protocol {self.name}: two rows of the results would be called {row.shift!r}; rename that data set"
+                    f"protocol {self.name}: two rows of the results would be called {shift!r}; rename that data set"
                 )
-            shifts.add(row.shift)
         return views
 
     def averages(self, roles: Mapping[str, str]) -> tuple[Average, ...]:

@@ -183,7 +183,7 @@ def _judged_methods(study: Study) -> tuple[set[str], set[tuple[str, str]]]:
 
 def _measured_places(benchmark: Benchmark, where: str) -> set[tuple[str, str, str]]:
     """Collect metric, shift and protocol of all that is measured; data sets whose names would clash are an error."""
-    places = set()
+    places: set[tuple[str, str, str]] = set()
     for name in benchmark.protocols:
         try:
             views = PROTOCOLS[name].views(benchmark.roles)
