@@ -340,9 +340,11 @@ def rank_agreement(found: Iterable[Agreement]) -> list[RankAgreement]:
             column.setdefault((anchor.score, anchor.pair), []).append(one)
     ranks = []
     for (paper, table, model, recipe, metric, shift), by_score in columns.items():
-        theirs = np.array([several[0].anchor.rate for several in by_score.values()])
-        ours = np.array([np.mean([one.ours for one in several]) for several in by_score.values()])
-        spearman = _spearman(theirs, ours)
+        theirs, ours = [], []
+        for several in by_score.values():
+            theirs.append(several[0].anchor.rate)
+            ours.append(np.mean([one.ours for one in several]))
+        spearman = _spearman(np.array(theirs), np.array(ours))
         ranks.append(RankAgreement(paper, table, model, recipe, metric, shift, len(by_score), spearman))
     return ranks
 

@@ -21,6 +21,7 @@ from twofold.bench.rows import (
     is_missing,
     key_of,
     method,
+    read_column,
     read_columns,
     rows_of_metric,
 )
@@ -354,7 +355,7 @@ def tabulate_blocks(results: Results, metric: str, protocol: str | None) -> Bloc
     rows = [row for row in rows_of_metric(results.rows, metric, protocol) if row["score"] is not None]
     if not rows:
         raise InvalidInput(f"no row of {metric} has a score; methods are what the column score names")
-    if all(row["shift"] == VALIDATION for row in rows):
+    if set(read_column(rows, "shift")) == {VALIDATION}:
         raise InvalidInput(f"{metric} was measured on validation data only, which cannot be compared")
     by_block = _arrange(finest(rows))
     measured_protocol = rows[0]["protocol"]
@@ -383,16 +384,16 @@ def _arrange(rows: Iterable[ResultRow]) -> dict[Block, dict[str, ResultRow]]:
 def _drop_aggregates(rows: Iterable[ResultRow], by_block: Iterable[Block]) -> list[Dropped]:
     """Name the averages and pools whose members are blocks."""
     kept = {block[-1] for block in by_block}
-    aggregates = {str(row["shift"]) for row in rows if row["shift"] not in kept and row["shift"] != VALIDATION}
+    aggregates = set(read_column(rows, "shift")) - kept - {VALIDATION}
     reason = "an average or pool of blocks that are there, which would count their data twice"
-    return [Dropped("shift", name, reason) for name in sorted(aggregates)]
+    return [Dropped("shift", name, reason) for name in sorted(map(str, aggregates))]
 
 
 def _drop_failures(
     results: Results, protocol: str | None, by_block: Mapping[Block, Mapping[str, ResultRow]]
 ) -> list[Dropped]:
     """Name the methods that have no row with a metric, with the reason."""
-    seen = {name for methods in by_block.values() for name in methods}
+    seen: set[str] = set().union(*by_block.values())
     failures = set()
     for row in results.rows:
         is_failure = row["metric"] is None and row["score"] is not None and row["reason"]
@@ -437,7 +438,7 @@ def drop_incomplete(table: BlockTable) -> CompleteBlocks:
         What is left, and what was left out with the reason.
     """
     blocks = sorted(table.rows, key=sort_key)
-    methods = sorted({name for rows in table.rows.values() for name in rows})
+    methods = sorted(set().union(*table.rows.values()))
     present = np.zeros((len(blocks), len(methods)), dtype=bool)
     for i, block in enumerate(blocks):
         for j, name in enumerate(methods):

@@ -215,7 +215,9 @@ def _distance_key(group: Block, columns: Sequence[str]) -> tuple[object, ...]:
 def _draw_map(table: BlockTable, comparisons: Mapping[str, Comparison], dropped: Sequence[Dropped]) -> CliqueMap:
     """Lay out the comparisons of all groups as methods by groups."""
     found = list(comparisons.values())
-    compared = {name for comparison in found for name in comparison.methods}
+    compared: set[str] = set()
+    for comparison in found:
+        compared.update(comparison.methods)
     methods = sorted(compared, key=lambda name: _standing(name, found))
     shape = len(methods), len(found)
     member, judged = np.zeros(shape, bool), np.zeros(shape, bool)

@@ -30,7 +30,7 @@ from twofold.bench.blocks import (
 from twofold.bench.differences import Difference, block_weights, paired_differences
 from twofold.bench.protocols import Better
 from twofold.bench.results import Results
-from twofold.bench.text import count, coverage_of, decimals, scale
+from twofold.bench.text import count, coverage_of, decimals, scale, title
 from twofold.errors import DoubtfulTable, InvalidInput, TooFewBlocks
 from twofold.stats.cliques import Cliques, cliques
 from twofold.stats.exact import LEAST_BLOCKS, least_friedman_p, required_blocks
@@ -138,9 +138,9 @@ class Comparison:
             "blocks": list(self.blocks),
             "models": self.models,
             "friedman": self._friedman_dict(),
-            "methods": [self._method_dict(j) for j in range(len(self.methods))],
+            "methods": list(map(self._method_dict, range(len(self.methods)))),
             "p": self.p.tolist(),
-            "cliques": [list(group) for group in self.cliques],
+            "cliques": list(map(list, self.cliques)),
             "top": list(self.top),
             "dropped": [one.to_dict() for one in self.dropped],
             "warnings": list(self.warnings),
@@ -183,13 +183,12 @@ class Comparison:
         return "\n".join(lines)
 
     def _heading(self) -> str:
-        _, unit = scale(self.metric)
-        title = f"{self.metric} ({unit})" if unit else self.metric
+        heading = title(self.metric)
         if self.protocol is not None:
-            title += f" under {self.protocol}"
+            heading += f" under {self.protocol}"
         direction = f"{self.better} is better{coverage_of(self.metric, self.protocol)}"
         size = f"{len(self.methods)} methods, {count(len(self.blocks), 'block')}, {count(self.models, 'model')}"
-        return f"{title}, {direction}: {size}"
+        return f"{heading}, {direction}: {size}"
 
     def _describe_pairwise_test(self) -> str:
         if self.omnibus:
@@ -206,8 +205,9 @@ class Comparison:
         for j, name in enumerate(self.methods):
             star = "*" if name in self.top else ""
             mean = f"{factor * self.means[j]:.{digits}f}"
-            p = "" if j == 0 else _format_p(float(self.p[0, j]))
+            p = _format_p(float(self.p[0, j]))
             lines.append([f"{self.mean_ranks[j]:.2f}", star, name, mean, p])
+        lines[1][-1] = ""  # the best is not compared with itself
         if self.differences:
             lines[0].append(f"difference from the best, {1 - self.alpha:.0%} interval")
             for line, name in zip(lines[1:], self.methods, strict=True):

@@ -14,7 +14,7 @@ from twofold.bench.cache import CacheEntry, code, digest
 from twofold.bench.catalogue import Benchmark
 from twofold.bench.confidences import Confidences
 from twofold.bench.protocols import Protocol, ProtocolView, ScoredSet, Tuning
-from twofold.bench.resampling import Values, averaged, values
+from twofold.bench.resampling import Values, average_values, values
 from twofold.bench.rows import CHOICES, VALIDATION, Key, registered_direction
 from twofold.bench.subjects import Subject
 
@@ -78,8 +78,7 @@ def measure_views(
             n_id = n
         else:
             n_id = int(inputs.is_id.sum())
-        wanted = view.pair_metrics if is_pair else view.metrics
-        measured = values(view, scored, wanted, n=resamples, seed=seed)
+        measured = values(view, scored, _metrics_of(view, is_pair), n=resamples, seed=seed)
         found[view.shift] = ViewValues(measured, n, n_id)
     return found
 
@@ -135,20 +134,10 @@ class MethodEvaluation:
             extended.append(replace(view, metrics=tuple(metrics)))
         return (*extended, *_validation_views(self.subject, self.protocol.tuning))
 
-    def metrics_of(self, view: ProtocolView) -> tuple[str, ...]:
-        """List the metrics to measure in a view.
-
-        Parameters
-        ----------
-        view : ProtocolView
-            A view of this method.
-
-        Returns
-        -------
-        tuple of str
-            Metrics of a single score, or of a pair.
-        """
-        return view.metrics if self.pair is None else view.pair_metrics
+    @property
+    def is_pair(self) -> bool:
+        """Whether this is a pair of scores."""
+        return self.pair is not None
 
     def measures(self, metric: str) -> bool:
         """Check whether some view measures a metric.
@@ -163,7 +152,7 @@ class MethodEvaluation:
         bool
             True if it is among the metrics of a view.
         """
-        return any(metric in self.metrics_of(view) for view in self.views)
+        return any(metric in _metrics_of(view, self.is_pair) for view in self.views)
 
     def scored_sets(self, views: Iterable[ProtocolView]) -> dict[str, ScoredSet]:
         """Collect the data sets of views under this score or pair.
@@ -235,7 +224,7 @@ class MethodEvaluation:
         for view in self.views:
             if entry.keys.get(view.shift) != self.view_digests[view.shift]:
                 continue
-            stored = _read_view(entry, view.shift, self.metrics_of(view))
+            stored = _read_view(entry, view.shift, _metrics_of(view, self.is_pair))
             if stored is not None and all(len(array) > resamples for array in stored.metrics.values()):
                 found[view.shift] = stored
         return found
@@ -298,14 +287,11 @@ class MethodEvaluation:
             One row for each shift and metric, averages among them, and the replicates of each.
         """
         roles = {view.shift: view.role for view in self.views}
-        measured = {view.shift: found[view.shift] for view in self.views}
+        measured = {shift: found[shift] for shift in roles}
         for average in self.protocol.averages(self.subject.roles):
-            if all(shift in found for shift in average.of):
-                members = [found[shift] for shift in average.of]
-                means = averaged(average, {shift: own.metrics for shift, own in found.items()})
-                n, n_id = sum(own.n for own in members), sum(own.n_id for own in members)
+            if found.keys() >= set(average.of):
                 roles[average.shift] = average.role
-                measured[average.shift] = ViewValues(means, n, n_id)
+                measured[average.shift] = _average_views([found[shift] for shift in average.of])
         intervals = _intervals(measured)
         rows: list[dict[str, object]] = []
         replicates: dict[Key, Array] = {}
@@ -334,6 +320,20 @@ class MethodEvaluation:
             "reason": "the metric has no value here" if math.isnan(value) else None,
             "better": _direction(metric),
         }
+
+
+def _metrics_of(view: ProtocolView, is_pair: bool) -> tuple[str, ...]:
+    """List the metrics to measure in a view: those of a single score, or those of a pair."""
+    return view.pair_metrics if is_pair else view.metrics
+
+
+def _average_views(members: Sequence[ViewValues]) -> ViewValues:
+    """Average values over views, and add up their rows."""
+    n, n_id = 0, 0
+    for member in members:
+        n += member.n
+        n_id += member.n_id
+    return ViewValues(average_values([member.metrics for member in members]), n, n_id)
 
 
 @cache

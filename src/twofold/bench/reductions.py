@@ -18,7 +18,9 @@ from twofold.bench.rows import (
     describe_conflict,
     group_rows,
     is_missing,
+    measured_rows,
     method,
+    read_column,
 )
 from twofold.errors import InvalidInput, UndefinedMetric
 
@@ -54,13 +56,13 @@ def average_seeds(group: Sequence[ResultRow]) -> dict[str, object]:
     """
     ordered = sorted(group, key=lambda row: (row["seed"] is not None, row["seed"]))
     _check_seeds(ordered)
-    values = [math.nan if row["value"] is None else row["value"] for row in ordered]
+    values = [_value_or_nan(row) for row in ordered]
     mean = float(np.mean(values))
     low, high = None, None
     if len(values) > 1 and not math.isnan(mean):
         deviation = float(np.std(values, ddof=1))
         low, high = mean - deviation, mean + deviation
-    runs = [row["run"] for row in ordered if row["run"] is not None]
+    runs = filter(None, read_column(ordered, "run"))
     return {
         **_shared_columns(ordered),
         "seed": None,
@@ -72,6 +74,10 @@ def average_seeds(group: Sequence[ResultRow]) -> dict[str, object]:
         "resamples": None,
         "reason": _describe_seeds(ordered),
     }
+
+
+def _value_or_nan(row: ResultRow) -> float:
+    return math.nan if row["value"] is None else float(row["value"])
 
 
 def _check_seeds(ordered: Sequence[ResultRow]) -> None:
@@ -86,13 +92,13 @@ def _shared_columns(rows: Sequence[ResultRow]) -> dict[str, object]:
     """Keep the values in which all rows agree, and None elsewhere."""
     shared: dict[str, object] = {}
     for column in COLUMNS:
-        values = {row[column] for row in rows}
-        shared[column] = rows[0][column] if len(values) == 1 else None
+        values = set(read_column(rows, column))
+        shared[column] = values.pop() if len(values) == 1 else None
     return shared
 
 
 def _describe_seeds(rows: Sequence[ResultRow]) -> str:
-    seeds = ", ".join(str(row["seed"]) for row in rows)
+    seeds = ", ".join(map(str, read_column(rows, "seed")))
     without_value = [str(row["seed"]) for row in rows if is_missing(row["value"])]
     if without_value:
         return f"no value for seeds {', '.join(without_value)} of {seeds}"
@@ -131,7 +137,7 @@ def select_runs(rows: Sequence[ResultRow], metric: str | None = None) -> list[Re
     for identity, members in competitions.items():
         single_score = competitions.get((*identity[:-1], None), [])  # a pair may follow its first score
         kept += _select_run(members, single_score, metric)
-    runs = {row["run"] for row in kept}
+    runs = set(read_column(kept, "run"))
     kept += [row for row in rows if row["score"] is None and row["run"] in runs]
     return kept
 
@@ -140,13 +146,13 @@ def _select_run(
     members: Sequence[ResultRow], single_score: Sequence[ResultRow], metric: str | None
 ) -> Sequence[ResultRow]:
     """Keep the rows of the best run for one score, or all where there is no choice."""
-    runs = list(dict.fromkeys(row["run"] for row in members))
+    runs = list(dict.fromkeys(read_column(members, "run")))
     if len(runs) == 1:
         return members
     name = method(members[0])
     validated = _validation_rows(members, metric) or _validation_rows(single_score, metric)
     if not validated:
-        if all(is_missing(row["value"]) for row in members):
+        if all(map(is_missing, read_column(members, "value"))):
             return members
         of_metric = "" if metric is None else f" and metric {metric!r}"
         raise InvalidInput(
@@ -160,7 +166,7 @@ def _select_run(
 
 
 def _validation_rows(rows: Iterable[ResultRow], metric: str | None) -> list[ResultRow]:
-    validated = [row for row in rows if row["shift"] == VALIDATION and row["metric"] is not None]
+    validated = [row for row in measured_rows(rows) if row["shift"] == VALIDATION]
     if metric is None:
         return validated
     return [row for row in validated if row["metric"] == metric]
@@ -168,12 +174,10 @@ def _validation_rows(rows: Iterable[ResultRow], metric: str | None) -> list[Resu
 
 def _choose(name: str, validated: Sequence[ResultRow]) -> Choice | None:
     """Choose the run with the best validation value; None where no run has one."""
-    metrics = {row["metric"] for row in validated}
+    metrics = set(read_column(validated, "metric"))
     if len(metrics) > 1:
         raise InvalidInput(f"validation rows of {name} have several metrics; give metric= one of {', '.join(metrics)}")
-    values = {}
-    for row in validated:
-        values[str(row["run"])] = math.nan if row["value"] is None else row["value"]
+    values = {str(row["run"]): _value_or_nan(row) for row in validated}
     try:
         return select({name: values}, better_of(validated))[name]
     except UndefinedMetric:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from twofold import metrics, stats
 from twofold._checks import Array
-from twofold.bench.protocols import Average, ProtocolView, ScoredSet
+from twofold.bench.protocols import ProtocolView, ScoredSet
 from twofold.metrics.evaluate import EvaluatedSamples, ResampledMetrics
 
 Weights = npt.NDArray[np.uint8]
@@ -58,45 +58,52 @@ def values(view: ProtocolView, scored: Mapping[str, ScoredSet], names: Iterable[
     {'aurc': array([0.11111111]), 'accuracy': array([0.66666667])}
     """
     wanted = list(names)
-    table = view.collect(scored)
-    point = metrics.evaluate(table.correct, table.conf, is_id=table.is_id, conf_ood=table.conf_ood, only=wanted)
-    found = {name: np.full(n + 1, math.nan) for name in wanted}
+    inputs = view.collect(scored)
+    point = metrics.evaluate(inputs.correct, inputs.conf, is_id=inputs.is_id, conf_ood=inputs.conf_ood, only=wanted)
+    found = {}
     for name in wanted:
+        found[name] = np.full(n + 1, math.nan)
         found[name][0] = point[name]
     if not n:
         return found
-    kept = view.row_mask(scored)
-    draws = [_draws(name, len(scored[name]), n, seed) for name in view.sets]
-    samples = EvaluatedSamples(table.correct, table.conf, table.is_id, table.conf_ood)
+    samples = EvaluatedSamples(inputs.correct, inputs.conf, inputs.is_id, inputs.conf_ood)
     resampled = ResampledMetrics(samples, wanted, point)
+    kept = view.row_mask(scored)
+    weights_of_sets = [_draw_weights(name, len(scored[name]), n, seed) for name in view.sets]
     for i in range(n):
-        weights = np.concatenate([drawn[i] for drawn in draws])[kept]
+        weights = np.concatenate([own[i] for own in weights_of_sets])[kept]
         for name, value in resampled.values(weights).items():
             found[name][i + 1] = value
     return found
 
 
-def averaged(average: Average, found: Mapping[str, Values]) -> Values:
+def average_values(members: Sequence[Values]) -> Values:
     """Average the values of views, and their replicates, without weights.
 
     Parameters
     ----------
-    average : Average
-        Which views to average.
-    found : mapping of str to dict of str to ndarray
-        Values and replicates by view.
+    members : sequence of dict of str to ndarray
+        Values and replicates of each view by metric.
 
     Returns
     -------
     dict of str to ndarray
         Means of the metrics that all views have.
+
+    Examples
+    --------
+    >>> average_values([{"f1": np.array([0.5])}, {"f1": np.array([1.0]), "aurc": np.array([0.1])}])
+    {'f1': array([0.75])}
     """
-    members = [found[shift] for shift in average.of]
-    shared = [name for name in members[0] if all(name in one for one in members)]
-    return {name: np.mean([one[name] for one in members], axis=0) for name in shared}
+    means = {}
+    for name in members[0]:
+        arrays = [member[name] for member in members if name in member]
+        if len(arrays) == len(members):
+            means[name] = np.mean(arrays, axis=0)
+    return means
 
 
 @lru_cache(maxsize=64)
-def _draws(name: str, rows: int, n: int, seed: int) -> Weights:
+def _draw_weights(name: str, rows: int, n: int, seed: int) -> Weights:
     """Draw how often each row of a data set occurs in each of ``n`` resamples, seeded by the name of the set."""
     return stats.draws(rows, n, seed=(seed, zlib.crc32(name.encode())))

@@ -16,7 +16,6 @@ from twofold._checks import Array
 from twofold.bench import storage
 from twofold.bench.reductions import SAME_EXPERIMENT, average_seeds, select_runs
 from twofold.bench.rows import (
-    COLUMNS,
     REAL,
     WHOLE,
     Key,
@@ -28,6 +27,8 @@ from twofold.bench.rows import (
     group_rows,
     is_missing,
     key_of,
+    measured_rows,
+    transpose_rows,
 )
 from twofold.bench.tables import ColumnNames, Pivot, pivot_rows
 from twofold.bench.text import format_overview
@@ -134,7 +135,7 @@ class Results:
     def _keep(self, rows: Iterable[ResultRow]) -> Results:
         """Make results of some rows, with the replicates that belong to them."""
         kept = tuple(rows)
-        keys = {key_of(row) for row in kept}
+        keys = set(map(key_of, kept))
         replicates = {key: array for key, array in self.replicates.items() if key in keys}
         return Results(kept, MappingProxyType(replicates))
 
@@ -168,15 +169,14 @@ class Results:
         >>> round(mean["value"], 4), mean["reason"]
         (0.15, 'mean and standard deviation of seeds 0, 1')
         """
-        measured = [row for row in self.rows if row["metric"] is not None]
         unmeasured = [row for row in self.rows if row["metric"] is None]
         means: list[ResultRow] = []
         replicates = {}
-        for group in group_rows(measured, SAME_EXPERIMENT).values():
+        for group in group_rows(measured_rows(self.rows), SAME_EXPERIMENT).values():
             mean = average_seeds(group)
             means.append(mean)
             arrays = [self.replicates[key_of(row)] for row in group if key_of(row) in self.replicates]
-            lengths = {len(array) for array in arrays}
+            lengths = set(map(len, arrays))
             if len(arrays) == len(group) and len(lengths) == 1:
                 replicates[key_of(mean)] = np.mean(arrays, axis=0)
         return Results.of([*means, *unmeasured], replicates)
@@ -214,7 +214,7 @@ class Results:
         """
         for column in per:
             check_column(column)
-        valued = [row for row in self.rows if row["metric"] is not None and not is_missing(row["value"])]
+        valued = [row for row in measured_rows(self.rows) if not is_missing(row["value"])]
         best = []
         for group in group_rows(valued, (*per, "metric")).values():
             pick = max if better_of(group) == "higher" else min
@@ -365,9 +365,8 @@ class Results:
             If pandas is not installed.
         """
         pandas = storage.import_package("pandas", "data frames need pandas")
-        columns = {column: [row[column] for row in self.rows] for column in COLUMNS}
         kinds = {**dict.fromkeys(REAL, "float64"), **dict.fromkeys(WHOLE, "Int64")}
-        return pandas.DataFrame(columns, dtype=object).astype(kinds)
+        return pandas.DataFrame(transpose_rows(self.rows), dtype=object).astype(kinds)
 
     def to_dicts(self) -> list[dict[str, object]]:
         """Convert the rows to plain dictionaries that JSON can hold.
@@ -382,7 +381,7 @@ class Results:
         >>> Results.of([{"score": "msp", "metric": "aurc", "value": float("nan")}]).to_dicts()[0]["value"] is None
         True
         """
-        return [_json_row(row) for row in self.rows]
+        return list(map(_json_row, self.rows))
 
     def overview(self) -> str:
         """Summarise the results in a short text.

@@ -99,6 +99,61 @@ def read_columns(row: ResultRow, columns: Sequence[str]) -> tuple[object, ...]:
     return tuple(row[column] for column in columns)
 
 
+def read_column(rows: Iterable[ResultRow], column: str) -> list[Any]:
+    """Read the values of one column from rows.
+
+    Parameters
+    ----------
+    rows : iterable of mapping
+        Rows of results.
+    column : str
+        Name of the column.
+
+    Returns
+    -------
+    list
+        One value per row, None among them.
+
+    Examples
+    --------
+    >>> read_column([{"score": "msp"}, {"score": None}], "score")
+    ['msp', None]
+    """
+    return [row[column] for row in rows]
+
+
+def transpose_rows(rows: Sequence[ResultRow]) -> dict[str, list[object]]:
+    """Arrange rows as columns.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        Rows of results.
+
+    Returns
+    -------
+    dict of str to list
+        The values of each column, in the order of ``COLUMNS``.
+    """
+    return {column: read_column(rows, column) for column in COLUMNS}
+
+
+def measured_rows(rows: Iterable[ResultRow]) -> list[ResultRow]:
+    """Keep the rows that have a metric; others say why something is missing.
+
+    Parameters
+    ----------
+    rows : iterable of mapping
+        Rows of results.
+
+    Returns
+    -------
+    list of mapping
+        The rows kept, in order.
+    """
+    return [row for row in rows if row["metric"] is not None]
+
+
 def is_missing(value: float | None) -> bool:
     """Check whether a value is None or NaN.
 
@@ -190,7 +245,7 @@ def check_replicates(replicates: Mapping[Key, ArrayLike], rows: Iterable[ResultR
         return checked
     owners = [row for row in rows if key_of(row) in checked]
     _check_unique(owners, KEY)
-    without_row = checked.keys() - {key_of(row) for row in owners}
+    without_row = checked.keys() - set(map(key_of, owners))
     if without_row:
         raise InvalidInput(
             f"replicates of {next(iter(without_row))} belong to no row; keys are the {', '.join(KEY)} of a row"
@@ -287,11 +342,13 @@ def describe_conflict(one: ResultRow, other: ResultRow) -> str:
     str
         The beginning of a sentence, which ends in a semicolon.
     """
-    differing = [column for column in COLUMNS[: COLUMNS.index("value")] if one[column] != other[column]]
-    parts = [f"{column} ({one[column]} and {other[column]})" for column in differing]
+    parts = []
+    for column in COLUMNS[: COLUMNS.index("value")]:
+        if one[column] != other[column]:
+            parts.append(f"{column} ({one[column]} and {other[column]})")
     shown = ", ".join(parts) or "nothing but the value"
     advice = "filter() one of them"
-    if "seed" in differing:
+    if one["seed"] != other["seed"]:
         advice += ", or take over_seeds()"
     return f"there are two rows that differ in {shown}; {advice};"
 
@@ -320,7 +377,7 @@ def group_rows(rows: Iterable[ResultRow], columns: Sequence[str]) -> dict[tuple[
     return groups
 
 
-def rows_of_metric(rows: Iterable[ResultRow], metric: str, protocol: str | None) -> list[ResultRow]:
+def rows_of_metric(rows: Sequence[ResultRow], metric: str, protocol: str | None) -> list[ResultRow]:
     """Select the rows of one metric under one protocol, without validation data where there are other rows.
 
     Parameters
@@ -346,7 +403,7 @@ def rows_of_metric(rows: Iterable[ResultRow], metric: str, protocol: str | None)
     """
     by_metric = group_rows(rows, ("metric",))
     if (metric,) not in by_metric:
-        known = sorted(str(name) for (name,) in by_metric if name is not None)
+        known = sorted(set(read_column(measured_rows(rows), "metric")))
         raise UnknownName.of("metric of these results", str(metric), known)
     by_protocol = group_rows(by_metric[metric,], ("protocol",))
     protocols = ", ".join(str(name) for (name,) in by_protocol)
@@ -450,17 +507,17 @@ def finest(rows: Iterable[ResultRow]) -> list[ResultRow]:
     ['cifar100']
     """
     same_value = ("benchmark", "model", "recipe", "seed", "run", "score", "pair", "protocol", "metric")
-    tested = [row for row in rows if row["metric"] is not None and row["shift"] != VALIDATION]
+    tested = [row for row in measured_rows(rows) if row["shift"] != VALIDATION]
     kept: set[int] = set()
     for group in group_rows(tested, same_value).values():
-        kept.update(id(row) for row in _finest_of_group(group))
+        kept.update(map(id, _finest_of_group(group)))
     return [row for row in tested if id(row) in kept]
 
 
 def _finest_of_group(group: Sequence[ResultRow]) -> Sequence[ResultRow]:
     """Keep single data sets, and averages over roles that have none; all rows where there is neither."""
     single = [row for row in group if not _is_aggregate(row)]
-    roles = {row["role"] for row in single}
+    roles = set(read_column(single, "role"))
     whole_roles = [row for row in group if _stands_for_role(row) and not _has_members(row, roles)]
     return (single + whole_roles) or group
 

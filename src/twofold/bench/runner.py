@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -140,9 +141,8 @@ class Bench:
             found[method] = method.read_entry(self.cache.read(method.cache_name), resamples)
             views = [view for view in method.views if view.shift not in found[method]]
             if views:
-                is_pair = method.pair is not None
                 scored = method.scored_sets(views)
-                tasks.append(partial(measure_views, views, scored, is_pair, resamples, self.seed))
+                tasks.append(partial(measure_views, views, scored, method.is_pair, resamples, self.seed))
                 waiting.append(method)
         for index, computed in self._run_tasks(label, tasks):
             method = waiting[index]
@@ -171,7 +171,7 @@ class Bench:
         tuple of (list of dict, dict)
             Rows of results, and the replicates of those with intervals.
         """
-        specs = list(dict.fromkeys([*scores, *(spec for pair in pairs for spec in pair)]))
+        specs = list(dict.fromkeys([*scores, *chain.from_iterable(pairs)]))
         confidences: dict[Tuning, dict[str, Confidences]] = {}
         for one in self.protocols:
             if one.tuning not in confidences:

@@ -17,7 +17,7 @@ import numpy as np
 from twofold._checks import Array
 from twofold._csv import escape_row, unescape_cell
 from twofold._files import json_with_digest, parse_json_with_digest, replacing
-from twofold.bench.rows import COLUMNS, REAL, WHOLE, Key, ResultRow
+from twofold.bench.rows import COLUMNS, REAL, WHOLE, Key, ResultRow, transpose_rows
 from twofold.errors import InvalidInput, MissingExtra, RunError
 
 CSV, PARQUET, REPLICATES, DIGESTS = "results.csv", "results.parquet", "replicates.safetensors", "results.json"
@@ -174,7 +174,7 @@ def write_files(content: Mapping[Path, bytes]) -> None:
                 file.write(data)
                 file.flush()
     except OSError as error:
-        paths = ", ".join(str(path) for path in content)
+        paths = ", ".join(map(str, content))
         raise RunError(f"{paths} cannot be written ({error.strerror}); nothing was changed") from error
 
 
@@ -226,8 +226,8 @@ def encode_csv(rows: Sequence[ResultRow]) -> bytes:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in rows:
-        cells = ["" if row[column] is None else row[column] for column in COLUMNS]
-        writer.writerow(escape_row(cells))
+        cells = escape_row(row[column] for column in COLUMNS)
+        writer.writerow(cells)  # None becomes an empty cell
     return text.getvalue().encode()
 
 
@@ -310,9 +310,8 @@ def encode_parquet(rows: Sequence[ResultRow]) -> bytes:
     parquet = import_module("pyarrow.parquet")
     types = {**dict.fromkeys(REAL, arrow.float64()), **dict.fromkeys(WHOLE, arrow.int64())}
     schema = arrow.schema([(column, types.get(column, arrow.string())) for column in COLUMNS])
-    columns = {column: [row[column] for row in rows] for column in COLUMNS}
     file = io.BytesIO()
-    parquet.write_table(arrow.table(columns, schema=schema), file, write_page_checksum=True)
+    parquet.write_table(arrow.table(transpose_rows(rows), schema=schema), file, write_page_checksum=True)
     return file.getvalue()
 
 

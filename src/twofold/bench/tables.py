@@ -23,7 +23,7 @@ from twofold.bench.rows import (
     method,
     rows_of_metric,
 )
-from twofold.bench.text import coverage_of, latex_table, markdown_table, scale
+from twofold.bench.text import coverage_of, latex_table, markdown_table, scale, title
 from twofold.errors import InvalidInput
 
 ColumnNames: TypeAlias = str | tuple[str, ...]
@@ -106,11 +106,15 @@ class Pivot:
                 tied[i, j] = self._is_tied(int(i), int(leaders[0]), j)
         return tied
 
+    @property
+    def _paired_level(self) -> float:
+        """Level of the intervals of paired differences."""
+        return DEFAULT_LEVEL if self.level is None else self.level
+
     def _is_tied(self, row: int, leader: int, column: int) -> bool:
         gaps = self._paired_gaps(row, leader, column)
         if len(gaps):
-            level = DEFAULT_LEVEL if self.level is None else self.level
-            low, high = np.quantile(gaps, ((1 - level) / 2, (1 + level) / 2))
+            low, high = np.quantile(gaps, ((1 - self._paired_level) / 2, (1 + self._paired_level) / 2))
             return bool(low <= 0.0 <= high)
         return bool(self.lows[row, column] <= self.values[leader, column] <= self.highs[row, column])
 
@@ -133,16 +137,12 @@ class Pivot:
         str
             Metric, unit, direction, coverage, and what bold and the dagger mean.
         """
-        factor, unit = scale(self.metric)
-        heading = self.metric if factor == 1 else f"{self.metric} ({unit})"
-        of = coverage_of(self.metric, self.protocol)
-        rule = self._tie_rule()
-        return f"{heading}, {self.better} is better{of}. Bold: best of the column. Dagger: tied for best, {rule}."
+        heading = f"{title(self.metric)}, {self.better} is better{coverage_of(self.metric, self.protocol)}"
+        return f"{heading}. Bold: best of the column. Dagger: tied for best, {self._tie_rule()}."
 
     def _tie_rule(self) -> str:
         if self.replicates:
-            level = DEFAULT_LEVEL if self.level is None else self.level
-            rule = f"the {level:.0%} interval of the paired bootstrap difference to the best holds zero"
+            rule = f"the {self._paired_level:.0%} interval of the paired bootstrap difference to the best holds zero"
             n_values = np.count_nonzero(~np.isnan(self.values))
             if len(self.replicates) < n_values:
                 rule += ", or, without paired replicates, the interval of the value holds the best value"
@@ -240,7 +240,9 @@ def pivot_rows(
     cells = _arrange(measured, _column_names(index), _column_names(columns))
     labels = tuple(dict.fromkeys(label for label, _ in cells))
     headings = tuple(dict.fromkeys(heading for _, heading in cells))
-    grid = [[cells.get((label, heading)) for heading in headings] for label in labels]
+    grid = []
+    for label in labels:
+        grid.append([cells.get((label, heading)) for heading in headings])
     levels = {row["level"] for row in measured if row["low"] is not None}
     measured_protocol = measured[0]["protocol"]
     notes = [*_explain_empty_cells(grid, labels, headings), *_explain_absent(rows, measured_protocol)]

@@ -59,6 +59,28 @@ def scale(metric: str) -> tuple[int, str]:
     return 100, "%"
 
 
+def title(metric: str) -> str:
+    """Write the name of a metric with its unit.
+
+    Parameters
+    ----------
+    metric : str
+        Name of the metric.
+
+    Returns
+    -------
+    str
+        The name, and the unit in parentheses if it has one.
+
+    Examples
+    --------
+    >>> title("aurc"), title("nll")
+    ('aurc (x1000)', 'nll')
+    """
+    _, unit = scale(metric)
+    return f"{metric} ({unit})" if unit else metric
+
+
 def decimals(metric: str) -> int:
     """Look up how many digits after the decimal point the text of a comparison shows.
 
@@ -152,8 +174,8 @@ def format_overview(rows: Sequence[ResultRow]) -> str:
         A paragraph per protocol; ``"no values"`` if there are none.
     """
     paragraphs = []
-    for (protocol,), members in group_rows(rows, ("protocol",)).items():
-        paragraph = _rank_methods(None if protocol is None else str(protocol), members)
+    for members in group_rows(rows, ("protocol",)).values():
+        paragraph = _rank_methods(members[0]["protocol"], members)
         if paragraph:
             paragraphs.append(paragraph)
     return "\n\n".join(paragraphs) or "no values"
@@ -161,13 +183,14 @@ def format_overview(rows: Sequence[ResultRow]) -> str:
 
 def _rank_methods(protocol: str | None, rows: Sequence[ResultRow]) -> str:
     """Rank methods by the first main metric that has values; return an empty text where none has."""
-    by_metric = group_rows((row for row in rows if row["metric"] is not None), ("metric",))
-    measured = [str(metric) for (metric,) in by_metric]
+    by_metric: dict[str, list[ResultRow]] = {}
+    for row in finest(rows):
+        if not is_missing(row["value"]):
+            by_metric.setdefault(row["metric"], []).append(row)
     preferred = MAIN_METRICS.get(str(protocol), ("aurc",))
-    for metric in (*preferred, *measured):
-        valued = [row for row in finest(by_metric.get((metric,), ())) if not is_missing(row["value"])]
-        if valued:
-            return _format_ranking(protocol, metric, valued)
+    for metric in (*preferred, *by_metric):
+        if metric in by_metric:
+            return _format_ranking(protocol, metric, by_metric[metric])
     return ""
 
 
@@ -176,7 +199,7 @@ def _format_ranking(protocol: str | None, metric: str, rows: Sequence[ResultRow]
     for row in rows:
         values.setdefault(method(row), []).append(row["value"])
     means = {name: float(np.mean(own)) for name, own in values.items()}
-    most_values = max(len(own) for own in values.values())
+    most_values = max(map(len, values.values()))
     better = better_of(rows)
     sign = -1 if better == "higher" else 1
 
@@ -185,15 +208,15 @@ def _format_ranking(protocol: str | None, metric: str, rows: Sequence[ResultRow]
         return is_incomplete, sign * means[name], name
 
     ranking = sorted(values, key=rank)
-    factor, unit = scale(metric)
-    title = f"{metric} ({unit})" if unit else metric
+    heading = title(metric)
     if protocol is not None:
-        title = f"{protocol}: {title}"
+        heading = f"{protocol}: {heading}"
     direction = f"{better} is better{coverage_of(metric, protocol)}"
-    lines = [f"{title}, {direction}, mean of {count(most_values, 'value')}"]
+    lines = [f"{heading}, {direction}, mean of {count(most_values, 'value')}"]
+    factor, _ = scale(metric)
     listed = ranking[:OVERVIEW_LENGTH]
     numbers = [f"{factor * means[name]:.{decimals(metric)}f}" for name in listed]
-    width = max(len(number) for number in numbers)
+    width = max(map(len, numbers))
     for name, number in zip(listed, numbers, strict=True):
         line = f"  {number:>{width}}  {name}"
         if len(values[name]) < most_values:
