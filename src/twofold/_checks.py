@@ -1,4 +1,4 @@
-"""The door: every array a user hands over enters here, is validated once, and leaves as plain NumPy.
+"""Validate every array and setting that a caller passes, once, and convert arrays to plain NumPy.
 
 Accepted are NumPy arrays, lists, pandas objects, torch tensors (any dtype, device, with or without gradient)
 and anything with ``__array__``. Inputs are never written to.
@@ -21,11 +21,12 @@ from twofold.errors import InvalidInput, RejectedNaN, UnknownName
 Array: TypeAlias = npt.NDArray[np.float64]
 Labels: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
+AnyArray: TypeAlias = npt.NDArray[Any]  # of any dtype
 ArrayLike: TypeAlias = Any  # NumPy, list, pandas, torch, anything with __array__
 NaNPolicy: TypeAlias = Literal["error", "reject"]
 
 
-def plain(value: ArrayLike, name: str) -> npt.NDArray[Any]:
+def plain(value: ArrayLike, name: str) -> AnyArray:
     """Turn any array-like into a NumPy array without copying where possible; torch is never imported."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
@@ -51,8 +52,8 @@ def plain(value: ArrayLike, name: str) -> npt.NDArray[Any]:
 _BEYOND = "{name} holds integers beyond the range of float64 (or of 2^53 and more); rank or scale them first"
 
 
-def _from_torch(tensor: Any, name: str) -> npt.NDArray[Any]:
-    """A tensor as a NumPy array; what has no values of its own, or is stored in another form, is an error."""
+def _from_torch(tensor: Any, name: str) -> AnyArray:
+    """Convert a tensor to a NumPy array; raise if it has no values of its own or is stored in another form."""
     if tensor.is_sparse or str(tensor.layout) != "torch.strided":
         raise InvalidInput(f"{name} is a sparse tensor ({tensor.layout}); pass {name}.to_dense()")
     if tensor.is_meta:
@@ -63,41 +64,46 @@ def _from_torch(tensor: Any, name: str) -> npt.NDArray[Any]:
     if str(tensor.dtype).removeprefix("torch.").startswith(("bfloat16", "float8_")):  # NumPy has neither
         plain_tensor = plain_tensor.float()
     try:
-        array: npt.NDArray[Any] = plain_tensor.numpy()
+        array: AnyArray = plain_tensor.numpy()
     except (TypeError, RuntimeError) as error:
-        raise InvalidInput(f"{name} must hold numbers that NumPy has too, got a tensor of {tensor.dtype}") from error
+        raise InvalidInput(
+            f"{name} must hold numbers of a type that NumPy has, got a tensor of {tensor.dtype}"
+        ) from error
     return array
 
 
-def _from_objects(array: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
-    """Pandas' nullable columns arrive as objects; missing values become NaN. Text is no number."""
+def _from_objects(array: AnyArray, name: str) -> AnyArray:
+    """Convert objects, as which pandas' nullable columns arrive: missing values become NaN, and text is an error."""
     values = list(array.flat)
-    if all(isinstance(x, bool | np.bool_) for x in values):
+    if all(isinstance(value, bool | np.bool_) for value in values):
         return array.astype(bool)
-    missing = [x is None or type(x).__name__ in ("NAType", "NaTType") for x in values]
-    odd = [x for x, gone in zip(values, missing, strict=True) if not gone and not isinstance(x, Real | np.bool_)]
-    if odd:
-        raise InvalidInput(f"{name} must hold numbers, got {type(odd[0]).__name__} objects")
-    try:
-        floats = [np.nan if gone else float(x) for x, gone in zip(values, missing, strict=True)]
-    except OverflowError as error:
-        raise InvalidInput(_BEYOND.format(name=name)) from error
-    if any(isinstance(x, int) and abs(x) >= 2**53 for x in values):
-        raise InvalidInput(_BEYOND.format(name=name))
-    return np.array(floats, dtype=np.float64).reshape(array.shape)
+    numbers = np.empty(len(values))
+    for place, value in enumerate(values):
+        if value is None or type(value).__name__ in ("NAType", "NaTType"):
+            numbers[place] = np.nan
+            continue
+        if not isinstance(value, Real | np.bool_):
+            raise InvalidInput(f"{name} must hold numbers, got {type(value).__name__} objects")
+        if isinstance(value, int) and abs(value) >= 2**53:
+            raise InvalidInput(_BEYOND.format(name=name))
+        try:
+            numbers[place] = float(value)
+        except OverflowError as error:
+            raise InvalidInput(_BEYOND.format(name=name)) from error
+    return numbers.reshape(array.shape)
 
 
-def dims(array: npt.NDArray[Any], name: str, ndim: int, *, empty: bool = False) -> None:
+def dims(array: AnyArray, name: str, ndim: int, *, empty: bool = False) -> None:
     """Raise unless ``array`` has ``ndim`` dimensions and, by default, at least one element."""
     if array.ndim != ndim:
-        want = {1: "one-dimensional (N,)", 2: "two-dimensional (N, K)", 3: "three-dimensional (M, N, C)"}[ndim]
-        raise InvalidInput(f"{name} must be {want}, got shape {array.shape}")
+        shapes = {1: "one-dimensional (N,)", 2: "two-dimensional (N, K)", 3: "three-dimensional (M, N, C)"}
+        raise InvalidInput(f"{name} must be {shapes[ndim]}, got shape {array.shape}")
     if not empty and array.size == 0:
         raise InvalidInput(f"{name} is empty (shape {array.shape}); at least one row is needed")
 
 
 def floats(value: ArrayLike, name: str, *, ndim: int = 1) -> npt.NDArray[np.floating[Any]]:
-    """A float array of ``ndim`` dimensions in its own precision; booleans are refused, integers become float64."""
+    """Validate a float array of ``ndim`` dimensions and keep its precision; integers become float64."""
     array = plain(value, name)
     if array.dtype.kind == "b":
         raise InvalidInput(f"{name} must be floats, got booleans; pass the scores themselves, not a comparison")
@@ -105,11 +111,11 @@ def floats(value: ArrayLike, name: str, *, ndim: int = 1) -> npt.NDArray[np.floa
     if array.dtype.kind == "f":
         return array
     if array.dtype.itemsize == 8 and (np.abs(array.astype(np.float64)) >= 2.0**53).any():
-        raise InvalidInput(f"{name} holds integers of 2^53 or more, which float64 cannot tell apart; rank them first")
+        raise InvalidInput(f"{name} holds integers of 2^53 or more, which float64 cannot hold exactly; rank them first")
     return array.astype(np.float64)
 
 
-def finite(array: npt.NDArray[Any], name: str) -> None:
+def finite(array: AnyArray, name: str) -> None:
     """Raise, naming the first row, if any element is NaN or infinite."""
     # the sum is not finite as soon as one element is not; the scan is needed only then (or on overflow)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -124,7 +130,7 @@ def finite(array: npt.NDArray[Any], name: str) -> None:
 
 
 def confidence(value: ArrayLike, name: str = "conf", *, nan: NaNPolicy = "error") -> Array:
-    """A confidence array as C-contiguous float64; +inf and -inf are legal, NaN is an error or is ranked lowest."""
+    """Validate a confidence as C-contiguous float64; infinities are allowed, NaN is an error or is ranked lowest."""
     array = np.ascontiguousarray(floats(value, name), dtype=np.float64)
     choice(nan, "nan", ("error", "reject"))
     missing = np.isnan(array)
@@ -133,7 +139,7 @@ def confidence(value: ArrayLike, name: str = "conf", *, nan: NaNPolicy = "error"
         if nan == "error":
             raise InvalidInput(
                 f"{name} has NaN in row {first} ({count} of {array.size} rows); "
-                f'mend the score, or pass nan="reject" to rank such rows lowest'
+                f'fix the score, or pass nan="reject" to rank such rows lowest'
             )
         warnings.warn(f"{name}: {count} of {array.size} rows are NaN and are ranked lowest", RejectedNaN, stacklevel=3)
         array = np.where(missing, -np.inf, array)
@@ -141,7 +147,7 @@ def confidence(value: ArrayLike, name: str = "conf", *, nan: NaNPolicy = "error"
 
 
 def mask(value: ArrayLike, name: str) -> Mask:
-    """A boolean array; 0/1 numbers are accepted, anything else is an error so that no loss or label slips in."""
+    """Validate a boolean array; 0/1 numbers are accepted, so that a loss or label passed by mistake is an error."""
     array = plain(value, name)
     dims(array, name, 1)
     if array.dtype.kind != "b":
@@ -154,54 +160,57 @@ def mask(value: ArrayLike, name: str) -> Mask:
 
 
 def labels(value: ArrayLike, name: str = "labels", *, classes: int | None = None, ood: bool = True) -> Labels:
-    """Integer class labels in [0, classes), and -1 for "no class of this model" where ``ood`` allows it."""
+    """Validate integer class labels in [0, classes), and -1 for "no class of this model" where ``ood`` allows it."""
     array = plain(value, name)
     dims(array, name, 1)
     if array.dtype.kind == "b":
         raise InvalidInput(f"{name} must be integer class labels, got booleans")
-    odd = ~np.isfinite(array) | (array != np.floor(array)) if array.dtype.kind == "f" else np.zeros(1, bool)
-    if odd.any():
-        row = int(odd.argmax())
-        raise InvalidInput(f"{name} must be integer class labels, got {array[row]} in row {row}")
-    low = -1 if ood else 0
-    bad = array < low  # before the cast, which would wrap large numbers round to negative ones
-    bad |= array >= (2**63 if classes is None else classes)
-    if bad.any():
-        row = int(bad.argmax())
-        top = "" if classes is None else f", {classes})"
-        span = f"[{low}{top}" if classes is not None else f">= {low}"
+    if array.dtype.kind == "f":
+        fractional = ~np.isfinite(array) | (array != np.floor(array))
+        if fractional.any():
+            row = int(fractional.argmax())
+            raise InvalidInput(f"{name} must be integer class labels, got {array[row]} in row {row}")
+    lowest = -1 if ood else 0
+    limit = 2**63 if classes is None else classes
+    outside = (array < lowest) | (array >= limit)  # before the cast, which would wrap large numbers to negative ones
+    if outside.any():
+        row = int(outside.argmax())
+        span = f">= {lowest}" if classes is None else f"[{lowest}, {classes})"
         note = " (-1 means no class of this model)" if ood else ""
-        raise InvalidInput(f"{name} must be in {span}{note}, got {_shown(array[row])} in row {row}")
+        raise InvalidInput(f"{name} must be in {span}{note}, got {_format_label(array[row])} in row {row}")
     return array.astype(np.int64)
 
 
-def _shown(number: Any) -> str:
-    """A label as text; floats that are whole numbers without their point."""
+def _format_label(number: float) -> str:
+    """Write a label; floats that are whole numbers without their point."""
     return str(int(number)) if abs(number) < 2**63 else str(number)
 
 
 def losses(value: ArrayLike, name: str = "loss") -> Array:
-    """Per-sample losses: finite float64."""
+    """Validate losses of samples: finite float64."""
     array = np.ascontiguousarray(floats(value, name), dtype=np.float64)
     finite(array, name)
     return array
 
 
-def same_rows(**arrays: npt.NDArray[Any] | None) -> int:
+def same_rows(**arrays: AnyArray | None) -> int:
     """Raise unless all given arrays have the same number of rows; return that number.
 
     >>> same_rows(conf=np.zeros(3), loss=None, correct=np.ones(3))
     3
     """
-    given = {name: a for name, a in arrays.items() if a is not None}
-    (first, reference), *rest = given.items()
-    for name, array in rest:
-        if len(array) != len(reference):
-            raise InvalidInput(f"{name} has {len(array)} rows but {first} has {len(reference)}")
-    return len(reference)
+    first, rows = "", -1
+    for name, array in arrays.items():
+        if array is None:
+            continue
+        if rows < 0:
+            first, rows = name, len(array)
+        elif len(array) != rows:
+            raise InvalidInput(f"{name} has {len(array)} rows but {first} has {rows}")
+    return rows
 
 
-def choice(value: Any, name: str, options: Iterable[str]) -> str:
+def choice(value: object, name: str, options: Iterable[str]) -> str:
     """Raise unless ``value`` is one of ``options``; the message suggests the nearest."""
     options = tuple(options)
     if value not in options:
@@ -209,8 +218,10 @@ def choice(value: Any, name: str, options: Iterable[str]) -> str:
     return str(value)
 
 
-def number(value: Any, name: str, low: float, high: float, *, open_low: bool = False, open_high: bool = False) -> float:
-    """A real setting inside an interval.
+def number(
+    value: object, name: str, low: float, high: float, *, open_low: bool = False, open_high: bool = False
+) -> float:
+    """Validate a real setting inside an interval.
 
     >>> number(0.95, "tpr", 0, 1)
     0.95
@@ -218,23 +229,24 @@ def number(value: Any, name: str, low: float, high: float, *, open_low: bool = F
     if isinstance(value, str):
         raise InvalidInput(f"{name} must be a number, got {value!r}")
     try:
-        result = float(value)
+        result = float(value)  # type: ignore[arg-type]  # whatever float() takes, NumPy scalars and tensors included
     except OverflowError as error:
-        raise InvalidInput(f"{name} must be a number that float64 can hold, got an integer beyond") from error
+        raise InvalidInput(f"{name} must be a number that float64 can hold, got a larger integer") from error
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{name} must be a number, got {value!r}") from error
     below = result <= low if open_low else result < low
     above = result >= high if open_high else result > high
     if below or above or result != result:
-        left, right = "(" if open_low else "[", ")" if open_high else "]"
+        left = "(" if open_low else "["
+        right = ")" if open_high else "]"
         raise InvalidInput(f"{name} must be in {left}{low:g}, {high:g}{right}, got {value!r}")
     return result
 
 
-def whole(value: Any, name: str, low: int) -> int:
-    """An integer setting of at least ``low``."""
+def whole(value: object, name: str, low: int) -> int:
+    """Validate an integer setting of at least ``low``."""
     try:
-        result = operator.index(value)
+        result = operator.index(value)  # type: ignore[arg-type]  # a TypeError is what we look for
     except TypeError:
         result = low - 1
     if isinstance(value, bool) or result < low:
@@ -242,10 +254,8 @@ def whole(value: Any, name: str, low: int) -> int:
     return result
 
 
-def joint(
-    correct: ArrayLike, is_id: ArrayLike | None, **confidences: npt.NDArray[Any] | None
-) -> tuple[Mask, Mask | None]:
-    """``correct`` and ``is_id`` as masks of the same length as the confidences; correct is False on every OOD row."""
+def joint(correct: ArrayLike, is_id: ArrayLike | None, **confidences: AnyArray | None) -> tuple[Mask, Mask | None]:
+    """Validate ``correct`` and ``is_id`` as masks as long as the confidences; no OOD row may be correct."""
     right = mask(correct, "correct")
     inside = None if is_id is None else mask(is_id, "is_id")
     same_rows(correct=right, is_id=inside, **confidences)
@@ -253,6 +263,6 @@ def joint(
         row = int((right & ~inside).argmax())
         raise InvalidInput(
             f"correct must be False on OOD samples, got True in row {row} where is_id is False; "
-            "no answer is right for an input of no known class"
+            "no prediction is correct for an input of no known class"
         )
     return right, inside

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from twofold import metrics
 from twofold._checks import Array, Mask
@@ -15,11 +17,11 @@ from twofold.scores.chain import Chain, scorer
 from twofold.scores.logits import probability
 from twofold.scores.scoring import score_all
 
-MAIN = ("accuracy", "aurc", "augrc", "auroc", "fpr95", "ece")
+DEFAULT_METRICS = ("accuracy", "aurc", "augrc", "auroc", "fpr95", "ece")
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class ScoredRows:
     """Hold for each sample whether it is correct and in-distribution, its confidences and its probability.
 
     Parameters
@@ -43,7 +45,7 @@ class Rows:
     prob: Array
 
 
-def chain_of(spec: str | Chain) -> Chain:
+def ready_chain(spec: str | Chain) -> Chain:
     """Build a chain that can score at once.
 
     Parameters
@@ -63,7 +65,7 @@ def chain_of(spec: str | Chain) -> Chain:
 
     Examples
     --------
-    >>> chain_of("energy").spec
+    >>> ready_chain("energy").spec
     'energy'
     """
     chain = scorer(spec)
@@ -72,7 +74,7 @@ def chain_of(spec: str | Chain) -> Chain:
     return chain
 
 
-def rows_of(outputs: Outputs, first: Chain, second: Chain | None = None) -> Rows:
+def score_rows(outputs: Outputs, first: Chain, second: Chain | None = None) -> ScoredRows:
     """Compute the rows of labelled outputs.
 
     Parameters
@@ -86,51 +88,50 @@ def rows_of(outputs: Outputs, first: Chain, second: Chain | None = None) -> Rows
 
     Returns
     -------
-    Rows
+    ScoredRows
         One entry for each sample.
 
     Examples
     --------
-    >>> rows_of(Outputs([[2.0, 0.0], [0.0, 1.0]], labels=[0, -1]), scorer("msp")).correct
+    >>> score_rows(Outputs([[2.0, 0.0], [0.0, 1.0]], labels=[0, -1]), scorer("msp")).correct
     array([ True, False])
     """
-    seen = outputs.averaged() if first.judges == "passes" else outputs
-    confs = score_all([first] if second is None else [first, second], seen)
-    return Rows(seen.correct, seen.is_id, confs[0], None if second is None else confs[1], probability(seen))
+    judged = outputs.averaged() if first.judges == "passes" else outputs
+    if second is None:
+        (conf,) = score_all([first], judged)
+        conf_ood = None
+    else:
+        conf, conf_ood = score_all([first, second], judged)
+    return ScoredRows(judged.correct, judged.is_id, conf, conf_ood, probability(judged))
 
 
-def concat_rows(parts: Sequence[Rows]) -> Rows:
+def concat_rows(parts: Sequence[ScoredRows]) -> ScoredRows:
     """Join the rows of several batches.
 
     Parameters
     ----------
-    parts : sequence of Rows
+    parts : sequence of ScoredRows
         At least one; all with, or all without, a second confidence.
 
     Returns
     -------
-    Rows
+    ScoredRows
         All rows in order.
 
     Examples
     --------
-    >>> rows = rows_of(Outputs([[2.0, 0.0]], labels=[0]), scorer("msp"))
+    >>> rows = score_rows(Outputs([[2.0, 0.0]], labels=[0]), scorer("msp"))
     >>> concat_rows([rows, rows]).correct
     array([ True,  True])
     """
-    conf_ood = None
-    if parts[0].conf_ood is not None:
-        conf_ood = np.concatenate([part.conf_ood for part in parts if part.conf_ood is not None])
-    return Rows(
-        correct=np.concatenate([part.correct for part in parts]),
-        is_id=np.concatenate([part.is_id for part in parts]),
-        conf=np.concatenate([part.conf for part in parts]),
-        conf_ood=conf_ood,
-        prob=np.concatenate([part.prob for part in parts]),
-    )
+    joined: dict[str, npt.NDArray[Any] | None] = {}
+    for field in fields(ScoredRows):
+        arrays = [getattr(part, field.name) for part in parts]
+        joined[field.name] = None if arrays[0] is None else np.concatenate(arrays)
+    return ScoredRows(**joined)  # type: ignore[arg-type]  # each field as it is in the parts
 
 
-def check_names(names: Iterable[str], *, two: bool) -> tuple[str, ...]:
+def check_metrics(names: Iterable[str], *, two: bool) -> tuple[str, ...]:
     """Check, before any data arrive, that rows are enough for these metrics.
 
     Parameters
@@ -154,7 +155,7 @@ def check_names(names: Iterable[str], *, two: bool) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> check_names("aurc", two=False)
+    >>> check_metrics("aurc", two=False)
     ('aurc',)
     """
     chosen = (names,) if isinstance(names, str) else tuple(names)
@@ -170,15 +171,15 @@ def check_names(names: Iterable[str], *, two: bool) -> tuple[str, ...]:
     return chosen
 
 
-def values(rows: Rows, names: Iterable[str]) -> dict[str, float]:
+def evaluate_rows(rows: ScoredRows, names: Iterable[str]) -> dict[str, float]:
     """Compute metrics of rows.
 
     Parameters
     ----------
-    rows : Rows
+    rows : ScoredRows
         The samples.
     names : iterable of str
-        Metrics by name, as :func:`check_names` accepts them.
+        Metrics by name, as :func:`check_metrics` accepts them.
 
     Returns
     -------
@@ -191,8 +192,8 @@ def values(rows: Rows, names: Iterable[str]) -> dict[str, float]:
 
     Examples
     --------
-    >>> rows = rows_of(Outputs([[2.0, 0.0], [0.0, 1.0], [1.0, 0.4]], labels=[0, 1, 1]), scorer("msp"))
-    >>> values(rows, ["accuracy", "auroc"])
+    >>> rows = score_rows(Outputs([[2.0, 0.0], [0.0, 1.0], [1.0, 0.4]], labels=[0, 1, 1]), scorer("msp"))
+    >>> evaluate_rows(rows, ["accuracy", "auroc"])
     {'accuracy': 0.6666666666666666, 'auroc': 1.0}
     """
     result = metrics.evaluate(

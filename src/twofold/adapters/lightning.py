@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torchmetrics import MetricCollection
 
-from twofold.adapters._rows import MAIN
+from twofold.adapters._rows import DEFAULT_METRICS
 from twofold.adapters.torchmetrics import Reliability
 from twofold.errors import InvalidInput
 from twofold.scores.chain import Chain
@@ -57,14 +56,16 @@ class ReliabilityCallback(Callback):
 
     def __init__(
         self,
-        metrics: Iterable[str] = MAIN,
+        metrics: Iterable[str] = DEFAULT_METRICS,
         *,
         id: str | Chain = "msp",  # noqa: A002 - the name that Gate.fit uses
         ood: str | Chain | None = None,
         prefix: str = "val_",
         test_prefix: str = "test_",
     ) -> None:
-        self.names, self.prefix, self.test_prefix = tuple(metrics), prefix, test_prefix
+        self.names = tuple(metrics)
+        self.prefix = prefix
+        self.test_prefix = test_prefix
         self.collection = MetricCollection({name: Reliability(name, id=id, ood=ood) for name in self.names})
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -83,8 +84,8 @@ class ReliabilityCallback(Callback):
         self,
         trainer: Trainer,
         pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
+        outputs: object,
+        batch: object,
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
@@ -140,8 +141,8 @@ class ReliabilityCallback(Callback):
         self,
         trainer: Trainer,
         pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
+        outputs: object,
+        batch: object,
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
@@ -185,7 +186,7 @@ class ReliabilityCallback(Callback):
         self.collection.to(pl_module.device)
         self.collection.reset()
 
-    def _update(self, outputs: Any, batch: Any, step: str) -> None:
+    def _update(self, outputs: object, batch: object, step: str) -> None:
         if not isinstance(outputs, Mapping) or "logits" not in outputs:
             raise InvalidInput(f'{step} must return a dict with "logits" (N, C) for ReliabilityCallback')
         labels = outputs.get("labels")

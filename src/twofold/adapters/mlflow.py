@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from twofold.bench.results import Results
 from twofold.bench.rows import method
@@ -41,39 +42,58 @@ def log(what: Evaluation | ReportCard | Results | Gate | str | os.PathLike[str],
         raise MissingExtra('log needs mlflow: pip install "twofold[adapters]"') from error
     if isinstance(what, Evaluation | ReportCard):
         numbers = dict(what) if isinstance(what, Evaluation) else what.to_dict()
-        mlflow.log_metrics({f"{name}/{key}": value for key, value in numbers.items() if _is_number(value)})
-        mlflow.log_dict(_plain(what.to_dict()), f"{name}/{type(what).__name__.lower()}.json")
+        mlflow.log_metrics(_metrics(name, numbers))
+        mlflow.log_dict(_replace_nonfinite(what.to_dict()), f"{name}/{type(what).__name__.lower()}.json")
     elif isinstance(what, Results):
-        mlflow.log_metrics({f"{name}/{_place(row)}": row["value"] for row in what.rows if _is_number(row["value"])})
+        mlflow.log_metrics(_metrics(name, {_place(row): row["value"] for row in what.rows}))
         with tempfile.TemporaryDirectory() as folder:
             mlflow.log_artifact(str(what.to_csv(Path(folder) / "results.csv")), name)
     elif isinstance(what, Gate):
-        said = {"id": what.id.spec, "tau_id": what.tau_id, "objective": what.promise.objective}
-        second = {} if what.ood is None else {"ood": what.ood.spec, "tau_ood": what.tau_ood}
-        mlflow.log_params({f"{name}/{key}": value for key, value in (said | second).items()})
+        mlflow.log_params({f"{name}/{key}": value for key, value in _gate_parameters(what).items()})
         with tempfile.TemporaryDirectory() as folder:
             what.save(Path(folder) / "gate")
             mlflow.log_artifacts(str(Path(folder) / "gate"), f"{name}/gate")
+    elif isinstance(what, str | os.PathLike) and Path(what).is_dir():
+        mlflow.log_artifacts(str(what), name)
     elif isinstance(what, str | os.PathLike) and Path(what).exists():
-        mlflow.log_artifacts(str(what), name) if Path(what).is_dir() else mlflow.log_artifact(str(what), name)
+        mlflow.log_artifact(str(what), name)
     else:
         raise InvalidInput(
             f"log takes an Evaluation, ReportCard, Results, Gate or the path of a file or folder, got {what!r}"
         )
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
+def _metrics(prefix: str, values: Mapping[str, object]) -> dict[str, float]:
+    """Keep the finite numbers, under the names that MLflow shows."""
+    metrics = {}
+    for name, value in values.items():
+        if isinstance(value, int | float) and math.isfinite(value):
+            metrics[f"{prefix}/{name}"] = value
+    return metrics
 
 
-def _plain(value: Any) -> Any:
-    """Replace what is not a finite number by None, for strict JSON."""
+def _gate_parameters(gate: Gate) -> dict[str, str | float]:
+    parameters: dict[str, str | float] = {
+        "id": gate.id.spec,
+        "tau_id": gate.tau_id,
+        "objective": gate.promise.objective,
+    }
+    if gate.ood is not None:
+        parameters["ood"] = gate.ood.spec
+        parameters["tau_ood"] = gate.tau_ood
+    return parameters
+
+
+def _replace_nonfinite(value: object) -> object:
+    """Copy nested dictionaries with None in place of NaN and infinities, which JSON cannot hold."""
     if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return {key: _replace_nonfinite(inner) for key, inner in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
 
 
-def _place(row: Any) -> str:
+def _place(row: Mapping[str, object]) -> str:
     """Name a row, using only characters that MLflow allows.
 
     >>> _place({"run": "r1", "shift": "far", "protocol": None, "score": "react|energy", "pair": None, "metric": "aurc"})
@@ -81,4 +101,4 @@ def _place(row: Any) -> str:
     """
     parts = [row["run"], row["shift"], row["protocol"], method(row), row["metric"]]
     text = "/".join(str(part) for part in parts if part is not None)
-    return "".join(c if c.isalnum() or c in "_-./ " else "_" for c in text)
+    return re.sub(r"[^\w\-./ ]", "_", text)

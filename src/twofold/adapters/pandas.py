@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from numbers import Real
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,12 @@ from twofold.metrics import Evaluation
 from twofold.outputs import Outputs
 
 Columns = str | Sequence[Hashable]
+DataFrame: TypeAlias = Any  # of pandas or polars, which are optional
+Series: TypeAlias = Any  # a column of it
 
 
 def outputs_of(
-    frame: Any, *, logits: Columns = "logit_", labels: Hashable | None = None, features: Columns | None = None
+    frame: DataFrame, *, logits: Columns = "logit_", labels: Hashable | None = None, features: Columns | None = None
 ) -> Outputs:
     """Read outputs from a data frame of pandas or polars with a row per sample.
 
@@ -69,11 +71,13 @@ def outputs_of(
     if labels is not None:
         (label_column,) = _columns(frame, [labels], "labels")
         truth = _class_numbers(frame[label_column], columns, names)
-    held = None if features is None else frame[_columns(frame, features, "features")].to_numpy()
-    return Outputs(frame[columns].to_numpy(), truth, held, ids=_ids(frame), class_names=names)
+    feature_rows = None
+    if features is not None:
+        feature_rows = frame[_columns(frame, features, "features")].to_numpy()
+    return Outputs(frame[columns].to_numpy(), truth, feature_rows, ids=_ids(frame), class_names=names)
 
 
-def _columns(frame: Any, wanted: Columns, argument: str) -> list[Hashable]:
+def _columns(frame: DataFrame, wanted: Columns, argument: str) -> list[Hashable]:
     """Return the columns of these names, or with this prefix, as the frame names them."""
     by_text: dict[str, Hashable] = {str(column): column for column in frame.columns}
     listed = ", ".join(by_text)
@@ -88,35 +92,45 @@ def _columns(frame: Any, wanted: Columns, argument: str) -> list[Hashable]:
     return [by_text[str(name)] for name in wanted]
 
 
-def _class_numbers(column: Any, columns: Sequence[Hashable], names: Sequence[str]) -> Labels:
+def _class_numbers(column: Series, columns: Sequence[Hashable], names: Sequence[str]) -> Labels:
     """Return the number of each label's class, -1 where the label is missing or not a class."""
     labels = [None if _is_missing(value) else value for value in column.to_list()]
-    present = [label for label in labels if label is not None]
-    if any(isinstance(label, bool | np.bool_) for label in present) and not {"True", "False"} & set(names):
-        raise InvalidInput(f"labels: column {column.name!r} has truth values; give class numbers or names")
-    are_numbers = all(isinstance(label, Real) and not isinstance(label, bool | np.bool_) for label in present)
-    if not are_numbers:
-        number_of_name = {name: number for number, name in enumerate(names)}
-        return _numbers([-1 if label is None else number_of_name.get(str(label), -1) for label in labels])
-    if not all(math.isfinite(label) and label == int(label) for label in present):
-        raise InvalidInput(f"labels: column {column.name!r} has fractions; give class numbers or names")
-    if all(isinstance(name, int | np.integer) for name in columns):
-        number_of_column = {name: number for number, name in enumerate(columns)}
-        return _numbers([-1 if label is None else number_of_column.get(int(label), -1) for label in labels])
-    return _numbers([-1 if label is None else int(label) for label in labels])
+    number_of: Mapping[Hashable, int]
+    if _are_names(labels, names, column.name):
+        number_of = {name: number for number, name in enumerate(names)}
+        labels = [None if label is None else str(label) for label in labels]
+    elif all(isinstance(name, int | np.integer) for name in columns):
+        number_of = {name: number for number, name in enumerate(columns)}
+    else:
+        return np.array([-1 if label is None else int(label) for label in labels], dtype=np.int64)
+    return np.array([number_of.get(label, -1) for label in labels], dtype=np.int64)
 
 
-def _numbers(values: Sequence[int]) -> Labels:
-    return np.array(values, dtype=np.int64)
+def _are_names(labels: Sequence[object], names: Sequence[str], column: Hashable) -> bool:
+    """Return whether labels are class names, not class numbers; raise if they are neither."""
+    has_fractions = False
+    for label in labels:
+        if label is None:
+            continue
+        if isinstance(label, bool | np.bool_):
+            if "True" in names or "False" in names:
+                return True
+            raise InvalidInput(f"labels: column {column!r} has truth values; give class numbers or names")
+        if not isinstance(label, Real):
+            return True
+        has_fractions |= not math.isfinite(label) or label != int(label)
+    if has_fractions:
+        raise InvalidInput(f"labels: column {column!r} has fractions; give class numbers or names")
+    return False
 
 
-def _is_missing(value: Any) -> bool:
+def _is_missing(value: object) -> bool:
     """Return whether a cell is None, NaN or what pandas writes for a missing value."""
     is_nan = isinstance(value, float | np.floating) and math.isnan(value)
     return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")
 
 
-def _ids(frame: Any) -> npt.NDArray[Any] | None:
+def _ids(frame: DataFrame) -> npt.NDArray[Any] | None:
     """Return a pandas index of unique text or whole numbers, or None if there is no such index."""
     index = getattr(frame, "index", None)  # polars has none
     if index is None or not index.is_unique or index.inferred_type not in ("string", "integer"):
@@ -124,7 +138,7 @@ def _ids(frame: Any) -> npt.NDArray[Any] | None:
     return np.asarray(index.tolist())
 
 
-def to_frame(what: Outputs | Decision | Evaluation | ReportCard) -> Any:
+def to_frame(what: Outputs | Decision | Evaluation | ReportCard) -> DataFrame:
     """Convert outputs, a decision, an evaluation or a report card to a pandas data frame.
 
     Parameters
@@ -161,20 +175,24 @@ def to_frame(what: Outputs | Decision | Evaluation | ReportCard) -> Any:
     if isinstance(what, ReportCard):
         return pd.DataFrame([what.to_dict()])
     if isinstance(what, Decision):
-        given = {
-            name: getattr(what, name)
-            for name in ("labels", "verdict", "conf_id", "conf_ood", "margin_id", "margin_ood")
-        }
-        return pd.DataFrame({name: value for name, value in given.items() if value is not None})
+        decision = {}
+        for name in ("labels", "verdict", "conf_id", "conf_ood", "margin_id", "margin_ood"):
+            value = getattr(what, name)
+            if value is not None:
+                decision[name] = value
+        return pd.DataFrame(decision)
     if not isinstance(what, Outputs):
         raise InvalidInput(
             f"to_frame takes Outputs, a Decision, an Evaluation or a ReportCard, got {type(what).__name__}"
         )
-    names = what.class_names or tuple(str(k) for k in range(what.classes))
-    columns: dict[str, Any] = {f"logit_{name}": what.logits[:, k] for k, name in enumerate(names)}
+    names = what.class_names or tuple(range(what.classes))
+    columns = {}
+    for k, name in enumerate(names):
+        columns[f"logit_{name}"] = what.logits[:, k]
     if what.labels is not None:
         columns["label"] = what.labels
     columns["prediction"] = what.predictions
     if what.features is not None:
-        columns |= {f"feature_{j}": what.features[:, j] for j in range(what.features.shape[1])}
+        for j in range(what.features.shape[1]):
+            columns[f"feature_{j}"] = what.features[:, j]
     return pd.DataFrame(columns, index=what.ids)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,15 +28,25 @@ from sklearn.utils.validation import (
 from twofold import _checks, metrics
 from twofold._checks import ArrayLike
 from twofold._math import SMALLEST_NORMAL
-from twofold.adapters._rows import chain_of, check_names, rows_of, values
+from twofold.adapters._rows import check_metrics, evaluate_rows, ready_chain, score_rows
 from twofold.errors import InvalidInput, UndefinedMetric
 from twofold.gate import Decision, Gate
 from twofold.outputs import Outputs
 from twofold.scores.chain import Chain, scorer
 
+Estimator: TypeAlias = Any  # scikit-learn has no types
+Matrix: TypeAlias = Any  # an array, a sparse matrix or a data frame of shape (n_samples, n_features)
+RandomState: TypeAlias = int | np.random.RandomState | None
+AnyArray: TypeAlias = npt.NDArray[Any]  # labels may be text
+
 
 def reliability_score(
-    y_true: ArrayLike, y_prob: ArrayLike, *, metric: str = "augrc", score: str | Chain = "msp", labels: Any = None
+    y_true: ArrayLike,
+    y_prob: ArrayLike,
+    *,
+    metric: str = "augrc",
+    score: str | Chain = "msp",
+    labels: ArrayLike | None = None,
 ) -> float:
     """Measure how well the confidence of predicted probabilities separates correct from wrong predictions.
 
@@ -49,7 +59,7 @@ def reliability_score(
     y_prob : array-like of shape (n_samples, n_classes) or (n_samples,)
         Predicted probabilities; one column is that of the second of two classes.
     metric : str, default="augrc"
-        A metric of :func:`twofold.metrics.names`, or ``"accuracy"``.
+        A metric of :func:`twofold.metrics.names`.
     score : str or Chain, default="msp"
         The confidence, which reads log p as its logits.
     labels : array-like of shape (n_classes,), optional
@@ -85,11 +95,11 @@ def reliability_score(
             f"y_prob has shape {p.shape} and there are {len(classes)} classes in {source}; "
             "pass labels=, the classes in the order of the columns"
         )
-    (name,) = check_names(metric, two=False)
-    rows = rows_of(Outputs(_logits(p), _codes(truth, classes)), chain_of(score))
-    value = values(rows, [name])[name]
+    (name,) = check_metrics(metric, two=False)
+    rows = score_rows(Outputs(_logits(p), _codes(truth, classes)), ready_chain(score))
+    value = evaluate_rows(rows, [name])[name]
     if np.isnan(value):
-        raise UndefinedMetric(f"{metric} has no value on these {len(truth)} samples, {int(rows.correct.sum())} right")
+        raise UndefinedMetric(f"{metric} has no value on these {len(truth)} samples, {int(rows.correct.sum())} correct")
     return value
 
 
@@ -99,9 +109,9 @@ class _ReliabilityScorer:
 
     metric: str
     score: str | Chain
-    labels: Any = None
+    labels: ArrayLike | None = None
 
-    def __call__(self, estimator: Any, X: Any, y_true: Any) -> float:
+    def __call__(self, estimator: Estimator, X: Matrix, y_true: ArrayLike) -> float:
         value = reliability_score(
             y_true,
             estimator.predict_proba(X),
@@ -112,7 +122,7 @@ class _ReliabilityScorer:
         higher_is_better = metrics.info(self.metric).better == "higher"
         return value if higher_is_better else -value
 
-    def _classes_of(self, estimator: Any) -> Any:
+    def _classes_of(self, estimator: Estimator) -> ArrayLike:
         """Return the classes in the order of the estimator's columns."""
         own = getattr(estimator, "classes_", None)
         if own is None:
@@ -129,7 +139,9 @@ class _ReliabilityScorer:
         return own
 
 
-def reliability_scorer(metric: str = "augrc", *, score: str | Chain = "msp", labels: Any = None) -> Any:
+def reliability_scorer(
+    metric: str = "augrc", *, score: str | Chain = "msp", labels: ArrayLike | None = None
+) -> Callable[[Estimator, Matrix, ArrayLike], float]:
     """Make a scikit-learn scorer of :func:`reliability_score`, for ``cross_val_score`` or a search.
 
     The classes are those of the fitted estimator (``estimator.classes_``). A row whose label is none of them, such as
@@ -138,7 +150,7 @@ def reliability_scorer(metric: str = "augrc", *, score: str | Chain = "msp", lab
     Parameters
     ----------
     metric : str, default="augrc"
-        A metric of :func:`twofold.metrics.names`, or ``"accuracy"``.
+        A metric of :func:`twofold.metrics.names`.
     score : str or Chain, default="msp"
         The confidence, which reads log p as its logits.
     labels : array-like of shape (n_classes,), optional
@@ -164,8 +176,8 @@ def reliability_scorer(metric: str = "augrc", *, score: str | Chain = "msp", lab
     >>> reliability_scorer("aurc")(DummyClassifier().fit(X, y), X, y)  # all equally confident: the error rate, negated
     -0.25
     """
-    (name,) = check_names(metric, two=False)
-    chain_of(score)
+    (name,) = check_metrics(metric, two=False)
+    ready_chain(score)
     return _ReliabilityScorer(name, score, labels)
 
 
@@ -229,7 +241,7 @@ class SelectiveClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  
 
     def __init__(
         self,
-        estimator: Any = None,
+        estimator: Estimator = None,
         *,
         id: str = "msp",  # noqa: A002 - the name that Gate.fit uses
         ood: str | None = None,
@@ -240,7 +252,7 @@ class SelectiveClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  
         coverage: float | None = None,
         costs: Mapping[str, float] | tuple[float, float, float] | None = None,
         ood_share: float | None = None,
-        random_state: Any = None,
+        random_state: RandomState = None,
     ) -> None:
         self.estimator = estimator
         self.id = id
@@ -254,7 +266,15 @@ class SelectiveClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  
         self.ood_share = ood_share
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, X_ood: Any = None, **fit_params: Any) -> Self:
+    def fit(
+        self,
+        X: Matrix,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        X_ood: Matrix = None,
+        **fit_params: object,
+    ) -> Self:
         """Fit the estimator and the gate.
 
         Parameters
@@ -322,13 +342,18 @@ class SelectiveClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  
             )
         self.classes_ = self.estimator_.classes_
         inside = self._outputs(_safe_indexing(X, held), y[held])
-        parts = [inside] if X_ood is None else [inside, self._outputs(X_ood, np.full(_num_samples(X_ood), None))]
-        learns = not all(scorer(spec).ready for spec in (self.id, self.ood) if spec is not None)
+        parts = [inside]
+        if X_ood is not None:
+            no_class = np.full(_num_samples(X_ood), None)
+            parts.append(self._outputs(X_ood, no_class))
+        train_outputs = None
+        if not all(chain.ready for chain in self._chains()):
+            train_outputs = self._outputs(_safe_indexing(X, train), y[train])
         self.gate_ = Gate.fit(
             Outputs.concat(parts),
             self.id,
             self.ood,
-            train=self._outputs(_safe_indexing(X, train), y[train]) if learns else None,
+            train=train_outputs,
             objective=self.objective,  # type: ignore[arg-type]
             risk=self.risk,
             delta=self.delta,
@@ -338,7 +363,7 @@ class SelectiveClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  
         )
         return self
 
-    def predict_proba(self, X: Any) -> npt.NDArray[Any]:
+    def predict_proba(self, X: Matrix) -> AnyArray:
         """Predict the estimator's probabilities.
 
         Parameters
@@ -356,7 +381,7 @@ class SelectiveClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  
         validate_data(self, X, reset=False, skip_check_array=True)
         return p
 
-    def predict(self, X: Any) -> npt.NDArray[Any]:
+    def predict(self, X: Matrix) -> AnyArray:
         """Predict the most probable class of every row, whatever the verdict.
 
         Parameters
@@ -372,7 +397,7 @@ class SelectiveClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  
         chosen = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[chosen])
 
-    def decide(self, X: Any) -> Decision:
+    def decide(self, X: Matrix) -> Decision:
         """Decide on every row: its most probable class, its verdict and its confidences.
 
         Parameters
@@ -400,7 +425,7 @@ class SelectiveClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  
         mapping = MethodMapping().add(caller="fit", callee="fit")
         return MetadataRouter(owner=self).add_self_request(self).add(estimator=self._inner(), method_mapping=mapping)
 
-    def _inner(self) -> Any:
+    def _inner(self) -> Estimator:
         if self.estimator is not None:
             return self.estimator
         from sklearn.linear_model import LogisticRegression
@@ -410,7 +435,9 @@ class SelectiveClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  
             inner.set_fit_request(sample_weight=True)
         return inner
 
-    def _fit_options(self, inner: Any, sample_weight: Any, fit_params: dict[str, Any]) -> dict[str, Any]:
+    def _fit_options(
+        self, inner: Estimator, sample_weight: ArrayLike | None, fit_params: dict[str, object]
+    ) -> dict[str, object]:
         """Return the keyword arguments of the estimator's ``fit``."""
         if get_config()["enable_metadata_routing"]:
             routed = process_routing(self, "fit", sample_weight=sample_weight, **fit_params)
@@ -424,11 +451,19 @@ class SelectiveClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  
             warnings.warn(f"{type(inner).__name__}.fit takes no sample_weight; the weights are ignored", stacklevel=3)
         return options
 
-    def _outputs(self, X: Any, y: Any = None) -> Outputs:
+    def _outputs(self, X: Matrix, y: AnyArray | None = None) -> Outputs:
         logits = _logits(self.predict_proba(X))
-        reads = any("features" in scorer(spec).needs for spec in (self.id, self.ood) if spec is not None)
-        columns = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64) if reads else None
-        return Outputs(logits, None if y is None else _codes(y, self.classes_), columns)
+        labels = None if y is None else _codes(y, self.classes_)
+        features = None
+        if any("features" in chain.needs for chain in self._chains()):
+            dense = X.toarray() if hasattr(X, "toarray") else X
+            features = np.asarray(dense, dtype=np.float64)
+        return Outputs(logits, labels, features)
+
+    def _chains(self) -> list[Chain]:
+        """Return the scores: that of failures, and that of OOD samples if there is one."""
+        specs = [self.id] if self.ood is None else [self.id, self.ood]
+        return [scorer(spec) for spec in specs]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -441,17 +476,17 @@ class SelectiveClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  
         return tags
 
 
-def _logits(p: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+def _logits(p: AnyArray) -> npt.NDArray[np.float64]:
     return np.log(np.maximum(np.asarray(p, dtype=np.float64), SMALLEST_NORMAL))
 
 
-def _codes(y: npt.NDArray[Any], classes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def _codes(y: AnyArray, classes: AnyArray) -> npt.NDArray[np.int64]:
     """Return the position of each label among the classes, -1 for one that is none of them."""
     place = {label: i for i, label in enumerate(classes.tolist())}
     return np.array([place.get(label, -1) for label in y.tolist()], dtype=np.int64)
 
 
-def _seed_random_states(estimator: Any, random_state: np.random.RandomState) -> None:
+def _seed_random_states(estimator: Estimator, random_state: np.random.RandomState) -> None:
     """Seed each random state of the estimator and its parts that is None."""
     for name, value in sorted(estimator.get_params(deep=True).items()):
         is_random_state = name == "random_state" or name.endswith("__random_state")
@@ -459,7 +494,7 @@ def _seed_random_states(estimator: Any, random_state: np.random.RandomState) -> 
             estimator.set_params(**{name: random_state.randint(np.iinfo(np.int32).max)})
 
 
-def _split(y: npt.NDArray[Any], share: float, random: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def _split(y: AnyArray, share: float, random: np.random.RandomState) -> tuple[AnyArray, AnyArray]:
     """Choose rows to train on and rows to hold out, by class."""
     order = random.permutation(len(y))
     _, codes, counts = np.unique(y[order], return_inverse=True, return_counts=True)

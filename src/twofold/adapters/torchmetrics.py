@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
 from twofold import metrics
-from twofold.adapters._rows import Rows, chain_of, check_names, rows_of, values
+from twofold.adapters._rows import ScoredRows, check_metrics, evaluate_rows, ready_chain, score_rows
 from twofold.outputs import Outputs
 from twofold.scores.chain import Chain
 
@@ -34,7 +36,7 @@ class Reliability(Metric):
     Parameters
     ----------
     metric : str, default="augrc"
-        A metric of :func:`twofold.metrics.names` that needs confidences alone, or ``"accuracy"``.
+        A metric of :func:`twofold.metrics.names` that needs confidences alone.
     id : str or Chain, default="msp"
         The score of failures, as text or as a fitted chain.
     ood : str or Chain, optional
@@ -67,11 +69,12 @@ class Reliability(Metric):
         *,
         id: str | Chain = "msp",  # noqa: A002 - the name that Gate.fit uses
         ood: str | Chain | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
-        (self.metric,) = check_names(metric, two=ood is not None)
-        self.first, self.second = chain_of(id), None if ood is None else chain_of(ood)
+        (self.metric,) = check_metrics(metric, two=ood is not None)
+        self.first = ready_chain(id)
+        self.second = None if ood is None else ready_chain(ood)
         for name in KEPT:
             self.add_state(name, default=[], dist_reduce_fx="cat")
 
@@ -108,13 +111,13 @@ class Reliability(Metric):
         """
         if len(logits) == 0 and len(labels) == 0:
             return
-        rows = rows_of(Outputs(logits, labels, features), self.first, self.second)
+        rows = score_rows(Outputs(logits, labels, features), self.first, self.second)
         for name in KEPT:
             value = getattr(rows, name)
             if value is not None:
                 getattr(self, name).append(torch.tensor(value, device=self.device))
 
-    def sync(self, *args: Any, **kwargs: Any) -> None:
+    def sync(self, *args: Any, **kwargs: Any) -> None:  # as the base class
         """Share the rows between processes, also with one that has none.
 
         Parameters
@@ -136,16 +139,24 @@ class Reliability(Metric):
         Tensor of float64, shape ()
             The value, NaN if it is undefined.
         """
-        held: dict[str, Any] = dict.fromkeys(KEPT)
-        for name, dtype in KEPT.items():
-            if name != "conf_ood" or self.second is not None:
-                rows = getattr(self, name)
-                whole = dim_zero_cat(rows) if len(rows) else torch.empty(0, dtype=dtype)
-                held[name] = whole.cpu().numpy()
+        rows = ScoredRows(
+            correct=self._joined("correct"),
+            is_id=self._joined("is_id"),
+            conf=self._joined("conf"),
+            conf_ood=None if self.second is None else self._joined("conf_ood"),
+            prob=self._joined("prob"),
+        )
         value = math.nan
-        if len(held["conf"]):
-            value = values(Rows(**held), [self.metric])[self.metric]
+        if len(rows.conf):
+            value = evaluate_rows(rows, [self.metric])[self.metric]
         return torch.tensor(value, dtype=torch.float64, device=self.device)
+
+    def _joined(self, name: str) -> npt.NDArray[Any]:
+        """Return a state as one array; torchmetrics holds it as a list of batches, or as a tensor after syncing."""
+        batches = getattr(self, name)
+        if not len(batches):
+            return np.empty(0)
+        return dim_zero_cat(batches).cpu().numpy()
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
         """Draw one value, or several as a line.

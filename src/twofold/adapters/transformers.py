@@ -3,15 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Protocol
 
-from twofold.adapters._rows import MAIN, Rows, chain_of, check_names, concat_rows, rows_of, values
+from twofold._checks import ArrayLike
+from twofold.adapters._rows import (
+    DEFAULT_METRICS,
+    ScoredRows,
+    check_metrics,
+    concat_rows,
+    evaluate_rows,
+    ready_chain,
+    score_rows,
+)
 from twofold.outputs import Outputs
 from twofold.scores.chain import Chain
 
 
+class EvalPrediction(Protocol):
+    """Describe what the ``Trainer`` passes to ``compute_metrics``.
+
+    Attributes
+    ----------
+    predictions : array-like of shape (n_samples, n_classes), or tuple
+        Logits, or a tuple that starts with them.
+    label_ids : array-like of shape (n_samples,)
+        Labels.
+    """
+
+    predictions: ArrayLike | tuple[ArrayLike, ...]
+    label_ids: ArrayLike
+
+
 def compute_metrics(
-    metrics: Iterable[str] = MAIN,
+    metrics: Iterable[str] = DEFAULT_METRICS,
     *,
     id: str | Chain = "msp",  # noqa: A002 - the name that Gate.fit uses
     ood: str | Chain | None = None,
@@ -55,23 +79,23 @@ def compute_metrics(
     >>> compute_metrics(["accuracy", "auroc"])(seen)
     {'accuracy': 0.6666666666666666, 'auroc': 1.0}
     """
-    first, second = chain_of(id), None if ood is None else chain_of(ood)
-    names = check_names(metrics, two=ood is not None)
+    first = ready_chain(id)
+    second = None if ood is None else ready_chain(ood)
+    names = check_metrics(metrics, two=second is not None)
+    batches: list[ScoredRows] = []
 
-    batches: list[Rows] = []
-
-    def compute(evaluated: Any, compute_result: bool | None = None) -> dict[str, float]:
+    def compute(evaluated: EvalPrediction, compute_result: bool | None = None) -> dict[str, float]:
         logits = evaluated.predictions
         if isinstance(logits, tuple):
             logits = logits[0]
-        rows = rows_of(Outputs(logits, evaluated.label_ids), first, second)
+        rows = score_rows(Outputs(logits, evaluated.label_ids), first, second)
         if compute_result is None:  # the whole evaluation at once
-            return values(rows, names)
+            return evaluate_rows(rows, names)
         batches.append(rows)
         if not compute_result:
             return {}
         rows = concat_rows(batches)
         batches.clear()
-        return values(rows, names)
+        return evaluate_rows(rows, names)
 
     return compute

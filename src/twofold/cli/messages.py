@@ -59,7 +59,7 @@ IN_WORDS_OF_COMMANDS = {
     ),
     "make one with Run.create(path, model=...)": "make one with `twofold extract` or `twofold demo`",
     "pass train=, or a fitted chain": "pass its outputs with --train, or a run with a data set of the role train",
-    'mend the score, or pass nan="reject" to rank such rows lowest': "give every row a number",
+    'fix the score, or pass nan="reject" to rank such rows lowest': "give every row a number",
     "; pass head=None if there is none": "; leave head.weight out if there is none",
     "add one, or pass labelled Outputs": "add one, or give an npz file with logits and labels",
     "; call .fit(train) on the chain first": "; pass the outputs of a training set with --train",
