@@ -1,7 +1,7 @@
-"""Benchmarks as data: which sets play which role under which protocols, and where a person gets them.
+"""Benchmarks as data: which sets play which role under which protocols, and where to get them.
 
 A benchmark is a TOML file with the keys of :class:`Benchmark`, and one ``[[sets]]`` table for each :class:`DataSet`.
-``load("cifar10-real")`` gives one of the catalogue, ``load("mine.toml")`` a person's own.
+``load("cifar10-real")`` loads one of the catalogue, ``load("mine.toml")`` one of your own.
 
 A file may have ``[[splits]]``, tables of texts that replace the words in braces in ``data``: the first is the benchmark
 itself, the others are NAME-1, NAME-2 and so on.
@@ -67,7 +67,7 @@ class DataSet:
     rows : int, default=0
         The published number of rows; 0 where none is known.
     get : str, default=""
-        Where a person gets the data.
+        Where to get the data.
     note : str, default=""
         A remark.
     removed : int, optional
@@ -535,7 +535,7 @@ def _read_set(table: Content, where: str, words: Mapping[str, str]) -> DataSet:
         removed=_toml.get_whole(table, "removed", where, low=0) if "removed" in table else None,
     )
     if "{data}" in one.data and not one.get:
-        raise InvalidInput(f"{where}: key 'get' is missing; say in a few words where a person gets the data")
+        raise InvalidInput(f"{where}: key 'get' is missing; say in a few words where to get the data")
     if one.embedded and not one.rows:
         raise InvalidInput(f"{where}: key 'rows' is missing; an embedded set ({EMBEDDED}NAME) says how many it has")
     return one
@@ -650,13 +650,13 @@ def read_pairs(content: Content, where: str) -> tuple[tuple[str, str], ...]:
     InvalidInput
         If a pair is not a list of two strings, or a score cannot be parsed.
     """
-    given = content.get("pairs", [])
-    if not isinstance(given, list):
-        raise InvalidInput(f"{where}: pairs must be a list of [ID score, OOD score], got {given!r}")
+    value = content.get("pairs", [])
+    if not isinstance(value, list):
+        raise InvalidInput(f"{where}: pairs must be a list of [ID score, OOD score], got {value!r}")
     pairs = []
-    for pair in given:
+    for pair in value:
         if not _toml.is_list_of_texts(pair) or len(pair) != 2:
-            raise InvalidInput(f"{where}: pairs must be a list of [ID score, OOD score], got {given!r}")
+            raise InvalidInput(f"{where}: pairs must be a list of [ID score, OOD score], got {value!r}")
         for spec in pair:
             _check_score(spec, f"{where}: pairs")
         pairs.append((pair[0], pair[1]))

@@ -1,6 +1,6 @@
 """Class lists by the WordNet rules of the unknown-detection benchmark (Kim, Koo, Hwang; arXiv:2112.00337).
 
-A person supplies the noun files of WordNet 3.x (``data.noun`` and ``index.noun``, format wndb(5WN)); nothing is
+You supply the noun files of WordNet 3.x (``data.noun`` and ``index.noun``, format wndb(5WN)); nothing is
 downloaded. A wnid is "n" and the eight-digit offset of a synset, so wnids belong to one WordNet version: those of
 ImageNet are of 3.0. Parents are hypernyms (``@``) and instance hypernyms (``@i``); a synset may have several.
 

@@ -19,19 +19,19 @@ and the results of all finished cells, with a report page (Markdown and HTML), i
 from twofold.study.folder import finished, keep, opened, results
 from twofold.study.page import document, report, table
 from twofold.study.parse import command, load, loads, names, titles
-from twofold.study.runner import Estimate, Progress, estimate, run
-from twofold.study.spec import Layout, Study, StudyCell, StudyRow, TableBaseline, TableColumn
+from twofold.study.runner import Estimate, StudyProgress, estimate, run
+from twofold.study.spec import Study, StudyCell, StudyRow, TableBaseline, TableColumn, TableLayout
 from twofold.study.tables import Value, values
 
 __all__ = [
     "Estimate",
-    "Layout",
-    "Progress",
     "Study",
     "StudyCell",
+    "StudyProgress",
     "StudyRow",
     "TableBaseline",
     "TableColumn",
+    "TableLayout",
     "Value",
     "command",
     "document",

@@ -146,9 +146,12 @@ def keep(study: Study, out: str | Path, to: str | Path) -> tuple[str, ...]:
     order = {cell.name: place for place, cell in enumerate(study.cells())}
     rows.sort(key=lambda row: order[row["run"]])
     Results.of(rows, replicates).save(target)
-    names = tuple(name for name in order if name in records)
-    write_json(target / CELLS, {name: records[name] for name in names})
-    return names
+    kept = {}
+    for name in order:
+        if name in records:
+            kept[name] = records[name]
+    write_json(target / CELLS, kept)
+    return tuple(kept)
 
 
 def _shown_results(study: Study, found: Results, cells: set[str]) -> tuple[list[ResultRow], dict[Key, Array]]:

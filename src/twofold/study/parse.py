@@ -18,7 +18,7 @@ from twofold.bench.catalogue import Benchmark
 from twofold.bench.protocols import PROTOCOLS
 from twofold.errors import InvalidInput, UnknownName
 from twofold.study.checks import check_name, check_study, setting_names, spell_method
-from twofold.study.spec import Layout, Study, StudyRow, TableBaseline, TableColumn
+from twofold.study.spec import Study, StudyRow, TableBaseline, TableColumn, TableLayout
 
 BENCHMARK_KEYS = ("classes", "protocols", "scores", "pairs", "metrics", "sets", "splits")
 KEYS = (
@@ -256,12 +256,12 @@ def _read_benchmarks(content: Content, where: str) -> tuple[Benchmark, ...]:
     for key in ("classes", "splits"):
         if key in content:
             raise InvalidInput(f"{where}: {key} belongs to the benchmark; leave it out, or leave out 'benchmark'")
-    given = content["benchmark"]
-    if not isinstance(given, list):
-        given = [given]
+    names_in_file = content["benchmark"]
+    if not isinstance(names_in_file, list):
+        names_in_file = [names_in_file]
     changes = catalogue.read_changes(content, where)
     benchmarks = []
-    for name in given:
+    for name in names_in_file:
         benchmark = replace(catalogue.load(str(name)), **changes)
         if "sets" in content:
             kept = tuple(benchmark[set_name] for set_name in _toml.get_texts(content, "sets", where))
@@ -342,14 +342,14 @@ def _check_number(value: object, name: str, high: float = math.inf) -> float:
     return float(_checks.number(value, name, 0.0, high, open_high=True))
 
 
-def _read_layouts(content: Content, where: str) -> tuple[Layout, ...]:
+def _read_layouts(content: Content, where: str) -> tuple[TableLayout, ...]:
     layouts = []
     for place, table in enumerate(_toml.get_tables(content, "tables", where), start=1):
         where_table = f"{where}, table {place}"
         _toml.check_keys(table, ("title", "columns", "baseline"), where_table)
         columns = _read_columns(table.get("columns"), where_table)
         baseline = _read_baseline(table, where_table)
-        layouts.append(Layout(_toml.get_text(table, "title", where_table), columns, baseline))
+        layouts.append(TableLayout(_toml.get_text(table, "title", where_table), columns, baseline))
     return tuple(layouts)
 
 

@@ -42,7 +42,7 @@ PROBE = 32  # images read to see how long a data set takes
 
 
 @dataclass(frozen=True)
-class Progress:
+class StudyProgress:
     """Report what a call of :func:`run` did, and what remains of what it was asked.
 
     Parameters
@@ -73,7 +73,7 @@ def run(
     jobs: int = 1,
     done: ProgressCallback = lambda label, count, total: None,
     expected: Callable[[Estimate], object] | None = None,
-) -> Progress:
+) -> StudyProgress:
     """Train, extract and judge the cells of a study that are not finished, one after the other.
 
     Results and the report page are written after every cell. An interrupted call resumes when it is repeated: training
@@ -106,7 +106,7 @@ def run(
 
     Returns
     -------
-    Progress
+    StudyProgress
         Cells finished and remaining.
 
     Raises
@@ -150,7 +150,7 @@ def run(
     if not made and not (folder / REPORT).exists():
         publish(study, folder)
     left = tuple(cell.name for cell in waiting if cell.name not in made)
-    return Progress(tuple(made), left, (time.monotonic() - begin) / 60)
+    return StudyProgress(tuple(made), left, (time.monotonic() - begin) / 60)
 
 
 @dataclass(frozen=True)
