@@ -20,7 +20,8 @@ CELLS, COVERED = 32, 0.4  # a system that touches less than this share of a coar
 
 
 @kernel
-def _scrambled(word):
+def _scramble(word):
+    """Mix the bits of a word, the output function of SplitMix64."""
     word = (word ^ (word >> np.uint64(30))) * MIX1
     word = (word ^ (word >> np.uint64(27))) * MIX2
     return word ^ (word >> np.uint64(31))
@@ -28,13 +29,14 @@ def _scrambled(word):
 
 @kernel
 def _uniform(state):
+    """Draw a number in [0, 1) and advance the state."""
     state[0] += GOLDEN
-    return np.float64(_scrambled(state[0]) >> np.uint64(11)) * 2.0**-53
+    return np.float64(_scramble(state[0]) >> np.uint64(11)) * 2.0**-53
 
 
 @kernel
 def _draw_system(state, maps, picks):
-    """Two to six contractions; picks in proportion to the area that a map keeps."""
+    """Draw two to six contractions; maps are picked in proportion to the area that they keep."""
     count = 2 + int(_uniform(state) * (MOST - 1))
     budget = 0.5 * (5.0 + count + 2.5 * _uniform(state))
     shares = np.empty(count)
@@ -45,7 +47,9 @@ def _draw_system(state, maps, picks):
     for j in range(count):
         flat = 0.3 + 0.7 * _uniform(state)
         wide = min(budget * shares[j] / (1.0 + 2.0 * flat), 0.95)
-        narrow = wide * flat * (1.0 if _uniform(state) < 0.5 else -1.0)
+        narrow = wide * flat
+        if _uniform(state) >= 0.5:
+            narrow = -narrow
         left, right = 2.0 * np.pi * _uniform(state), 2.0 * np.pi * _uniform(state)
         c, s, p, q = np.cos(left), np.sin(left), np.cos(right), np.sin(right)
         maps[j, 0], maps[j, 1] = wide * c * p - narrow * s * q, -wide * c * q - narrow * s * p
@@ -73,7 +77,7 @@ def _scout(state, maps, picks, grid, box):
     word = state[0]
     for step in range(SETTLE + SCOUT + POINTS * cells * cells):
         word += GOLDEN
-        m = maps[picks[_scrambled(word) >> SHIFT]]
+        m = maps[picks[_scramble(word) >> SHIFT]]
         x, y = m[0] * x + m[1] * y + m[4], m[2] * x + m[3] * y + m[5]
         if step < SETTLE:
             continue
@@ -94,14 +98,14 @@ def _scout(state, maps, picks, grid, box):
 
 @kernel
 def _play(state, maps, picks, box, counts, colours):
-    """Hits of each pixel and the sum of their colours."""
+    """Count the hits of each pixel and sum up their colours."""
     size = counts.shape[0]
     across, down = box[2] * size, box[3] * size
     x, y, t = 0.0, 0.0, 0.5
     word = state[0]
     for step in range(SETTLE + POINTS * size * size):
         word += GOLDEN
-        m = maps[picks[_scrambled(word) >> SHIFT]]
+        m = maps[picks[_scramble(word) >> SHIFT]]
         x, y = m[0] * x + m[1] * y + m[4], m[2] * x + m[3] * y + m[5]
         t = 0.5 * (t + m[6])
         column, row = (x - box[0]) * across, (y - box[1]) * down
@@ -114,7 +118,7 @@ def _play(state, maps, picks, box, counts, colours):
 
 @kernel
 def _paint(state, counts, colours, out):
-    """Palette of three cosines; brightness by the logarithm of the hits; behind it a gradient of the same palette."""
+    """Paint in a palette of three cosines, brightness by the logarithm of the hits, over a gradient of the palette."""
     size = counts.shape[0]
     palette = np.empty((SHADES, 3))
     for c in range(3):
@@ -143,13 +147,13 @@ def _paint(state, counts, colours, out):
 
 @kernel
 def draw_fractals(seed, out):
-    """Picture i depends on the seed and i alone."""
+    """Draw the pictures; picture i depends on the seed and i alone."""
     size = out.shape[1]
     maps, picks = np.empty((MOST, 7)), np.empty(PICKS, dtype=np.int64)
     counts, colours = np.empty((size, size), dtype=np.int64), np.empty((size, size))
     grid, box, state = np.empty((CELLS, CELLS), dtype=np.bool_), np.empty(4), np.empty(1, dtype=np.uint64)
     for i in range(out.shape[0]):
-        state[0] = _scrambled(_scrambled(seed + GOLDEN) + np.uint64(i))
+        state[0] = _scramble(_scramble(seed + GOLDEN) + np.uint64(i))
         covered = 0.0
         while covered < COVERED:
             grid[:] = False

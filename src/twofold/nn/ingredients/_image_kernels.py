@@ -28,27 +28,36 @@ LOW, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
 @kernel
-def _high(a, b):
-    """Upper half of a 64 x 64 bit product."""
-    a0, a1, b0, b1 = a & LOW, a >> HALF, b & LOW, b >> HALF
-    middle = a1 * b0 + ((a0 * b0) >> HALF)
-    other = a0 * b1 + (middle & LOW)
-    return a1 * b1 + (middle >> HALF) + (other >> HALF)
+def _multiply_high(a, b):
+    """Compute the upper half of a 64 x 64 bit product."""
+    a_low, a_high = a & LOW, a >> HALF
+    b_low, b_high = b & LOW, b >> HALF
+    middle = a_high * b_low + ((a_low * b_low) >> HALF)
+    other = a_low * b_high + (middle & LOW)
+    return a_high * b_high + (middle >> HALF) + (other >> HALF)
 
 
 @kernel
 def fill_uniforms(index, seed, epoch, stream, view, out):
-    """Numbers in [0, 1) of each sample: Philox with key (seed, epoch) and counter (block, index, stream, view)."""
+    """Draw numbers in [0, 1) for each sample: Philox with key (seed, epoch), counter (block, index, stream, view)."""
     for i in range(out.shape[0]):
         for j in range(out.shape[1]):
-            if j % 4 == 0:
+            place = j % 4  # each block of the generator gives four words
+            if place == 0:
                 c0, c1, c2, c3 = np.uint64(j // 4 + 1), index[i], stream, view
                 k0, k1 = seed, epoch
                 for _ in range(10):
-                    c0, c1, c2, c3 = _high(M1, c2) ^ c1 ^ k0, M1 * c2, _high(M0, c0) ^ c3 ^ k1, M0 * c0
+                    high0, high1 = _multiply_high(M0, c0), _multiply_high(M1, c2)
+                    c0, c1, c2, c3 = high1 ^ c1 ^ k0, M1 * c2, high0 ^ c3 ^ k1, M0 * c0
                     k0 += W0
                     k1 += W1
-            word = c0 if j % 4 == 0 else (c1 if j % 4 == 1 else (c2 if j % 4 == 2 else c3))
+                word = c0
+            elif place == 1:
+                word = c1
+            elif place == 2:
+                word = c2
+            else:
+                word = c3
             out[i, j] = np.float64(word >> np.uint64(11)) * 2.0**-53
 
 
@@ -56,26 +65,27 @@ def fill_uniforms(index, seed, epoch, stream, view, out):
 
 
 @kernel
-def _cut(value):
-    """To 0..255."""
+def _clip(value):
+    """Clip to 0..255."""
     return np.uint8(min(max(value, 0), 255))
 
 
 @kernel
 def _blend(low, high, factor):
-    """Pillow's blend: single precision, cut to range, truncated."""
+    """Blend as Pillow does: in single precision, clipped to the range, truncated."""
     value = np.float32(low) + factor * np.float32(np.int32(high) - np.int32(low))
     return np.uint8(min(max(value, np.float32(0)), np.float32(255)))
 
 
 @kernel
 def _grey(pixel):
-    """Luma of ITU-R 601 in 16-bit fixed point."""
+    """Compute the luma of ITU-R 601 in 16-bit fixed point."""
     return (np.int64(pixel[0]) * 19595 + np.int64(pixel[1]) * 38470 + np.int64(pixel[2]) * 7471 + 0x8000) >> 16
 
 
 @kernel
-def _stretch(counts, table):
+def _fill_autocontrast_table(counts, table):
+    """Map the darkest and the brightest value of a histogram to 0 and 255, and those between linearly."""
     low, high = 0, 255
     while low < 255 and counts[low] == 0:
         low += 1
@@ -85,11 +95,12 @@ def _stretch(counts, table):
         table[v] = v
         if high > low:
             scale = 255.0 / (high - low)
-            table[v] = _cut(int(v * scale - low * scale))
+            table[v] = _clip(int(v * scale - low * scale))
 
 
 @kernel
-def _level(counts, table):
+def _fill_equalize_table(counts, table):
+    """Spread the values of a histogram so that all are about equally frequent."""
     total, last = 0, 0
     for v in range(256):
         total += counts[v]
@@ -98,44 +109,63 @@ def _level(counts, table):
     step = (total - last) // 255
     n = step // 2
     for v in range(256):
-        table[v] = _cut(n // step) if step else v
+        table[v] = v
+        if step > 0:
+            table[v] = _clip(n // step)
         n += counts[v]
 
 
 @kernel
-def _looked_up(source, code, amount, out):
-    """Operations that are a table of 256 values, one for each channel where it depends on the histogram."""
+def _count_values(source, counts):
+    """Add the pixels of an image to the histogram of each channel."""
+    for y in range(source.shape[0]):
+        for x in range(source.shape[1]):
+            for c in range(3):
+                counts[c, source[y, x, c]] += 1
+
+
+@kernel
+def _mean_grey(source):
+    """Compute the mean luma of an image, rounded."""
+    height, width = source.shape[0], source.shape[1]
+    total = 0
+    for y in range(height):
+        for x in range(width):
+            total += _grey(source[y, x])
+    return int(total / (height * width) + 0.5)
+
+
+@kernel
+def _map_value(v, code, amount, centre):
+    """Compute the new value of v under posterize, solarize, contrast or brightness."""
+    if code == POSTERIZE:
+        return np.uint8(v & (256 - (1 << (8 - int(amount)))))
+    if code == SOLARIZE:
+        if v < amount:
+            return np.uint8(v)
+        return np.uint8(255 - v)
+    return _blend(centre, v, np.float32(amount))
+
+
+@kernel
+def _apply_table(source, code, amount, out):
+    """Apply an operation that is a table of 256 values, one for each channel where it depends on the histogram."""
     height, width = source.shape[0], source.shape[1]
     table = np.empty((3, 256), dtype=np.uint8)
     if code in (AUTOCONTRAST, EQUALIZE):
         counts = np.zeros((3, 256), dtype=np.int64)
-        for y in range(height):
-            for x in range(width):
-                for c in range(3):
-                    counts[c, source[y, x, c]] += 1
+        _count_values(source, counts)
         for c in range(3):
             if code == AUTOCONTRAST:
-                _stretch(counts[c], table[c])
+                _fill_autocontrast_table(counts[c], table[c])
             else:
-                _level(counts[c], table[c])
+                _fill_equalize_table(counts[c], table[c])
     else:
         centre = 0
         if code == CONTRAST:
-            total = 0
-            for y in range(height):
-                for x in range(width):
-                    total += _grey(source[y, x])
-            centre = int(total / (height * width) + 0.5)
-        keep = 256 - (1 << (8 - int(amount))) if code == POSTERIZE else 0
+            centre = _mean_grey(source)
         for v in range(256):
-            if code == POSTERIZE:
-                value = np.uint8(v & keep)
-            elif code == SOLARIZE:
-                value = np.uint8(v if v < amount else 255 - v)
-            else:
-                value = _blend(centre, v, np.float32(amount))
-            for c in range(3):
-                table[c, v] = value
+            table[:, v] = _map_value(v, code, amount, centre)
     for y in range(height):
         for x in range(width):
             for c in range(3):
@@ -144,6 +174,7 @@ def _looked_up(source, code, amount, out):
 
 @kernel
 def _colour(source, factor, out):
+    """Blend with the grey image."""
     for y in range(source.shape[0]):
         for x in range(source.shape[1]):
             grey = _grey(source[y, x])
@@ -221,7 +252,7 @@ def _hue(source, shift, out):
 
 @kernel
 def _affine(source, a, b, c, d, e, f, out):
-    """Bilinear samples at (a x + b y + c, d x + e y + f), measured from the corner to pixel centres; black outside."""
+    """Sample bilinearly at (a x + b y + c, d x + e y + f), measured from the corner to pixel centres; black outside."""
     height, width = source.shape[0], source.shape[1]
     for y in range(height):
         for x in range(width):
@@ -244,15 +275,17 @@ def _affine(source, a, b, c, d, e, f, out):
 
 @kernel
 def _rotate(source, degrees, out):
+    """Rotate about the centre."""
     angle = -degrees * (np.pi / 180.0)
-    a, b = np.rint(np.cos(angle) * 1e15) / 1e15, np.rint(np.sin(angle) * 1e15) / 1e15  # as Pillow rounds them
+    a = np.rint(np.cos(angle) * 1e15) / 1e15  # as Pillow rounds them
+    b = np.rint(np.sin(angle) * 1e15) / 1e15
     x, y = source.shape[1] / 2.0, source.shape[0] / 2.0
     _affine(source, a, b, (-a * x - b * y) + x, -b, a, (b * x - a * y) + y, out)
 
 
 @kernel
 def _weights(size, wide, starts, counts, weights):
-    """Fixed-point weights of the triangle filter that takes ``wide`` pixels to ``size``, wider when it shrinks."""
+    """Compute fixed-point weights of the triangle filter from ``wide`` pixels to ``size``, wider when it shrinks."""
     scale = wide / size
     support = max(scale, 1.0)
     for i in range(size):
@@ -270,7 +303,7 @@ def _weights(size, wide, starts, counts, weights):
 
 @kernel
 def resize_crops(images, tops, lefts, heights, widths, out):
-    """Each image's own box, resized as Pillow resizes: rows first, rounded to 8 bits, then columns."""
+    """Resize each image's own box as Pillow does: rows first, rounded to 8 bits, then columns."""
     n, full, across = images.shape[0], images.shape[1], images.shape[2]
     rows, columns = out.shape[1], out.shape[2]
     side = max(full, across, rows, columns)
@@ -288,36 +321,39 @@ def resize_crops(images, tops, lefts, heights, widths, out):
                     total = half
                     for k in range(counts[0, x]):
                         total += weights[0, x, k] * images[i, tops[i] + y, lefts[i] + starts[0, x] + k, c]
-                    between[y, x, c] = _cut(total >> FIXED)
+                    between[y, x, c] = _clip(total >> FIXED)
         for y in range(rows):
             for x in range(columns):
                 for c in range(3):
                     total = half
                     for k in range(counts[1, y]):
                         total += weights[1, y, k] * between[starts[1, y] + k, x, c]
-                    out[i, y, x, c] = _cut(total >> FIXED)
+                    out[i, y, x, c] = _clip(total >> FIXED)
 
 
 @kernel
 def shift(images, down, right, fill, out):
-    """Windows of the images' own size, moved by whole pixels; what lies outside is filled."""
+    """Cut windows of the images' own size, moved by whole pixels; what lies outside is filled."""
     n, height, width = images.shape[0], images.shape[1], images.shape[2]
     for i in range(n):
         for y in range(height):
             row = y + down[i]
             for x in range(width):
                 column = x + right[i]
-                inside = 0 <= row < height and 0 <= column < width
+                is_inside = 0 <= row < height and 0 <= column < width
                 for c in range(3):
-                    out[i, y, x, c] = images[i, row, column, c] if inside else fill[c]
+                    if is_inside:
+                        out[i, y, x, c] = images[i, row, column, c]
+                    else:
+                        out[i, y, x, c] = fill[c]
 
 
-# --- drawn operations -----------------------------------------------------------------------------------------------
+# --- random operations ----------------------------------------------------------------------------------------------
 
 
 @kernel
 def operate(source, code, amount, out):
-    """One operation on one image, every pixel of ``out`` written."""
+    """Apply one operation to one image; every pixel of ``out`` is written."""
     if code == ROTATE:
         _rotate(source, amount, out)
     elif code == SHEAR_X:
@@ -335,12 +371,12 @@ def operate(source, code, amount, out):
     elif code == HUE:
         _hue(source, amount, out)
     else:
-        _looked_up(source, code, amount, out)
+        _apply_table(source, code, amount, out)
 
 
 @kernel
 def amount_at(code, level, negative, height, width):
-    """What a level of 0 to 10 means for an operation: bits, degrees, threshold, slope, pixels or factor."""
+    """Translate a level of 0 to 10 for an operation: into bits, degrees, threshold, slope, pixels or factor."""
     sign = -1.0 if negative else 1.0
     share = level / 10.0
     if code == POSTERIZE:
@@ -359,16 +395,17 @@ def amount_at(code, level, negative, height, width):
 
 
 @kernel
-def operate_drawn(source, codes, severity, draws, out):
-    """An operation of ``codes`` at a level of U(0.1, severity) with a random sign: three draws."""
+def operate_randomly(source, codes, severity, draws, out):
+    """Apply an operation of ``codes`` at a level of U(0.1, severity) with a random sign, by three draws."""
     code = codes[int(draws[0] * codes.size)]
     level = 0.1 + (severity - 0.1) * draws[1]
-    operate(source, code, amount_at(code, level, draws[2] < 0.5, source.shape[0], source.shape[1]), out)
+    amount = amount_at(code, level, draws[2] < 0.5, source.shape[0], source.shape[1])
+    operate(source, code, amount, out)
 
 
 @kernel
 def operate_all(images, codes, amounts, out):
-    """Image i under operation ``codes[i]``; a negative code copies it."""
+    """Apply operation ``codes[i]`` to image i; a negative code copies it."""
     for i in range(images.shape[0]):
         if codes[i] < 0:
             out[i] = images[i]
@@ -377,15 +414,18 @@ def operate_all(images, codes, amounts, out):
 
 
 @kernel
-def operate_all_drawn(images, codes, severity, draws, out):
-    """Each image under an operation of its own draws."""
+def operate_all_randomly(images, codes, severity, draws, out):
+    """Apply to each image an operation of its own draws."""
     for i in range(images.shape[0]):
-        operate_drawn(images[i], codes, severity, draws[i], out[i])
+        operate_randomly(images[i], codes, severity, draws[i], out[i])
 
 
 @kernel
 def augmix_all(images, codes, severity, width, depth, draws, out):
-    """Draws of an image: mixing weight, ``width`` weights of chains, then for each chain its depth and operations."""
+    """Mix each image with chains of augmented copies of itself.
+
+    Draws of an image: mixing weight, ``width`` weights of chains, then for each chain its depth and operations.
+    """
     n, pixels = images.shape[0], images.shape[1] * images.shape[2] * 3
     buffers = np.empty((2, images.shape[1], images.shape[2], 3), dtype=np.uint8)
     weights = np.empty(width, dtype=np.float64)
@@ -394,14 +434,18 @@ def augmix_all(images, codes, severity, width, depth, draws, out):
         for j in range(width):
             weights[j] = -np.log1p(-draws[i, 1 + j])  # exponentials over their sum: Dirichlet(1)
             total += weights[j]
-        plain, mixed = images[i].reshape(pixels), out[i].reshape(pixels)
+        plain = images[i].reshape(pixels)
+        mixed = out[i].reshape(pixels)
         mixed[:] = 0
         for j in range(width):
             at = 1 + width + j * (1 + 3 * depth)
             length = 1 + int(draws[i, at] * depth)
             for k in range(length):
-                source = images[i] if k == 0 else buffers[1 - k % 2]
-                operate_drawn(source, codes, severity, draws[i, at + 1 + 3 * k : at + 4 + 3 * k], buffers[k % 2])
+                source = images[i]
+                if k > 0:
+                    source = buffers[1 - k % 2]  # the result before
+                own_draws = draws[i, at + 1 + 3 * k : at + 4 + 3 * k]
+                operate_randomly(source, codes, severity, own_draws, buffers[k % 2])
             chain = buffers[(length - 1) % 2].reshape(pixels)
             weight = np.float32(weights[j] / total)
             for p in range(pixels):
@@ -445,9 +489,10 @@ def _mix(base, first, partner, multiply, a, b, current):
 
 @kernel
 def pixmix_all(images, pictures, codes, severity, rounds, beta, published, draws, out):
-    """Draws of an image: start, rounds, picture, its crop (2), operation of the start (3), then eight for each round.
+    """Mix each image, a few times over, with a picture or with augmented copies of itself.
 
-    Of a round: partner, operation (3), add or multiply, which weights, a, b.
+    Draws of an image: start, rounds, picture, its crop (2), operation of the start (3), then eight for each round.
+    Draws of a round: partner, operation (3), add or multiply, which weights, a, b.
     """
     n, height, width = images.shape[0], images.shape[1], images.shape[2]
     buffers = np.empty((2, height, width, 3), dtype=np.uint8)
@@ -455,7 +500,7 @@ def pixmix_all(images, pictures, codes, severity, rounds, beta, published, draws
         u = draws[i]
         base = images[i]
         if u[0] < 0.5:
-            operate_drawn(images[i], codes, severity, u[5:8], buffers[0])
+            operate_randomly(images[i], codes, severity, u[5:8], buffers[0])
             base = buffers[0]
         top = int(u[3] * (pictures.shape[1] - height + 1))
         left = int(u[4] * (pictures.shape[2] - width + 1))
@@ -468,7 +513,7 @@ def pixmix_all(images, pictures, codes, severity, rounds, beta, published, draws
             r = u[8 + 8 * k : 16 + 8 * k]
             partner = picture
             if r[0] < 0.5:
-                operate_drawn(images[i], codes, severity, r[1:4], buffers[1])
+                operate_randomly(images[i], codes, severity, r[1:4], buffers[1])
                 partner = buffers[1]
             if r[5] < 0.5:
                 a, b = r[6] ** (1.0 / beta), 1.0 - r[7] ** (1.0 / beta)

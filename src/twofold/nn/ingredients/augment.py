@@ -775,12 +775,12 @@ def random_operation(
     >>> random_operation(np.zeros((2, 4, 4, 3), np.uint8), [0, 1], operations=["solarize"]).shape
     (2, 4, 4, 3)
     """
-    from twofold.nn.ingredients._image_kernels import operate_all_drawn
+    from twofold.nn.ingredients._image_kernels import operate_all_randomly
 
     x = batch(images)
     codes = operation_codes(operations)
     highest_level = check_severity(severity)
     draws = uniforms(sample_index(index, len(x)), 3, name="random_operation", seed=seed, epoch=epoch, view=view)
     result = np.empty_like(x)
-    operate_all_drawn(x, codes, highest_level, draws, result)
+    operate_all_randomly(x, codes, highest_level, draws, result)
     return result
