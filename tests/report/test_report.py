@@ -111,7 +111,7 @@ def test_counts_are_those_of_the_samples(run, data):
     rng = np.random.default_rng(0)
     for pair in data["explorer"]["pairs"]:
         tau_id, tau_ood, counts = unpacked(pair)
-        assert pair["kinds"] == ["right", "wrong", "near", "far"]
+        assert pair["kinds"] == ["correct", "wrong", "near", "far"]
         correct, is_id, near, conf_id, conf_ood = samples(run, pair)
         kinds = [correct, is_id & ~correct, near, ~is_id & ~near]
         assert counts.sum() == len(correct)
@@ -125,7 +125,7 @@ def test_counts_are_those_of_the_samples(run, data):
 def test_the_grid_agrees_with_the_library(run, data, share):
     pair = data["explorer"]["pairs"][0]
     correct, is_id, near, conf_id, conf_ood = samples(run, pair)
-    kinds = {"right": correct, "wrong": is_id & ~correct, "near": near, "far": ~is_id & ~near}
+    kinds = {"correct": correct, "wrong": is_id & ~correct, "near": near, "far": ~is_id & ~near}
     best = metrics.ds_f1(correct, conf_id, conf_ood, is_id, ood_share=share)
     grid = ThresholdGrid.from_samples(kinds, conf_id, conf_ood, ((best.tau_id, best.tau_ood),))
     point = grid.point(*grid.locate((best.tau_id, best.tau_ood)), share)
@@ -201,8 +201,10 @@ def test_the_verdict_counts_what_the_gate_does(run):
     accepted = int(taken.sum()) + leaks
     assert f"the gate accepts {100 * taken.mean():.1f} % of known inputs" in text
     assert f"{100 * (wrong + leaks) / accepted:.1f} % of what it accepts is wrong ({wrong} mistakes and {leaks}" in text
-    assert f"turns away {100 * (~taken & test.correct).sum() / test.correct.sum():.1f} % of the right answers" in text
-    assert f"{100 * through['alien'].mean():.1f} % of far unknown inputs get through" in text
+    assert (
+        f"rejects {100 * (~taken & test.correct).sum() / test.correct.sum():.1f} % of the correct predictions" in text
+    )
+    assert f"{100 * through['alien'].mean():.1f} % of far unknown inputs." in text
     fogged = gate.decide(foggy).verdict == "accept"
     assert f"{100 * (~foggy.correct[fogged]).mean():.1f} % of what the gate accepts there is wrong" in text
 
@@ -340,7 +342,7 @@ def test_a_file_of_outputs(tmp_path):
     both = Outputs.concat([sets["test", "test"].replace(ids=None), sets["alien", "far"].replace(ids=None)])
     both.to_npz(tmp_path / "outputs.npz")
     made = document(tmp_path / "outputs.npz", resamples=20)
-    assert made.data["pairs"][0]["kinds"] == ["right", "wrong", "unknown"]
+    assert made.data["pairs"][0]["kinds"] == ["correct", "wrong", "unknown"]
     assert made.data["pairs"][0]["command"].startswith("twofold gate fit ")
     assert "optimistic" in made.to_markdown()
 
@@ -350,7 +352,7 @@ def test_a_file_of_confidences_without_unknown_inputs(tmp_path):
     np.savez(tmp_path / "c.npz", correct=rng.random(400) < 0.9, conf=rng.random(400))
     made = document(tmp_path / "c.npz", resamples=20)
     text = made.to_markdown()
-    assert "No unknown inputs are here" in text
+    assert "There are no unknown inputs here" in text
     assert made.data["pairs"][0]["command"] == ""
     assert "no gate can be fitted" in made.data["pairs"][0]["gate"]
     report(tmp_path / "c.npz", tmp_path / "c.html", resamples=20)
@@ -381,7 +383,7 @@ def test_confidences_that_are_no_probabilities(tmp_path):
 def test_a_perfect_classifier(tmp_path):
     np.savez(tmp_path / "p.npz", correct=np.ones(50, bool), conf=np.linspace(0.5, 1, 50))
     text = document(tmp_path / "p.npz", resamples=20).to_markdown()
-    assert "right in 100.0 %" in text
+    assert "100.0 % are classified correctly" in text
 
 
 def test_results_have_ranks_maps_boxes_and_bars(results, tmp_path):
@@ -535,7 +537,10 @@ def test_a_page_of_a_million_samples_is_small(tmp_path):
         (lambda d: report(d / "odd.npz", d / "r.html"), "must hold logits and labels"),
         (lambda d: report(d / "alien.npz", d / "r.html"), "is_id is False everywhere"),
         (lambda d: report(d / "x.npz", d / "r.html", images={"y": np.zeros((4, 2, 2))}), "no data set 'y'"),
-        (lambda d: report(d / "x.npz", d / "r.html", images={"x": np.zeros((3, 2, 2))}), "are 3, but its outputs"),
+        (
+            lambda d: report(d / "x.npz", d / "r.html", images={"x": np.zeros((3, 2, 2))}),
+            "has 3 images, but",
+        ),
         (lambda d: report(d / "x.npz", d / "r.html", images={"x": np.zeros((4, 2))}), "must be (N, H, W)"),
     ],
 )
@@ -554,7 +559,7 @@ def test_mistakes_with_runs_are_told(run, results, tmp_path):
         report(empty, tmp_path / "r.html")
     with pytest.raises(InvalidInput, match="mc_msp cannot be used here: needs passes"):
         report(run, tmp_path / "r.html", id="mc_msp")
-    with pytest.raises(InvalidInput, match="belongs to the report on a run"):
+    with pytest.raises(InvalidInput, match="applies to the report on a run"):
         report(results, tmp_path / "r.html", id="msp")
     with pytest.raises(InvalidInput, match="150 rows but 2 class names"):
         report(run, tmp_path / "r.html", id="msp", ood_classes={"alien": ["a", "b"]})
@@ -605,9 +610,9 @@ def test_ticks_are_round_and_inside():
 @pytest.mark.parametrize(
     ("correct", "is_id", "said"),
     [
-        ([True], None, "right in 100.0 % of cases. On"),
+        ([True], None, "Of 1 known test input, 100.0 % are classified correctly."),
         ([False, False, False], [True, True, False], "the gate accepts nothing"),
-        ([True, False, False, True], [True, True, False, True], "1 answer in 3 is wrong"),
+        ([True, False, False, True], [True, True, False, True], "1 prediction in 3 is wrong"),
     ],
     ids=["one sample", "nothing right", "all scores equal"],
 )

@@ -198,7 +198,7 @@ def _reject_run_options(options: ReportOptions) -> None:
     """Reject options that only the report on a run or on a file can use."""
     for name in ("id", "ood", "scores", "images", "ood_classes"):
         if getattr(options, name) is not None:
-            raise InvalidInput(f"{name} belongs to the report on a run, and these are results; leave it out")
+            raise InvalidInput(f"{name} applies to the report on a run, and these are results; leave it out")
 
 
 def _format_document(document: Document, format: Format) -> str:  # noqa: A002

@@ -54,20 +54,20 @@ def cases_section(measurements: Measurements, images: Mapping[str, ImagesByRow])
             pictures += _format_strip("overconfident", worst, images[one.name])
             pictures += _format_strip("underconfident", doubts, images[one.name])
     text = (
-        f"By {spec}: the failures it is surest of, and the right answers it doubts most. Inputs of new classes have no "
-        "underconfident cases, since no answer is right for them."
+        f"By {spec}: the failures with the highest confidence, and the correct predictions with the lowest. Unknown "
+        "inputs have no underconfident cases, since no prediction on them is correct."
     )
     parts: list[Part] = [text]
     if images:
         parts.append(Markup(pictures))
     if overconfident:
-        caption = "Most overconfident: wrong, and sure of it"
+        caption = "Most overconfident: wrong, with the highest confidence"
         parts.append(_cases_table("overconfident", caption, overconfident, spec))
     if underconfident:
-        caption = "Most underconfident: right, and in doubt"
+        caption = "Most underconfident: correct, with the lowest confidence"
         parts.append(_cases_table("underconfident", caption, underconfident, spec))
     if not images:
-        parts.append("Images can be shown beside the cases: give them with images= or --images.")
+        parts.append("Pass images= or --images to show images beside the cases.")
     return Section("cases", "The worst cases", tuple(parts))
 
 
@@ -107,7 +107,7 @@ def _class_name(source: ReportSource, label: int) -> str:
 
 
 def _cases_table(key: str, caption: str, cases: Sequence[_Case], spec: str) -> ReportTable:
-    columns = ("data set", "input", "truth", "answer", "probability %", spec)
+    columns = ("data set", "input", "truth", "prediction", "probability %", spec)
     rows: list[tuple[TableCell, ...]] = []
     for case in cases:
         rows.append((case.set_name, case.key, case.truth, case.prediction, case.probability, case.confidence))
@@ -128,11 +128,11 @@ def _format_strip(kind: str, cases: Sequence[_Case], images: ImagesByRow) -> str
     return f'<h3 class="strip">{heading}</h3><ul class="strip">{"".join(items)}</ul>'
 
 
-# --- what unknown inputs are taken for ------------------------------------------------------------------------------
+# --- what unknown inputs are classified as ----------------------------------------------------------------------------
 
 
 def softmax_section(measurements: Measurements) -> Section:
-    """Draw what unknown classes are taken for, as mean probabilities.
+    """Draw what unknown inputs are classified as, by mean probabilities.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def softmax_section(measurements: Measurements) -> Section:
     Section
         A heat map; one sentence where no unknown input has logits.
     """
-    title = "What unknown inputs are taken for"
+    title = "What unknown inputs are classified as"
     unknown = _unknown_means(measurements.source)
     if not unknown:
         return Section("softmax", title, ("There are no unknown inputs with logits here.",))
@@ -152,8 +152,8 @@ def softmax_section(measurements: Measurements) -> Section:
     if any(one.group for one in unknown):
         return Section("softmax", title, (figure,))
     text = (
-        "The classes of the unknown inputs are not known, so a row is a whole data set. Row ids such as CLASS/FILE or "
-        "SUPERCLASS/CLASS/FILE, or ood_classes, tell them."
+        "The unknown inputs come without classes, so each row is a whole data set. Row ids such as CLASS/FILE or "
+        "SUPERCLASS/CLASS/FILE, or ood_classes, provide classes."
     )
     return Section("softmax", title, (text, figure))
 
@@ -197,11 +197,11 @@ def _softmax_figure(source: ReportSource, unknown: Sequence[_UnknownMean]) -> Fi
     about = "Mean probability of each known class on unknown inputs"
     svg = heat_map(means[:, keep], labels, columns, about, groups)
     caption = (
-        "Mean softmax probability: a row is a kind of unknown input, a column a known class; the stronger the colour, "
-        "the likelier. The scale is below."
+        "Mean softmax probability: each row is a kind of unknown input, each column a known class. Stronger colours "
+        "are higher probabilities; the scale is below."
     )
     if len(keep) < means.shape[1]:
-        caption += f" Columns are the {len(keep)} of {means.shape[1]} classes that draw most."
+        caption += f" Columns are the {len(keep)} of {means.shape[1]} classes with the highest probabilities."
     rows: list[tuple[str | float, ...]] = []
     for label, mean in zip(labels, means, strict=True):
         rows.append((label, *round_values(mean[keep])))

@@ -84,7 +84,7 @@ def page_command(path: str, options: ReportOptions) -> Command:
         format=options.format,
     )
     if isinstance(options.images, Mapping) or options.ood_classes is not None:
-        return Command(line, "this page, without what was given as arrays")
+        return Command(line, "this page, without images and classes that were passed as arrays")
     return Command(line, "this page")
 
 
@@ -240,9 +240,7 @@ def no_gate_reason(source: ReportSource, pair: ScorePair) -> str:
         return source.no_gate_reason
     first = source.pairs[0].id
     if source.judges.get(pair.id) != source.judges.get(first):
-        return (
-            f"{first} and {pair.id} judge different predictions, and right and wrong on this page are those of {first}"
-        )
+        return f"{first} and {pair.id} judge different predictions, and this page counts as correct what {first} judges"
     return ""
 
 
@@ -332,7 +330,7 @@ def gate_commands(source: ReportSource, pair: ScorePair, thresholds: Thresholds,
     ]
     if source.has_test_role:
         each = f"twofold gate card {folder} {quote_path(source.path)}{plugin_options(pair.scores)}"
-        commands.append(Command(each, f"the same of {pair.name} with each set by itself"))
+        commands.append(Command(each, f"the same of {pair.name} for each data set"))
     return commands
 
 

@@ -18,7 +18,7 @@ from twofold.report.scored import Pool
 from twofold.report.svg import Plot, clip_text, round_values, thin
 
 AXES = ("share of known inputs accepted", "risk: failures among accepted")
-STYLES = {"right": "k2", "wrong": "k1", "near": "k3", "mid": "k4", "far": "k0", "unknown": "k0"}
+STYLES = {"correct": "k2", "wrong": "k1", "near": "k3", "mid": "k4", "far": "k0", "unknown": "k0"}
 BINS = 200  # of coverage, for the lower edge of a grid of threshold pairs
 MOST_DOTS = 2500  # pairs of thresholds that are drawn
 MOST_ROC_CURVES = 7
@@ -57,7 +57,7 @@ def risk_coverage_section(measurements: Measurements) -> Section:
     """
     parts: list[Part] = [_risk_coverage_figure(measurements)]
     if measurements.pair.is_single:
-        parts.append("There is one score only, so there is no cloud of threshold pairs to draw.")
+        parts.append("There is only one score, so there are no pairs of thresholds to draw.")
     else:
         parts.append(_cloud_figure(measurements))
     return Section("risk-coverage", "How much risk for how much coverage", tuple(parts))
@@ -85,8 +85,8 @@ def _risk_coverage_figure(measurements: Measurements) -> Figure:
         rows += curve.rows()
     area = "aurc" if pool.is_id_or_none is None else "aurc_id"
     caption = (
-        "Lower is better. The oracle rejects every failure before any right answer: no score can do better. The area "
-        f"under the line of one score is its {area}."
+        "Lower is better. The oracle rejects every failure before any correct prediction: no score can do better. The "
+        f"area under the line of one score is its {area}."
     )
     columns = ("curve", "coverage", "risk")
     return Figure("risk-coverage", "Risk over coverage", caption, plot.svg(), columns, tuple(rows))
@@ -166,7 +166,7 @@ def density_section(measurements: Measurements) -> Section:
     """
     scores = measurements.pair.scores
     figures = [_density_figure(measurements.pool, spec, f"density-{i}") for i, spec in enumerate(scores)]
-    text = "The further the right answers lie to the right of everything else, the better a threshold can part them."
+    text = "The further the correct predictions lie to the right of all else, the better a threshold separates them."
     return Section("densities", "What the scores see", (text, *figures))
 
 
@@ -267,7 +267,7 @@ def _list_rankings(measurements: Measurements) -> list[_Ranking]:
             rankings.append(_Ranking(name, pool.is_id[rows], pool.conf[spec][rows]))
     known = pool.is_id
     for spec in dict.fromkeys((pair.id, single.id)):
-        rankings.append(_Ranking(f"right against wrong, {spec}", pool.correct[known], pool.conf[spec][known]))
+        rankings.append(_Ranking(f"correct against wrong, {spec}", pool.correct[known], pool.conf[spec][known]))
     return rankings
 
 
@@ -285,7 +285,7 @@ def _roc_curve(ranking: _Ranking, style: str) -> _Curve:
 
 
 def calibration_section(measurements: Measurements) -> Section:
-    """Draw accuracy over stated probability.
+    """Draw accuracy over predicted probability.
 
     Parameters
     ----------
@@ -300,14 +300,15 @@ def calibration_section(measurements: Measurements) -> Section:
     title = "Does it know how sure it is?"
     tests = [one for one in measurements.source.tests if one.prob is not None]
     if not tests:
-        why = "The confidences are no probabilities: they leave the range from 0 to 1, so there is nothing to check."
+        why = "The confidences are not probabilities: they leave the range from 0 to 1, so calibration is not checked."
         return Section("calibration", title, (why,))
     correct = np.concatenate([one.correct for one in tests])
     prob = np.concatenate([one.prob for one in tests if one.prob is not None])
+    mean_prob, accuracy = 100 * float(prob.mean()), 100 * float(correct.mean())
     text = (
-        f"On known test inputs the classifier {_describe_calibration(correct, prob)}: it states "
-        f"{100 * float(prob.mean()):.1f} % on average and is right in {100 * float(correct.mean()):.1f} %. Expected "
-        f"calibration error: {100 * metrics.ece(correct, prob):.2f} points."
+        f"On known test inputs the classifier is {_describe_calibration(correct, prob)} on average: its mean "
+        f"probability is {mean_prob:.1f} %, and {accuracy:.1f} % of its predictions are correct. Expected calibration "
+        f"error: {100 * metrics.ece(correct, prob):.2f} points."
     )
     return Section("calibration", title, (text, _calibration_figure(correct, prob)))
 
@@ -316,22 +317,20 @@ def _describe_calibration(correct: Mask, prob: Array) -> str:
     diagram = metrics.reliability_diagram(correct, prob)
     lean = float(np.sum(diagram.gap * diagram.count) / diagram.rows)
     if abs(lean) <= 0.005:
-        return "keeps what it says on average"
-    if lean < 0:
-        return "says more than it keeps (overconfident)"
-    return "keeps more than it says (underconfident)"
+        return "calibrated"
+    return "overconfident" if lean < 0 else "underconfident"
 
 
 def _calibration_figure(correct: Mask, prob: Array) -> Figure:
     diagram = metrics.reliability_diagram(correct, prob)
-    plot = Plot((0, 1), (0, 1), "stated probability", "share that is right", "Accuracy in bins of stated probability")
-    plot.bars(diagram.lower, diagram.upper, diagram.accuracy, "k0", "share that is right")
+    plot = Plot((0, 1), (0, 1), "predicted probability", "share correct", "Accuracy in bins of predicted probability")
+    plot.bars(diagram.lower, diagram.upper, diagram.accuracy, "k0", "share correct")
     plot.line([0, 1], [0, 1], "k6", "perfectly calibrated")
     plot.dots(diagram.prob, diagram.accuracy, "k1", "mean of the bin", "dd")
     columns = [diagram.lower, diagram.upper, diagram.count, diagram.prob, diagram.accuracy]
     rows = tuple(zip(*(column.tolist() for column in columns), strict=True))
     caption = "Bars below the dashed line: overconfident; above: underconfident."
-    headings = ("from", "to", "inputs", "mean probability", "share right")
+    headings = ("from", "to", "inputs", "mean probability", "share correct")
     return Figure("calibration", "Calibration", caption, plot.svg(), headings, rows)
 
 
@@ -339,7 +338,7 @@ def _calibration_figure(correct: Mask, prob: Array) -> Figure:
 
 
 def improvement_section(measurements: Measurements) -> Section:
-    """Draw how much each score improves on the plain one.
+    """Draw how much each score improves on the baseline.
 
     Parameters
     ----------
@@ -351,9 +350,9 @@ def improvement_section(measurements: Measurements) -> Section:
     Section
         A figure for each kind of unknown input.
     """
-    title = "Better than the plain score?"
+    title = "Improvement over the baseline"
     if len(measurements.source.scores) < 2:
-        return Section("improvement", title, ("There is one score only.",))
+        return Section("improvement", title, ("There is only one score.",))
     base = measurements.single.id
     figures = []
     for roles in measurements.unknown_groups:

@@ -77,7 +77,7 @@ def explorer_section(measurements: Measurements) -> Section:
         The threshold explorer.
     """
     text = (
-        "Move the two thresholds, or click on the map, and see what the gate does. An input is accepted where both "
+        "Move the two thresholds, or click on the map, and see what the gate does. An input is accepted if both "
         "scores reach their thresholds."
     )
     plain = f"The threshold explorer is on the HTML page: {report_command(measurements.source.path)}"
@@ -128,15 +128,15 @@ def _gate_note(source: ReportSource) -> str:
         return ""
     if not source.is_run:
         return (
-            "Thresholds that were chosen by these numbers are not tested by them: keep other data for that. The other "
-            "goals let the command choose, on this same file. With --objective risk, --delta 0.1 guarantees the risk "
-            "with confidence 0.9."
+            "Thresholds that you choose by these numbers are not tested by them: keep other data for that. With the "
+            "other goals, the command chooses on this same file. With --objective risk, --delta 0.1 guarantees the "
+            "risk with confidence 0.9."
         )
     note = (
-        "Thresholds that were chosen by these numbers promise nothing: it was test data that chose them. The other "
-        "goals let the command choose on validation data, so its thresholds differ a little from those above. With "
+        "Thresholds that you choose by these numbers carry no guarantee, because these are test data. With the other "
+        "goals, the command chooses on validation data, so its thresholds differ a little from those above. With "
         "--objective risk, --delta 0.1 guarantees the risk with confidence 0.9."
     )
     if not source.gate_has_unknown:
-        note += " The validation data hold no unknown inputs to choose on."
+        note += " The validation data hold no unknown inputs."
     return note

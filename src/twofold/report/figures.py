@@ -1,7 +1,7 @@
 """Figures: ranks with cliques, maps of top cliques, heat maps, risk-coverage curves. PNG, SVG or PDF, by suffix.
 
 The same values give the same bytes: no dates, fixed identifiers, no style of the user's own. Colours are those of Okabe
-and Ito, which people with any colour vision tell apart, and dashes tell lines apart where colours run out.
+and Ito, which people with any colour vision can distinguish; dashes distinguish lines where colours run out.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def critical_difference(comparison: Comparison, path: str | Path) -> Path:
         _note(
             axes,
             f"{comparison.metric}{under}: {len(comparison.blocks)} blocks of {models}.",
-            f"Bars join methods that cannot be told apart ({rule}).",
+            f"Bars join statistically tied methods ({rule}).",
         )
         return _saved(figure, target)
 

@@ -29,7 +29,7 @@ MOST_ROWS = 200_000  # above, intervals are narrower than the digits that are pr
 WORK = 4_000_000  # rows times resamples that an interval may cost
 
 UNKNOWN_NAMES = {"near": "near unknown", "mid": "mid unknown", "far": "far unknown", "unknown": "unknown"}
-KIND_NAMES = {"right": "right answers", "wrong": "wrong answers"}
+KIND_NAMES = {"correct": "correct predictions", "wrong": "wrong predictions"}
 KIND_NAMES |= {role: f"{name} inputs" for role, name in UNKNOWN_NAMES.items()}
 
 Roles: TypeAlias = tuple[str, ...]

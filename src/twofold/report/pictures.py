@@ -98,7 +98,7 @@ def _check_array(images: ArrayLike, one: ReportSet) -> npt.NDArray[np.generic]:
     if not is_grey and not has_channels:
         raise InvalidInput(f"images of {one.name} must be (N, H, W) or (N, H, W, 1 or 3), got shape {shape}")
     if shape[0] != len(one):
-        raise InvalidInput(f"images of {one.name} are {shape[0]}, but its outputs have {len(one)} rows")
+        raise InvalidInput(f"images of {one.name} has {shape[0]} images, but its outputs have {len(one)} rows")
     return array
 
 

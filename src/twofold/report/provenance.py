@@ -35,7 +35,7 @@ def list_commands(measurements: Measurements, page_command: Command) -> list[Com
     for pair in dict.fromkeys((measurements.pair, measurements.single)):
         commands += gate_commands(source, pair, measurements.thresholds[pair], folders[pair])
     if source.is_run:
-        commands.append(Command(f"twofold verify {quote_path(source.path)}", "whether the run is as it was written"))
+        commands.append(Command(f"twofold verify {quote_path(source.path)}", "a check that the run is intact"))
     return commands
 
 
@@ -61,15 +61,15 @@ def provenance_section(measurements: Measurements, commands: Sequence[Command]) 
         "source": source.path,
         **source.facts,
         "report made with": f"twofold {__version__}, Python {platform.python_version()}, numpy {np.__version__}",
-        "seed of the resamples": str(measurements.seed),
-        "thresholds of the judged pair": _threshold_text(measurements),
+        "seed of the resampling": str(measurements.seed),
+        "thresholds": _threshold_text(measurements),
     }
     notes: tuple[str, ...] = ()
     if source.gate_share is not None:
         notes = (
-            "Thresholds are chosen, and the risk is told, for the share of unknown inputs in the data shown, "
-            f"{source.gate_share:.6g}. The interval that gate card prints beside that risk is wider than the one here: "
-            "it does not take the share for a part of the sample.",
+            "Thresholds are chosen, and the risk is computed, for the share of unknown inputs in the data shown, "
+            f"{source.gate_share:.6g}. The interval of that risk that gate card prints is wider than the one here, "
+            "because it does not treat the share as part of the sample.",
         )
     lines = tuple((command.line, command.gives) for command in commands)
     facts_table = ReportTable("facts", "Provenance", ("what", "value"), tuple(facts.items()))

@@ -298,7 +298,7 @@ def _verdict_section(summaries: Sequence[ProtocolSummary]) -> Section:
                 protocols[warning].append(summary.name)
     if protocols:
         cautions = tuple((f"{', '.join(names)}: {warning}.",) for warning, names in protocols.items())
-        parts.append(ReportTable("cautions", "What stands against these numbers", ("caution",), cautions))
+        parts.append(ReportTable("cautions", "What these numbers do not guarantee", ("caution",), cautions))
     return Section("verdict", "The verdict", tuple(parts))
 
 
@@ -359,8 +359,8 @@ def _values_table(summary: ProtocolSummary) -> ReportTable:
         notes = (f"{format_count(len(summary.methods) - MOST_METHODS, 'more method')} below these.",)
     coverage = coverage_of(summary.metric, summary.protocol)
     caption = (
-        f"{summary.metric_title}, {summary.better} is better{coverage}; bold is best of its column, and means are over "
-        "runs"
+        f"{summary.metric_title}, {summary.better} is better{coverage}; values are means over runs, and the best of "
+        "each column is bold"
     )
     return ReportTable(f"values-{summary.key}", caption, ("method", "mean", *shifts), tuple(lines), notes=notes)
 
@@ -385,7 +385,7 @@ def _ranks_figure(summary: ProtocolSummary, comparison: Comparison) -> Figure:
     about = f"Mean ranks of {len(comparison.methods)} methods under {summary.name}"
     svg = charts.rank_rows(comparison.methods, comparison.mean_ranks, cliques, top, about)
     rule = f"{comparison.test} with Holm's correction at {comparison.alpha:g}"
-    caption = f"Bars join methods that cannot be told apart ({rule})."
+    caption = f"Bars join statistically tied methods ({rule})."
     rows = tuple(zip(comparison.methods, comparison.mean_ranks.tolist(), strict=True))
     key = f"ranks-{summary.key}"
     return Figure(key, "Ranks and cliques", caption, svg, ("method", "mean rank"), rows, wide=True)
@@ -405,7 +405,7 @@ def _cliques_figure(summary: ProtocolSummary, cliques: CliqueMap) -> Figure:
             elif cliques.judged[i, j]:
                 place = "compared"
             rows.append((name, group, place))
-    caption = "A dot: in the top clique of the group. A ring: compared, and not in it. The number counts blocks."
+    caption = "A dot: in the top clique of the group. A ring: compared, but not in it. Numbers count blocks."
     key = f"map-{summary.key}"
     return Figure(key, "Who leads where", caption, svg, ("method", "group", "place"), tuple(rows), wide=True)
 
@@ -417,7 +417,7 @@ def _improvement_part(summary: ProtocolSummary) -> Part:
     """
     baseline = summary.baseline
     if not baseline or len(summary.means) < 2:
-        return f"There is no {BASE} here to measure improvement against."
+        return f"There is no {BASE} here to compare with."
     gains = {}
     if baseline in summary.complete:
         gains = {name: summary.gain(name) for name in summary.means if name in summary.complete and name != baseline}
@@ -427,10 +427,10 @@ def _improvement_part(summary: ProtocolSummary) -> Part:
     about = f"Improvement of {len(names)} methods over {BASE}"
     label = f"improvement of {summary.metric} over {BASE}, %"
     svg = charts.bar_rows(names, np.array([gains[name] for name in names]), label, about)
-    caption = f"Of the mean {summary.metric}, in percent of that of {BASE}."
+    caption = f"Improvement of the mean {summary.metric}, in percent of that of {BASE}."
     left_out = len(summary.means) - 1 - len(gains)
     if left_out:
-        caption += f" Left out: {format_count(left_out, 'method')} without a value for each of these."
+        caption += f" Left out: {format_count(left_out, 'method')} without a value on every data set and run."
     rows = tuple((name, gains[name]) for name in names)
     title = f"Improvement over {BASE}"
     return Figure(f"improvement-{summary.key}", title, caption, svg, ("method", "improvement %"), rows)

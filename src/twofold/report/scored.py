@@ -153,8 +153,8 @@ class Pool:
 
     @property
     def kinds(self) -> dict[str, Mask]:
-        """Disjoint masks: right, wrong, and each kind of unknown inputs."""
-        masks = {"right": self.correct, "wrong": self.is_id & ~self.correct}
+        """Disjoint masks: correct, wrong, and each kind of unknown inputs."""
+        masks = {"correct": self.correct, "wrong": self.is_id & ~self.correct}
         for role in UNKNOWN:
             mask = self.role == role
             if mask.any():

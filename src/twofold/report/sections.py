@@ -45,16 +45,16 @@ ScalarT = TypeVar("ScalarT", bound=np.generic)
 MOST_CLASSES = 60  # rows of the class table
 ALL_KNOWN = (
     "AURC (aurc) and AUGRC (augrc): areas under the risk of the first score alone, over the coverage of all inputs, "
-    "which are all known; wrong answers are failures; lower is better.",
+    "which are all known; wrong predictions are failures; lower is better.",
 )
 MEANING = (
     "AURC-ID (aurc_id): the area under the risk of the first score alone, over the coverage of known inputs. AUGRC "
-    "(augrc): its generalised risk, over the coverage of all inputs. Wrong answers and unknown inputs are failures; "
-    "lower is better.",
+    "(augrc): its generalised risk, over the coverage of all inputs. Wrong predictions and unknown inputs are "
+    "failures; lower is better.",
     "AUROC (auroc_ood) and FPR@95 (fpr95_ood): the second score alone, known against unknown: the chance that a known "
     "input scores above an unknown one, and the share of unknown inputs that pass where 95 % of known ones do.",
-    "F1 (f1): the first score alone; DS-F1 (ds_f1): both. How well right answers, and nothing else, are accepted at "
-    "the best thresholds; higher is better.",
+    "F1 (f1): the first score alone; DS-F1 (ds_f1): both. How well correct predictions, and nothing else, are accepted "
+    "at the best thresholds; higher is better.",
     "DS-AURC (ds_aurc): the area under the least risk that two thresholds reach, over the coverage of known inputs; "
     "lower is better.",
 )
@@ -103,7 +103,7 @@ def classifier_document(
         kinds.append(format_count(int(mask.sum()), KIND_NAMES[kind].rstrip("s"), KIND_NAMES[kind]))
     return Document(
         title="How far can this classifier be trusted?",
-        subtitle=f"{source.title}, judged on {join_words(kinds, 8)}.",
+        subtitle=f"{source.title}, evaluated on {join_words(kinds, 8)}.",
         tiles=headline_tiles(measurements),
         sections=sections,
         data=explorer_data(measurements),
@@ -142,10 +142,10 @@ def joint_section(measurements: Measurements) -> Section:
     first = ("unknown inputs", "scores") if has_unknown else ("scores",)
     notes = list(MEANING if has_unknown else ALL_KNOWN)
     if sum(len(one) for one in source.tests) > EXACT:
-        notes.append("DS-AURC is that of a grid of 1000 quantile thresholds on each axis.")
+        notes.append("DS-AURC is computed on a grid of 1000 quantile thresholds on each axis.")
     table = ReportTable(
         key="joint",
-        caption=f"Both kinds of failure, {_describe_intervals(measurements)}; bold is best of its group",
+        caption=f"Both kinds of failure, {_describe_intervals(measurements)}; the best of each group is bold",
         columns=(*first, *(heading for heading, _ in columns.values())),
         rows=tuple(rows),
         heads=len(first),
@@ -182,7 +182,7 @@ def _describe_intervals(measurements: Measurements) -> str:
     rows = sum(len(one) for one in measurements.source.sets_of("test", *roles))
     resamples = measurements.resamples_for(rows)
     if not resamples:
-        return "no intervals: at this size they are narrower than the digits"
+        return "no intervals: at this size they are narrower than the printed digits"
     return f"95 % bootstrap intervals of {format_count(resamples, 'resample')}"
 
 
@@ -212,12 +212,12 @@ def sets_section(measurements: Measurements) -> Section:
         "mean probability %",
         "accepted %",
         "wrong among accepted %",
-        "told from test, AUROC %",
+        "AUROC % against test",
     )
     notes = (
-        "Whatever is accepted of an unknown set is wrong.",
-        "The last column says how well the second score tells the set from the test set; 50 is not at all. For shifted "
-        "inputs of known classes a low number is good.",
+        "Everything that is accepted from an unknown set is wrong.",
+        "The last column says how well the second score separates the set from the test set; 50 means not at all. For "
+        "shifted inputs of known classes, lower is better.",
     )
     caption = f"Each data set under the gate of {measurements.pair.name}, exact 95 % intervals"
     table = ReportTable("sets", caption, columns, tuple(rows), heads=2, notes=notes)
@@ -252,7 +252,7 @@ def _set_row(measurements: Measurements, one: ReportSet, test_conf: Array) -> tu
 
 
 def classes_section(measurements: Measurements) -> Section:
-    """Tabulate every known class: accuracy, what the gate accepts, and what unknown inputs are taken for.
+    """Tabulate every known class: accuracy, what the gate accepts, and which classes unknown inputs are accepted as.
 
     Parameters
     ----------
@@ -266,15 +266,15 @@ def classes_section(measurements: Measurements) -> Section:
     """
     source = measurements.source
     if any(one.labels is None for one in source.tests):
-        return Section("classes", "Class by class", ("The file does not say which class an input has.",))
+        return Section("classes", "Class by class", ("The file holds no labels, so there is no table of classes.",))
     classes = _summarise_classes(measurements)
     classes.sort(key=lambda one: (math.isnan(one.accuracy.value), one.accuracy.value, one.name))
     order = ", lowest accuracy first"
     if len(classes) > MOST_CLASSES:
         order = f"; the {MOST_CLASSES} of {len(classes)} with the lowest accuracy"
-    columns = ["class", "inputs", "accuracy %", "mean probability %", "accepted %", "mistakes accepted as it"]
+    columns = ["class", "inputs", "accuracy %", "mean probability %", "accepted %", "mistakes accepted as this class"]
     if source.unknown_roles:
-        columns.append("unknown accepted as it")
+        columns.append("unknown inputs accepted as this class")
     rows = []
     for one in classes[:MOST_CLASSES]:
         row: list[TableCell] = [one.name, one.inputs, one.accuracy, one.probability, one.accepted, one.mistakes]

@@ -31,11 +31,11 @@ BASELINE = ScorePair("msp", "msp")  # the one score that pairs are compared with
 BEST = 2  # recommended pairs that are shown beside the plain one
 MOST_CLASSES = 300  # classes of unknown inputs whose mean probabilities are shown one by one
 LOST_SCALE = (
-    "The outputs are probabilities, which have lost the scale of the logits: scores that read it (energy, mls, ...) "
-    "are left out unless they were asked for."
+    "The outputs are probabilities, which no longer have the scale of the logits: scores that depend on it (energy, "
+    "mls, ...) are left out unless requested."
 )
 NO_VALIDATION = "the run has no validation set to fit a gate on; add one with the role val"
-ASKED_FOR = "The pair of scores was asked for; none was tried beside it."
+ASKED_FOR = "The pair of scores was requested; no other pair was tried."
 
 
 def read_source(source: Run | str | Path, options: ReportOptions) -> ReportSource:
@@ -98,12 +98,12 @@ def _read_run(run: Run, options: ReportOptions) -> ReportSource:
         role = "test" if name in tests else run.roles[name]
         sets += _score_run_set(run, name, role, pairs, chains, averaged, options.ood_classes)
         options.done(f"scoring {name}")
-    cautions = [] if has_test else ["The run has no test set: its validation set is judged instead."]
+    cautions = [] if has_test else ["The run has no test set: this report is on its validation set."]
     if any(run[name].is_scale_lost for name in tests):
         cautions.append(LOST_SCALE)
     cautions += choice.cautions
     if averaged:
-        cautions.append("Right and wrong are those of the mean of several passes, which the first score judges.")
+        cautions.append("Predictions are those of the mean over several passes, which is what the first score judges.")
     cautions += _dropped_rows(run)
     return ReportSource(
         title=str(run.provenance.get("model") or run.path.name),
@@ -254,12 +254,12 @@ def _fit_score(chain: Chain, data: FittingData, *, is_required: bool) -> Chain:
         raise InvalidInput(needed)
     if not is_required and chain.steps[-1].info.name not in data.computable_scores:
         if chain.needs == ("logits",):  # which all sets have
-            raise InvalidInput("reads the scale of the logits, which probabilities have lost")
+            raise InvalidInput("depends on the scale of the logits, which probabilities no longer have")
         raise InvalidInput(needed)
     if chain.ready:
         return chain
     if data.train is None:
-        raise InvalidInput("learns from a training set, and there is none")
+        raise InvalidInput("must be fitted on a training set, and there is none")
     if data.validation is None:
         return chain.fit(data.train)
     return fitted(chain, data.train, data.validation)
@@ -293,15 +293,15 @@ def _choose_pairs(run: Run, chains: Mapping[str, Chain], options: ReportOptions)
     lacking = [f"{kind} data (role {role})" for role, kind in kinds.items() if not run.names(role)]
     if lacking:
         missing = " and ".join(lacking)
-        explanation = f"The pair is the plain one, and none was tried beside it: the run has no {missing} to choose on."
+        explanation = f"The pair is the default one. No other pair was tried: the run has no {missing} to choose on."
         return PairChoice((plain,), explanation)
     resamples = min(options.resamples, 1000)
     found = choose_pairs(run, list(chains), show=BEST, n=resamples, seed=options.seed, done=options.done)
     pairs = [ScorePair(pair.id_score, pair.ood_score) for pair in found.pairs]
     explanation = (
-        f"The pair is the best of {format_count(found.tried, 'pair')} by DS-F1 on validation data, never on the test "
-        f"data shown here: every pair of {join_words(list(chains), len(chains))} was tried, without those that rank "
-        "alike."
+        f"The pair is the best of {format_count(found.tried, 'pair')} by DS-F1 on validation data; the test data shown "
+        f"here were not used. Every pair of {join_words(list(chains), len(chains))} was tried, except scores that rank "
+        "inputs identically."
     )
     return PairChoice(tuple(pairs), explanation, tuple(_as_sentence(text) for text in found.cautions))
 
@@ -378,7 +378,8 @@ def _dropped_rows(run: Run) -> list[str]:
     for name in run.names("shift"):
         count = int((~run[name].is_id).sum())
         if count:
-            cautions.append(f"{count} rows of no known class in the shifted set {name} are left out.")
+            verb = "is" if count == 1 else "are"
+            cautions.append(f"{format_count(count, 'unknown input')} in the shifted set {name} {verb} left out.")
     return cautions
 
 
@@ -479,7 +480,7 @@ def _read_outputs_file(path: Path, options: ReportOptions) -> ReportSource:
     sets = [_score_set(path.stem, "test", outputs[known], chains, averaged)]
     if len(unknown):
         sets.append(_score_set("unknown inputs", "unknown", outputs[unknown], chains, averaged))
-    how_chosen = "The pair is the plain one, and none was tried beside it: a file has no other data to choose on."
+    how_chosen = "The pair is the default one. No other pair was tried: a file has no other data to choose on."
     if options.named_scores():
         how_chosen = ASKED_FOR
     return ReportSource(

@@ -70,7 +70,7 @@ class ThresholdGrid:
     tau_id, tau_ood : ndarray
         Thresholds of the ID score and of the OOD score, ascending.
     kinds : tuple of str
-        ``"right"``, ``"wrong"``, then kinds of unknown inputs.
+        ``"correct"``, ``"wrong"``, then kinds of unknown inputs.
     counts : ndarray of int, shape (n_kinds, n_tau_id, n_tau_ood)
         Number of samples of a kind whose highest passed thresholds are those of the cell.
     """
@@ -94,7 +94,7 @@ class ThresholdGrid:
         Parameters
         ----------
         kinds : mapping of str to ndarray of bool
-            Disjoint masks by name: right, wrong, then kinds of unknown inputs.
+            Disjoint masks by name: correct, wrong, then kinds of unknown inputs.
         conf_id, conf_ood : ndarray of shape (n_samples,)
             Confidences of both scores.
         also : sequence of (float, float), default=()
@@ -114,11 +114,11 @@ class ThresholdGrid:
 
         Examples
         --------
-        >>> right = np.array([True, False, True])
-        >>> kinds = {"right": right, "wrong": ~right}
+        >>> correct = np.array([True, False, True])
+        >>> kinds = {"correct": correct, "wrong": ~correct}
         >>> grid = ThresholdGrid.from_samples(kinds, np.array([3.0, 2.0, 1.0]), np.array([1.0, 2.0, 3.0]))
         >>> grid.accepted(1, 0)
-        {'right': 1, 'wrong': 1}
+        {'correct': 1, 'wrong': 1}
         """
         tau_id = _axis(conf_id, [tau for tau, _ in also], side)
         tau_ood = _axis(conf_ood, [tau for _, tau in also], side)
@@ -184,11 +184,11 @@ class ThresholdGrid:
         """
         upside_down = np.flip(self.counts.astype(np.int64), (1, 2))
         accepted = np.flip(upside_down.cumsum(1).cumsum(2), (1, 2))
-        right, known, unknown = accepted[0], accepted[0] + accepted[1], accepted[2:].sum(axis=0)
+        correct, known, unknown = accepted[0], accepted[0] + accepted[1], accepted[2:].sum(axis=0)
         n_known, n_unknown = int(known[0, 0]), int(unknown[0, 0])
         total = known + ood_weight(ood_share, n_known, n_unknown) * unknown
-        risk = np.where(total > 0, 1.0 - right / np.maximum(total, 1e-300), 0.0)
-        return GridRates(risk, known / n_known, 2.0 * right / (total + n_known))
+        risk = np.where(total > 0, 1.0 - correct / np.maximum(total, 1e-300), 0.0)
+        return GridRates(risk, known / n_known, 2.0 * correct / (total + n_known))
 
     def point(self, i: int, j: int, ood_share: float | None = None) -> dict[str, float]:
         """Describe what a pair of thresholds does, in the words of :func:`twofold.metrics.ds_f1`.

@@ -1,4 +1,4 @@
-"""The verdict in words: what the numbers say, and what they do not promise."""
+"""The verdict in words: what the numbers say, and what they do not guarantee."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from twofold.report.measure import KIND_NAMES, UNKNOWN_NAMES, Measurements, coun
 from twofold.report.scored import Pool, ScorePair
 
 FEW_KNOWN, FEW_WRONG, FEW_UNKNOWN = 1000, 50, 200  # below these counts the page warns that the data are few
+
+DEFINITION = (
+    "Known inputs are in-distribution: they belong to one of the classifier's classes. Unknown inputs are "
+    "out-of-distribution (OOD): they belong to none of them, so every prediction on them is wrong."
+)
 
 
 def headline_tiles(measurements: Measurements) -> tuple[Tile, ...]:
@@ -27,12 +32,12 @@ def headline_tiles(measurements: Measurements) -> tuple[Tile, ...]:
     pool = measurements.pool
     accepted = measurements.accepts(pool)
     numbers = {
-        "of known inputs get the right answer": count_share(pool.correct, pool.is_id),
+        "of known inputs are classified correctly": count_share(pool.correct, pool.is_id),
         "of known inputs are accepted by the gate": count_share(accepted, pool.is_id),
-        "of what it accepts is wrong or unknown": count_share(~pool.correct, accepted),
+        "of accepted inputs are misclassified or unknown": count_share(~pool.correct, accepted),
     }
     for role in measurements.source.unknown_roles:
-        numbers[f"of {UNKNOWN_NAMES[role]} inputs get through"] = count_share(accepted, pool.role == role)
+        numbers[f"of {UNKNOWN_NAMES[role]} inputs are accepted"] = count_share(accepted, pool.role == role)
     return tuple(Tile(f"{number} %", meaning, f"95 %: {number.span}") for meaning, number in numbers.items())
 
 
@@ -51,14 +56,14 @@ def verdict_section(measurements: Measurements) -> Section:
     """
     pair, single = measurements.pair, measurements.single
     has_unknown = not measurements.pool.is_id.all()
-    single_words = _describe_gate(measurements, single, f"By {single.name} alone")
-    parts: list[Part] = [_describe_accuracy(measurements.pool)]
+    single_words = _describe_gate(measurements, single, f"With {single.name} alone")
+    parts: list[Part] = [DEFINITION, _describe_accuracy(measurements.pool)]
     if has_unknown:
         parts.append(single_words)
     if pair != single:
         start = "With both scores"
         if has_unknown:
-            start = f"With two thresholds, on {pair.id} for doubtful answers and {pair.ood} for unknown inputs"
+            start = f"With two thresholds, {pair.id} against mistakes and {pair.ood} against unknown inputs"
         parts.append(_describe_gate(measurements, pair, start))
     if not has_unknown:
         parts.append(single_words)
@@ -67,21 +72,18 @@ def verdict_section(measurements: Measurements) -> Section:
     parts.append(f"{measurements.source.how_chosen} {_describe_thresholds(measurements)}")
     cautions = tuple((text,) for text in _list_cautions(measurements))
     if cautions:
-        parts.append(ReportTable("cautions", "What these numbers do not promise", ("caution",), cautions))
+        parts.append(ReportTable("cautions", "What these numbers do not guarantee", ("caution",), cautions))
     return Section("verdict", "The verdict", tuple(parts))
 
 
 def _describe_accuracy(pool: Pool) -> str:
-    known, right = int(pool.is_id.sum()), int(pool.correct.sum())
-    wrong = known - right
+    known = int(pool.is_id.sum())
+    wrong = known - int(pool.correct.sum())
     odds = ""
     if 0 < wrong <= known / 2:
-        odds = f", so about 1 answer in {known / wrong:.0f} is wrong"
-    return (
-        f"On {format_count(known, 'test input')} of the classes it knows, the classifier is right in "
-        f"{count_share(pool.correct, pool.is_id)} % of cases{odds}. On inputs of no known class every answer is wrong, "
-        "whatever the classifier says."
-    )
+        odds = f", so about 1 prediction in {known / wrong:.0f} is wrong"
+    accuracy = count_share(pool.correct, pool.is_id)
+    return f"Of {format_count(known, 'known test input')}, {accuracy} % are classified correctly{odds}."
 
 
 def _describe_gate(measurements: Measurements, pair: ScorePair, start: str) -> str:
@@ -97,13 +99,13 @@ def _describe_gate(measurements: Measurements, pair: ScorePair, start: str) -> s
     roles = measurements.source.unknown_roles
     if roles:
         through = [f"{count_share(accepted, pool.role == role)} % of {UNKNOWN_NAMES[role]} inputs" for role in roles]
-        leak = f" {join_words(through)} get through."
+        leak = f" It accepts {join_words(through)}."
         mistakes = int((accepted & pool.is_id & ~pool.correct).sum())
         unknown = int((accepted & ~pool.is_id).sum())
         split = f" ({format_count(mistakes, 'mistake')} and {format_count(unknown, 'unknown input')})"
     return (
         f"{start}, the gate accepts {coverage} % of known inputs; {risk} % of what it accepts is wrong{split}, and it "
-        f"turns away {lost} % of the right answers.{leak}"
+        f"rejects {lost} % of the correct predictions.{leak}"
     )
 
 
@@ -117,16 +119,16 @@ def _compare_with_single(measurements: Measurements) -> list[Part]:
     with_pair = measurements.joint_metrics(roles, pair)["ds_f1"]
     with_single = measurements.joint_metrics(roles, single)["ds_f1"]
     gap = replicated_number(with_pair - with_single)
-    start = f"Against {single.name} alone the pair makes {gap.factor * gap.value:+.1f} points of DS-F1"
+    start = f"Compared with {single.name} alone, the pair changes DS-F1 by {gap.factor * gap.value:+.1f} points"
     if math.isnan(gap.low):
-        return [f"{start}, at the best thresholds of each."]
+        return [f"{start}, each at its best thresholds."]
     if gap.low > 0:
-        conclusion = "better, beyond chance"
+        conclusion = "significantly better"
     elif gap.high < 0:
-        conclusion = "worse, beyond chance"
+        conclusion = "significantly worse"
     else:
-        conclusion = "that may be chance"
-    return [f"{start} {gap.span} at the best thresholds of each: {conclusion}."]
+        conclusion = "statistically tied"
+    return [f"{start} {gap.span}, each at its best thresholds: {conclusion}."]
 
 
 def _describe_worst_shift(measurements: Measurements) -> list[Part]:
@@ -139,39 +141,42 @@ def _describe_worst_shift(measurements: Measurements) -> list[Part]:
     if not risks:
         return []
     risk, worst = max(risks, key=lambda case: case[0].value)
+    start = f"On the shifted set {worst.name}"
+    if len(risks) > 1:
+        start = f"On {worst.name}, the worst of {len(risks)} shifted sets"
     return [
-        f"Where known inputs are shifted, {worst.name} is worst of {format_count(len(risks), 'set')}: the classifier "
-        f"is right in {count_share(worst.correct)} % of cases, and {risk} % of what the gate accepts there is wrong."
+        f"{start}, {count_share(worst.correct)} % of known inputs are classified correctly, and {risk} % of what the "
+        "gate accepts there is wrong."
     ]
 
 
 def _describe_thresholds(measurements: Measurements) -> str:
     if measurements.source.is_validated:
         return (
-            "Thresholds were chosen on validation data too, for the share of unknown inputs shown here: a gate in use "
-            "does the same on such data."
+            "The thresholds were also chosen on validation data, for the share of unknown inputs shown here, so expect "
+            "similar numbers from a deployed gate on such data."
         )
-    return "Thresholds are the best on the very data shown here, so the numbers above are somewhat optimistic."
+    return "The thresholds were chosen on the data shown here, so the numbers above are somewhat optimistic."
 
 
 def _list_cautions(measurements: Measurements) -> list[str]:
-    """List in plain words what the numbers do not promise."""
+    """List in plain words what the numbers do not guarantee."""
     pool = measurements.pool
     accepted = measurements.accepts(pool)
     cautions = [_caution_about_share(pool)]
     known, wrong = int(pool.is_id.sum()), int((pool.is_id & ~pool.correct).sum())
     if known < FEW_KNOWN or wrong < FEW_WRONG:
         cautions.append(
-            f"There are {format_count(known, 'known test input')} with {format_count(wrong, 'mistake')}: few, so look "
-            "at the intervals, not at the digits."
+            f"There are only {format_count(known, 'known test input')} with {format_count(wrong, 'mistake')}: look at "
+            "the intervals rather than the digits."
         )
     for role in measurements.source.unknown_roles:
         rows = pool.role == role
         count, through = int(rows.sum()), int((accepted & rows).sum())
         if 2 * through > count:
             cautions.append(
-                f"{count_share(accepted, rows)} % of {KIND_NAMES[role]} get through: these scores hardly tell them "
-                "from known inputs, and thresholds cannot mend that."
+                f"{count_share(accepted, rows)} % of {KIND_NAMES[role]} are accepted: these scores hardly distinguish "
+                "them from known inputs, and no threshold can fix that."
             )
         if count < FEW_UNKNOWN:
             cautions.append(f"There are only {format_count(count, KIND_NAMES[role].rstrip('s'), KIND_NAMES[role])}.")
@@ -183,9 +188,9 @@ def _caution_about_share(pool: Pool) -> str:
     if unknown:
         return (
             f"Unknown inputs are {unknown / len(pool.is_id):.0%} of the data shown. Risk and F1 change with that "
-            "share; the explorer below takes the share you expect."
+            "share; enter the share you expect in the explorer below."
         )
     return (
-        "No unknown inputs are here: nothing is said about inputs of no known class, which every deployment meets. Add "
-        "some (role near or far, or label -1) and make the report again."
+        "There are no unknown inputs here, so this report says nothing about them, and every deployment meets some. "
+        "Add some (role near or far, or label -1) and write the report again."
     )

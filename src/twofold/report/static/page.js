@@ -149,10 +149,10 @@
     const whole = (x) => x.toLocaleString("en");
     const of = (x, all) => (all ? `${whole(x)} of ${whole(all)} (${(100 * x / all).toFixed(1)} %)` : whole(x));
     const LINES = [
-      ["true_accept", "Right and accepted (TA)", (p) => of(p.true_accept, p.allRight)],
+      ["true_accept", "Correct and accepted (TA)", (p) => of(p.true_accept, p.allRight)],
       ["false_accept_mistakes", "Mistakes accepted (FA)", (p) => of(p.false_accept_mistakes, p.ids - p.allRight)],
       ["false_accept_ood", "Unknown accepted (FA)", (p) => of(p.false_accept_ood, p.allOut)],
-      ["false_reject", "Right but rejected (FR)", (p) => of(p.false_reject, p.allRight)],
+      ["false_reject", "Correct but rejected (FR)", (p) => of(p.false_reject, p.allRight)],
       ["coverage", "Coverage of known inputs", (p) => percent(p.coverage)],
       ["risk", "Risk: failures among accepted", (p) => percent(p.risk)],
       ["precision", "Precision", (p) => percent(p.precision)],
@@ -359,7 +359,7 @@
         document.execCommand("copy");
       }
       $("x-copy").textContent = "Copied";
-      setTimeout(() => { $("x-copy").textContent = "Copy as gate"; }, 1500);
+      setTimeout(() => { $("x-copy").textContent = "Copy command"; }, 1500);
     });
     $("x-note").textContent = data.explorer.note;
     take(0);
