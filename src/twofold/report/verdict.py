@@ -57,7 +57,7 @@ def verdict_section(measurements: Measurements) -> Section:
     pair, single = measurements.pair, measurements.single
     has_unknown = not measurements.pool.is_id.all()
     single_words = _describe_gate(measurements, single, f"With {single.name} alone")
-    parts: list[Part] = [DEFINITION, _describe_accuracy(measurements.pool)]
+    parts: list[Part] = [_describe_accuracy(measurements.pool), DEFINITION]
     if has_unknown:
         parts.append(single_words)
     if pair != single:
