@@ -212,10 +212,12 @@ def test_a_missing_truth_is_named(column):
 
 def test_nan_names_the_first_row_and_what_to_do():
     with pytest.raises(InvalidInput) as caught:
-        checks.confidence([1.0, 2.0, np.nan, 3.0, np.nan], "conf_ood")
+        checks.confidence([1.0, 2.0, np.nan, 3.0, np.nan], "conf_ood", nan="error")
     message = str(caught.value)
     assert message.startswith("conf_ood has NaN in row 2 (2 of 5 rows)")
     assert 'nan="reject"' in message
+    with pytest.raises(InvalidInput, match=r"row 0 \(1 of 1 rows\); fix the score$"):  # of a function without nan=
+        checks.confidence([np.nan])
     with pytest.raises(InvalidInput, match="nan: no choice 'rejct'; did you mean 'reject'"):
         checks.confidence([1.0], nan="rejct")
 

@@ -82,10 +82,10 @@ def _from_objects(array: AnyArray, name: str) -> AnyArray:
         if value is None or type(value).__name__ in ("NAType", "NaTType"):
             numbers[place] = np.nan
             continue
-        if not isinstance(value, Real | np.bool_):
-            raise InvalidInput(f"{name} must hold numbers, got {type(value).__name__} objects")
         if isinstance(value, int) and abs(value) >= 2**53:
             raise InvalidInput(_BEYOND.format(name=name))
+        if not isinstance(value, Real | np.bool_):
+            raise InvalidInput(f"{name} must hold numbers, got {type(value).__name__} objects")
         try:
             numbers[place] = float(value)
         except OverflowError as error:
@@ -129,18 +129,22 @@ def finite(array: AnyArray, name: str) -> None:
         raise InvalidInput(f"{name} must be finite, got {value} in row {row} ({int(bad.sum())} such values)")
 
 
-def confidence(value: ArrayLike, name: str = "conf", *, nan: NaNPolicy = "error") -> Array:
-    """Validate a confidence as C-contiguous float64; infinities are allowed, NaN is an error or is ranked lowest."""
+def confidence(value: ArrayLike, name: str = "conf", *, nan: NaNPolicy | None = None) -> Array:
+    """Validate a confidence as C-contiguous float64; infinities are allowed, NaN is an error or is ranked lowest.
+
+    ``nan`` is the caller's argument of that name, which the message mentions; None where the caller has none.
+    """
     array = np.ascontiguousarray(floats(value, name), dtype=np.float64)
-    choice(nan, "nan", ("error", "reject"))
+    if nan is not None:
+        choice(nan, "nan", ("error", "reject"))
     missing = np.isnan(array)
     if missing.any():
         count, first = int(missing.sum()), int(missing.argmax())
-        if nan == "error":
-            raise InvalidInput(
-                f"{name} has NaN in row {first} ({count} of {array.size} rows); "
-                f'fix the score, or pass nan="reject" to rank such rows lowest'
-            )
+        if nan != "reject":
+            remedy = "fix the score"
+            if nan == "error":
+                remedy += ', or pass nan="reject" to rank such rows lowest'
+            raise InvalidInput(f"{name} has NaN in row {first} ({count} of {array.size} rows); {remedy}")
         warnings.warn(f"{name}: {count} of {array.size} rows are NaN and are ranked lowest", RejectedNaN, stacklevel=3)
         array = np.where(missing, -np.inf, array)
     return array

@@ -232,3 +232,14 @@ def test_expected_aurc_settings_and_errors():
         metrics.expected_aurc(labels[:-1], passes)
     with pytest.raises(InvalidInput, match=r"passes must be three-dimensional \(M, N, C\), got shape \(20, 3\)"):
         metrics.expected_aurc(labels, passes[0])
+
+
+def test_expected_aurc_names_the_draw_whose_confidence_is_nan():
+    draws = np.zeros((3, 2, 2))
+    draws[1, 1, 0] = 7.0
+
+    def score(z):
+        return np.where(z.max(axis=1) > 5, np.nan, 0.0)
+
+    with pytest.raises(InvalidInput, match=r"score of draw 1 has NaN in row 1 \(1 of 2 rows\); fix the score$"):
+        metrics.expected_aurc([0, 1], draws, score)

@@ -192,3 +192,17 @@ def test_reference_table_of_a_real_network(resnet20, score, outside, want):
     assert metrics.fpr95_unsafe(truth, conf) == pytest.approx((inside <= level).mean(), abs=1e-12)
     level = np.sort(inside)[::-1][math.ceil(0.95 * len(inside)) - 1]
     assert metrics.fpr95(truth, conf) == pytest.approx((strange >= level).mean(), abs=1e-12)
+
+
+def test_the_positive_class_of_average_precision_is_a_truth_value():
+    with pytest.raises(InvalidInput, match=r"positive must be True .* or False .*, got 'unsafe'"):
+        metrics.average_precision([True, False], [0.9, 0.1], positive="unsafe")
+    for flag in (0, False, np.False_):
+        assert metrics.average_precision([True, False], [0.9, 0.1], positive=flag) == 1.0
+
+
+def test_an_error_advises_only_arguments_that_the_function_has():
+    with pytest.raises(InvalidInput, match=r"conf has NaN in row 1 \(1 of 2 rows\); fix the score$"):
+        metrics.autc([True, False], [0.9, np.nan])
+    with pytest.raises(InvalidInput, match='or pass nan="reject"'):
+        metrics.auroc([True, False], [0.9, np.nan])

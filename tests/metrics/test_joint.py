@@ -409,7 +409,7 @@ def test_settings_are_checked():
             metric(*arrays, method="exacT")
         with pytest.raises(InvalidInput, match="thresholds must be a whole number of at least 2, got 1"):
             metric(*arrays, method="grid", thresholds=1)
-        with pytest.raises(InvalidInput, match="published protocol has no ood_share"):
+        with pytest.raises(InvalidInput, match="published grid has no ood_share"):
             metric(*arrays, method="published", ood_share=0.5)
     with pytest.raises(InvalidInput, match=r"bins must be a whole number of at least 1, got 0\.5"):
         metrics.ds_aurc(*arrays, method="grid", bins=0.5)

@@ -31,7 +31,7 @@ from oracles import (
 from scipy import integrate, special, stats
 
 from twofold import metrics
-from twofold.errors import InvalidInput, UndefinedMetric
+from twofold.errors import InvalidInput, UndefinedMetric, UnfitData
 
 ESTIMATORS = ("empirical", "log", "sele", "2sele", "self_excluded", "expected", "trapezoid", "continuous")
 SLOW = {
@@ -258,7 +258,7 @@ def test_id_coverage_is_refused_where_it_has_no_meaning():
             with pytest.raises(InvalidInput, match="no exact optimum"):
                 metric(*arrays, coverage="id", estimator=estimator)
     for metric in (metrics.eaurc, metrics.naurc):
-        with pytest.raises(InvalidInput, match="right and wrong answers only"):
+        with pytest.raises(InvalidInput, match="correct and wrong predictions only"):
             metric(*arrays, coverage="id", loss=[0.0, 1.0])
     with pytest.raises(InvalidInput, match="estimator: no choice 'empircal'; did you mean 'empirical'"):
         metrics.aurc(*arrays, estimator="empircal")
@@ -513,3 +513,17 @@ def test_reference_table_imagenet(data_dir):
         assert metrics.aurc(correct, conf) == pytest.approx(risk[ends].mean(), abs=1e-12)
     for key, area, aurc in (("tv_resnet101", 0.8676, 63.96), ("timm_efficientnet_b3a", 0.8320, 62.47)):
         check_reference(arrays[f"{key}__pred"] == arrays["labels"], arrays[f"{key}__conf"], area, aurc)
+
+
+def test_a_set_without_id_samples_is_unfit_for_id_coverage():
+    arrays = [False, False], [0.9, 0.1]
+    for compute in (metrics.aurc_id, lambda *a: metrics.aurc(*a[:2], is_id=a[2], coverage="id")):
+        with pytest.raises(UnfitData, match="at least one ID sample"):
+            compute(*arrays, [False, False])
+
+
+def test_the_published_grid_names_what_aurc_offers():
+    arrays = {"correct": [True, False], "conf": [0.9, 0.1], "is_id": [True, False]}
+    with pytest.raises(InvalidInput, match="published grid has no ood_share; leave it out") as caught:
+        metrics.aurc(**arrays, coverage="id", estimator="published", ood_share=0.5)
+    assert "exact" not in str(caught.value)

@@ -158,8 +158,11 @@ def test_plugin_bb_curve_is_the_rule_at_each_multiplier():
         assert (np.diff(curve.multiplier) > 0).all()
     with pytest.raises(InvalidInput, match="needs ID and OOD samples"):
         metrics.plugin_bb_curve(correct, prob, ratio, np.ones(n, bool) | correct)
-    with pytest.raises(InvalidInput, match="ratio above 0"):
+    with pytest.raises(InvalidInput, match=r"ratio must be above 0, got 0\.0 in row 0"):
         metrics.plugin_bb_curve(correct, prob, 0 * ratio, is_id)
+    for impossible in (-0.25, 1.25):
+        with pytest.raises(InvalidInput, match=rf"prob must be in \[0, 1\], got {impossible} in row 0"):
+            metrics.plugin_bb_curve(correct, np.full(n, impossible), ratio, is_id)
 
 
 def test_sum_and_product_of_chains(tmp_path):

@@ -84,13 +84,17 @@ def _gate_parameters(gate: Gate) -> dict[str, str | float]:
     return parameters
 
 
-def _replace_nonfinite(value: object) -> object:
+def _replace_nonfinite(values: Mapping[str, object]) -> dict[str, object]:
     """Copy nested dictionaries with None in place of NaN and infinities, which JSON cannot hold."""
-    if isinstance(value, dict):
-        return {key: _replace_nonfinite(inner) for key, inner in value.items()}
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    plain: dict[str, object] = {}
+    for key, value in values.items():
+        if isinstance(value, dict):
+            plain[key] = _replace_nonfinite(value)
+        elif isinstance(value, float) and not math.isfinite(value):
+            plain[key] = None
+        else:
+            plain[key] = value
+    return plain
 
 
 def _place(row: Mapping[str, object]) -> str:

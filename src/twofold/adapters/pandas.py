@@ -118,7 +118,7 @@ def _are_names(labels: Sequence[object], names: Sequence[str], column: Hashable)
             raise InvalidInput(f"labels: column {column!r} has truth values; give class numbers or names")
         if not isinstance(label, Real):
             return True
-        has_fractions |= not math.isfinite(label) or label != int(label)
+        has_fractions |= not float(label).is_integer()
     if has_fractions:
         raise InvalidInput(f"labels: column {column!r} has fractions; give class numbers or names")
     return False
@@ -185,8 +185,8 @@ def to_frame(what: Outputs | Decision | Evaluation | ReportCard) -> DataFrame:
         raise InvalidInput(
             f"to_frame takes Outputs, a Decision, an Evaluation or a ReportCard, got {type(what).__name__}"
         )
-    names = what.class_names or tuple(range(what.classes))
-    columns = {}
+    names = what.class_names or tuple(str(k) for k in range(what.classes))
+    columns: dict[str, npt.NDArray[Any]] = {}
     for k, name in enumerate(names):
         columns[f"logit_{name}"] = what.logits[:, k]
     if what.labels is not None:

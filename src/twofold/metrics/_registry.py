@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, SupportsFloat, TypeVar
 
 from twofold import _checks
 from twofold._checks import ArrayLike
@@ -14,7 +14,16 @@ from twofold.errors import NameTaken, UnknownName
 if TYPE_CHECKING:
     from twofold.metrics._sweep import Sweep, Weighted
 
-Metric = Callable[..., object]  # a float, or a result with the float as its ``value``
+
+class HasValue(Protocol):
+    """Describe a result that holds more than the metric, such as an operating point."""
+
+    @property
+    def value(self) -> float:
+        """The metric itself."""
+
+
+Metric = Callable[..., SupportsFloat | HasValue]
 F = TypeVar("F", bound=Metric)
 Task = Literal["selective", "detection", "ood", "joint", "calibration"]
 Direction = Literal["higher", "lower"]
@@ -142,9 +151,11 @@ class MetricInfo:
         return as_float(self.function(*arrays, **settings))
 
 
-def as_float(result: object) -> float:
+def as_float(result: SupportsFloat | HasValue) -> float:
     """Return a metric's result as a float: its ``value``, where it is a whole operating point."""
-    return float(getattr(result, "value", result))
+    if isinstance(result, SupportsFloat):
+        return float(result)
+    return float(result.value)
 
 
 def _array_parameters(function: Metric) -> tuple[str, ...]:
@@ -245,7 +256,7 @@ def _id_against_ood(record: MetricInfo) -> MetricInfo:
     """Return the form of a detection metric whose safe class is ID and whose unsafe class is OOD."""
     metric = record.function
 
-    def function(is_id: ArrayLike, conf: ArrayLike, **settings: object) -> object:
+    def function(is_id: ArrayLike, conf: ArrayLike, **settings: object) -> SupportsFloat | HasValue:
         return metric(_checks.mask(is_id, "is_id"), conf, **settings)
 
     def weighted(is_id: ArrayLike, conf: ArrayLike, **settings: object) -> Weighted | None:

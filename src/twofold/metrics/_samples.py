@@ -68,9 +68,9 @@ class Samples:
             axes = tuple(_grid.quantile_thresholds(c, count) for c in confs)
         else:
             if self.share is not None:
-                raise InvalidInput("the published protocol has no ood_share; use exact or grid")
+                raise InvalidInput("the published grid has no ood_share; leave it out, or choose another rule")
             if not all(np.isfinite(_grid.single_precision(c)).all() for c in self.confs):
-                raise InvalidInput("the published protocol scales scores in single precision and needs finite ones")
+                raise InvalidInput("the published grid scales scores in single precision and needs finite ones")
             *first, last = self.confs
             confs = (*(_grid.single_precision(c) for c in first), _grid.min_max(last))
             axes = (_grid.linear_thresholds(),) * len(confs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -220,8 +221,9 @@ def aurc_standard_error(
     Raises
     ------
     InvalidInput
-        If arrays differ in length or hold values that are not allowed, if ``correct`` is True on an OOD sample, or if
-        ``coverage="id"`` finds no ID sample.
+        If arrays differ in length or hold values that are not allowed, or if ``correct`` is True on an OOD sample.
+    UnfitData
+        If ``coverage="id"`` and there is no ID sample.
 
     Notes
     -----
@@ -316,11 +318,17 @@ def expected_aurc(
     if logits.shape[1] != len(truth):
         raise InvalidInput(f"passes has {logits.shape[1]} rows (its second axis) but labels has {len(truth)}")
 
-    def judged(z: Array) -> float:
-        right = (z.argmax(axis=1) == truth) & (truth >= 0)
-        return aurc(right, score(z), estimator=estimator)
+    def aurc_of(z: Array, name: str) -> float:
+        correct = (z.argmax(axis=1) == truth) & (truth >= 0)
+        conf = _checks.confidence(score(z), name)
+        return aurc(correct, conf, estimator=estimator)
 
-    values = np.array([judged(np.asarray(z, dtype=np.float64)) for z in logits])
-    mean_logits = _math.logsumexp(np.stack([_math.log_softmax(z) for z in logits]), axis=0) - np.log(len(logits))
-    spread = float(values.std(ddof=1)) if len(values) > 1 else float("nan")
-    return ExpectedAURC(float(values.mean()), spread, values, judged(mean_logits))
+    values = np.empty(len(logits))
+    log_probabilities = np.empty(logits.shape)
+    for draw, z in enumerate(logits):
+        values[draw] = aurc_of(np.asarray(z, dtype=np.float64), f"score of draw {draw}")
+        log_probabilities[draw] = _math.log_softmax(z)
+    mean_logits = _math.logsumexp(log_probabilities, axis=0) - np.log(len(logits))
+    averaged = aurc_of(mean_logits, "score of the averaged prediction")
+    std = float(values.std(ddof=1)) if len(values) > 1 else math.nan
+    return ExpectedAURC(float(values.mean()), std, values, averaged)

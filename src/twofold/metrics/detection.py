@@ -14,7 +14,7 @@ import numpy as np
 
 from twofold import _checks
 from twofold._checks import Array, ArrayLike, NaNPolicy
-from twofold.errors import UndefinedMetric, UnfitData
+from twofold.errors import InvalidInput, UndefinedMetric, UnfitData
 from twofold.metrics._registry import register_metric
 from twofold.metrics._sweep import Sweep, truth_sweep, truth_weighted
 
@@ -182,7 +182,11 @@ def average_precision(truth: ArrayLike, conf: ArrayLike, *, positive: bool = Tru
     >>> average_precision([True, False, True], [0.9, 0.5, 0.1], positive=False)
     0.5
     """
-    return _average_precision(truth_sweep(truth, conf, nan=nan), positive=_checks.mask([positive], "positive")[0])
+    if positive not in (True, False):
+        raise InvalidInput(
+            f"positive must be True (the safe class is positive) or False (the unsafe class is), got {positive!r}"
+        )
+    return _average_precision(truth_sweep(truth, conf, nan=nan), positive=bool(positive))
 
 
 def _average_precision_unsafe(s: Sweep) -> float:

@@ -372,7 +372,9 @@ class EvaluatedSamples:
         """
         call = self._call(info(name))
         first, *others = call.arrays
-        named = {other: call.arrays[other] for other in others}
+        named: dict[str, Any] = dict(call.settings)  # bootstrap resamples those that are arrays
+        for other in others:
+            named[other] = call.arrays[other]
         of_all_rows = len(call.arrays[first]) == len(self)
         stratify = self.is_id if of_all_rows else None
         with warnings.catch_warnings():
@@ -385,7 +387,6 @@ class EvaluatedSamples:
                 seed=seed,
                 stratify=stratify,
                 **named,
-                **call.settings,
             )
 
     def _call(self, record: MetricInfo) -> _Call:

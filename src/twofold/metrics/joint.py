@@ -269,8 +269,10 @@ def aurc_id(
     Raises
     ------
     InvalidInput
-        If the arrays do not fit together, hold NaN, ``correct`` is True on an OOD sample, there is no ID sample, or
-        ``ood_share`` is out of range or lacks ``is_id`` or an OOD sample.
+        If the arrays do not fit together, hold NaN, ``correct`` is True on an OOD sample, or ``ood_share`` is out of
+        range or lacks ``is_id``.
+    UnfitData
+        If there is no ID sample, or no OOD sample to apply ``ood_share`` to.
 
     Notes
     -----

@@ -67,7 +67,7 @@ def plugin_bb_curve(
     correct : array-like of bool, shape (n_samples,)
         Whether each prediction is correct; False on every OOD sample.
     prob : array-like of float, shape (n_samples,)
-        Probability of the predicted class, at most 1.
+        Probability of the predicted class, in [0, 1].
     ratio : array-like of float, shape (n_samples,)
         Density ratio of ID to OOD inputs, above 0.
     is_id : array-like of bool, shape (n_samples,)
@@ -86,7 +86,7 @@ def plugin_bb_curve(
     ------
     InvalidInput
         If the arrays differ in length or are not finite, ``correct`` is True on an OOD sample, ``is_id`` does not hold
-        both True and False, a probability is above 1, a ratio is not positive, or a setting is out of range.
+        both True and False, a probability is outside [0, 1], a ratio is not positive, or a setting is out of range.
 
     Notes
     -----
@@ -108,8 +108,13 @@ def plugin_bb_curve(
     right, inside = _checks.joint(correct, is_id, prob=p, ratio=rho)
     if inside is None or inside.all() or not inside.any():
         raise InvalidInput("plugin_bb_curve needs ID and OOD samples; is_id must hold both True and False")
-    if (p > 1.0).any() or (rho <= 0.0).any():
-        raise InvalidInput("prob must be at most 1 and ratio above 0; pass probabilities, and ratios of densities")
+    impossible = (p < 0.0) | (p > 1.0)
+    if impossible.any():
+        row = int(impossible.argmax())
+        raise InvalidInput(f"prob must be in [0, 1], got {p[row]} in row {row}; pass probabilities")
+    if (rho <= 0.0).any():
+        row = int((rho <= 0.0).argmax())
+        raise InvalidInput(f"ratio must be above 0, got {rho[row]} in row {row}; pass ratios of densities")
     cost = _checks.number(c_fn, "c_fn", 0.0, 1.0)
     share = float(inside.mean()) if id_share is None else _checks.number(id_share, "id_share", 0.0, 1.0, open_low=True)
     own = ((1.0 - cost) * (1.0 - p) + cost / rho) / (share + (1.0 - share) / rho)

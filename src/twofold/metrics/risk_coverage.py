@@ -88,10 +88,10 @@ def risk_coverage_curve(
     Raises
     ------
     InvalidInput
-        If arrays differ in length or hold values that are not allowed, if ``correct`` is True on an OOD sample, if
-        ``ood_share`` is outside [0, 1) or comes without ``is_id``, or if ``coverage="id"`` finds no ID sample.
+        If arrays differ in length or hold values that are not allowed, if ``correct`` is True on an OOD sample, or if
+        ``ood_share`` is outside [0, 1) or comes without ``is_id``.
     UnfitData
-        If ``ood_share`` is set but there is no ID or no OOD sample.
+        If there is no ID sample for ``coverage="id"``, or if ``ood_share`` is set but there is no ID or no OOD sample.
 
     Notes
     -----

@@ -19,7 +19,7 @@ import numpy as np
 
 from twofold import _checks, _math
 from twofold._checks import Array, ArrayLike, NaNPolicy
-from twofold.errors import InvalidInput, UndefinedMetric
+from twofold.errors import InvalidInput, UndefinedMetric, UnfitData
 from twofold.metrics import _grid
 from twofold.metrics._registry import register_metric
 from twofold.metrics._samples import Samples
@@ -150,6 +150,8 @@ def check_convention(coverage: str, estimator: str, is_id: ArrayLike | None, *, 
     ------
     InvalidInput
         If a setting is unknown, or two do not go together.
+    UnfitData
+        If ``coverage="id"`` and there is no ID sample.
     """
     _checks.choice(coverage, "coverage", ("all", "id"))
     _checks.choice(estimator, "estimator", (*ESTIMATORS, "grid", "published"))
@@ -158,9 +160,9 @@ def check_convention(coverage: str, estimator: str, is_id: ArrayLike | None, *, 
     if coverage == "all" and estimator in ("grid", "published"):
         raise InvalidInput(f'estimator={estimator!r} counts ID coverage; pass coverage="id"')
     if coverage == "id" and is_id is not None and not _checks.mask(is_id, "is_id").any():
-        raise InvalidInput('coverage="id" needs at least one ID sample; is_id is False everywhere')
+        raise UnfitData('coverage="id" needs at least one ID sample; is_id is False everywhere')
     if loss and estimator in ("grid", "published"):
-        raise InvalidInput(f"estimator={estimator!r} is defined for right and wrong answers only; leave loss out")
+        raise InvalidInput(f"estimator={estimator!r} is defined for correct and wrong predictions only; leave loss out")
 
 
 @register_metric(
@@ -243,11 +245,10 @@ def aurc(
     InvalidInput
         If arrays differ in length or hold values that are not allowed, if ``correct`` is True on an OOD sample, if
         ``ood_share`` is outside [0, 1) or comes without ``is_id``, or if ``estimator``, ``coverage`` and ``loss`` do
-        not go together: ``coverage="id"`` needs ``empirical``, ``grid`` or ``published`` and at least one ID sample;
-        ``grid`` and ``published`` need ``coverage="id"`` and take no ``loss``; ``published`` takes no ``ood_share``
-        and needs finite confidences.
+        not go together: ``coverage="id"`` needs ``empirical``, ``grid`` or ``published``; ``grid`` and ``published``
+        need ``coverage="id"`` and take no ``loss``; ``published`` takes no ``ood_share`` and needs finite confidences.
     UnfitData
-        If ``ood_share`` is set but there is no ID or no OOD sample.
+        If there is no ID sample for ``coverage="id"``, or if ``ood_share`` is set but there is no ID or no OOD sample.
 
     Notes
     -----
@@ -444,7 +445,7 @@ def _refuse_grid(estimator: str) -> None:
 
 def _refuse_loss_with_id(loss: ArrayLike | None, coverage: str) -> None:
     if loss is not None and coverage == "id":
-        raise InvalidInput('the perfect ranking under coverage="id" is known for right and wrong answers only')
+        raise InvalidInput('the perfect ranking under coverage="id" is known for correct and wrong predictions only')
 
 
 def _naurc(s: Sweep, *, coverage: Coverage = "all", estimator: Estimator = "empirical") -> float:
