@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,19 +14,20 @@ import torch
 from twofold._checks import Array
 from twofold.errors import InvalidInput, MissingExtra, UnknownName
 from twofold.nn._torchvision import explain_torchvision
+from twofold.nn.rows import ImageRows
 
 TEXTS = "class_texts"  # name of the array with one row for each class
 PROMPT = "a photo of a {}"
 
 
 def embed(
-    sets: Mapping[str, Any],
+    sets: Mapping[str, ImageRows],
     model: str,
     weights: str | Path | None,
     *,
     class_names: Sequence[str] = (),
     batch: int = 64,
-    done: Callable[[str, int], Any] = lambda name, rows: None,
+    done: Callable[[str, int], object] = lambda name, rows: None,
 ) -> dict[str, Array]:
     """Embed the images of data sets, and class names, by a CLIP network of open_clip.
 
@@ -70,25 +70,23 @@ def embed(
         raise UnknownName.of("CLIP network", model, open_clip.list_models())
     if weights is not None and not Path(weights).is_file():
         raise InvalidInput(f"there is no file {weights}; give the weights of {model} on disk, nothing is downloaded")
+    from PIL import Image
+
     pretrained = None if weights is None else str(weights)
     network, _, prepare = open_clip.create_model_and_transforms(model, pretrained=pretrained)
     network.eval()
-    found = {}
+    embeddings = {}
     with torch.no_grad():
         for name, images in sets.items():
             parts = []
             for start in range(0, len(images), batch):
-                rows = images.read(slice(start, min(start + batch, len(images))))
-                parts.append(network.encode_image(torch.stack([prepare(_picture(row)) for row in rows])).numpy())
-                done(name, len(rows))
-            found[name] = np.concatenate(parts).astype(np.float64)
+                pixels = images.read(slice(start, min(start + batch, len(images))))
+                inputs = torch.stack([prepare(Image.fromarray(image)) for image in pixels])
+                parts.append(network.encode_image(inputs).numpy())
+                done(name, len(pixels))
+            embeddings[name] = np.concatenate(parts).astype(np.float64)
         if class_names:
-            words = open_clip.get_tokenizer(model)([PROMPT.format(one.replace("_", " ")) for one in class_names])
-            found[TEXTS] = network.encode_text(words).numpy().astype(np.float64)
-    return found
-
-
-def _picture(row: Any) -> Any:
-    from PIL import Image
-
-    return Image.fromarray(row)
+            prompts = [PROMPT.format(name.replace("_", " ")) for name in class_names]
+            tokens = open_clip.get_tokenizer(model)(prompts)
+            embeddings[TEXTS] = network.encode_text(tokens).numpy().astype(np.float64)
+    return embeddings

@@ -12,7 +12,7 @@ import ast
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypedDict, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,16 @@ if TYPE_CHECKING:
     from twofold.nn.training import TrainingStep
 
 P = TypeVar("P", bound="Part")
+
+
+class NetworkOptions(TypedDict, total=False):
+    """Keywords of :func:`twofold.nn.build` that a recipe may ask for."""
+
+    head: Literal["linear", "cosine"]
+    scale: float
+    dropout: float
+    abstain: bool
+    confidence: Literal["devries", "confidnet"]
 
 
 class Remembered(Protocol):
@@ -112,12 +122,24 @@ class Recipe:
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """The parts that make the loss."""
+        """The parts that make the loss.
+
+        Examples
+        --------
+        >>> recipe("fmfp").terms
+        (Clean(weight=1.0, smoothing=0.0),)
+        """
         return tuple(part for part in self.parts if isinstance(part, Term))
 
     @property
     def passes(self) -> int:
-        """Forward and backward passes of one step."""
+        """Forward and backward passes of one step.
+
+        Examples
+        --------
+        >>> recipe("basic").passes, recipe("sure_plus").passes, recipe("sure_plus_fast").passes
+        (1, 6, 4)
+        """
         views = {view for term in self.terms for view in term.views}
         sharpness = self.get(Sharpness)
         if sharpness is None:
@@ -128,27 +150,51 @@ class Recipe:
 
     @property
     def outliers_per_image(self) -> int:
-        """Outliers that a step needs for each training image; 0 where no term learns from outliers."""
+        """Outliers that a step needs for each training image; 0 where no term learns from outliers.
+
+        Examples
+        --------
+        >>> recipe("oe").outliers_per_image, recipe("basic").outliers_per_image
+        (2, 0)
+        """
         return max((term.outliers for term in self.terms), default=0)
 
     @property
     def memory(self) -> tuple[str, ...]:
-        """Names of what the terms remember from step to step."""
+        """Names of what the terms remember from step to step.
+
+        Examples
+        --------
+        >>> recipe("crl").memory
+        ('correctness',)
+        """
         return tuple(name for term in self.terms for name in term.memory)
 
     @property
     def later_stages(self) -> tuple[Stage, ...]:
-        """Trainings that follow the first; none in most recipes."""
+        """Trainings that follow the first; none in most recipes.
+
+        Examples
+        --------
+        >>> [stage.name for stage in recipe("confidnet").later_stages]
+        ['branch', 'encoder']
+        """
         stages = self.get(Stages)
         return () if stages is None else stages.then
 
     @property
-    def options(self) -> dict[str, Any]:
-        """Keywords of :func:`twofold.nn.build` that the network must be built with."""
-        options: dict[str, Any] = {}
+    def options(self) -> NetworkOptions:
+        """Keywords of :func:`twofold.nn.build` that the network must be built with.
+
+        Examples
+        --------
+        >>> recipe("sure").options
+        {'head': 'cosine', 'scale': 8.0}
+        """
+        options: NetworkOptions = {}
         for part in self.parts:
             if isinstance(part, Option):
-                options |= part.options
+                options.update(part.options)
         return options
 
     def __str__(self) -> str:
@@ -742,7 +788,7 @@ class Option(Part, ABC):
 
     @property
     @abstractmethod
-    def options(self) -> dict[str, Any]:
+    def options(self) -> NetworkOptions:
         """Keywords of :func:`twofold.nn.build`."""
 
 
@@ -759,8 +805,14 @@ class CosineClassifier(Option):
     scale: float = 8.0
 
     @property
-    def options(self) -> dict[str, Any]:
-        """A cosine head of this scale."""
+    def options(self) -> NetworkOptions:
+        """A cosine head of this scale.
+
+        Examples
+        --------
+        >>> CosineClassifier(16.0).options
+        {'head': 'cosine', 'scale': 16.0}
+        """
         return {"head": "cosine", "scale": self.scale}
 
 
@@ -777,8 +829,14 @@ class Dropout(Option):
     rate: float = 0.2
 
     @property
-    def options(self) -> dict[str, Any]:
-        """Dropout of this rate."""
+    def options(self) -> NetworkOptions:
+        """Dropout of this rate.
+
+        Examples
+        --------
+        >>> Dropout(0.1).options
+        {'dropout': 0.1}
+        """
         return {"dropout": self.rate}
 
 
@@ -787,8 +845,14 @@ class Abstention(Option):
     """Build the network with one more output: the reservation."""
 
     @property
-    def options(self) -> dict[str, Any]:
-        """C + 1 outputs."""
+    def options(self) -> NetworkOptions:
+        """C + 1 outputs.
+
+        Examples
+        --------
+        >>> Abstention().options
+        {'abstain': True}
+        """
         return {"abstain": True}
 
 
@@ -808,8 +872,14 @@ class Branch(Option):
     encoder: bool = False
 
     @property
-    def options(self) -> dict[str, Any]:
-        """A confidence branch of this kind."""
+    def options(self) -> NetworkOptions:
+        """A confidence branch of this kind.
+
+        Examples
+        --------
+        >>> Branch("confidnet").options
+        {'confidence': 'confidnet'}
+        """
         return {"confidence": self.kind}
 
 

@@ -38,10 +38,12 @@ def _make_disk(radius: float, sigma: float) -> npt.NDArray[np.float64]:
     The original smooths on a grid that ends at radius 8 and 10, where mirrored borders add weight: these two disks
     brighten the image by about a hundredth, here as there.
     """
-    reach = 8 if radius <= 8 else int(radius)
+    reach, taps = 8, 1
+    if radius > 8:
+        reach, taps = int(radius), 2
     across = np.arange(-reach, reach + 1)
     disk = (across[:, None] ** 2 + across**2 <= radius**2).astype(np.float64)
-    smooth = gaussian_operator(len(across), sigma, 1 if radius <= 8 else 2, bounce)
+    smooth = gaussian_operator(len(across), sigma, taps, bounce)
     kernel = smooth @ (disk / disk.sum()) @ smooth.T
     used = np.abs(across)[(kernel > 1e-12).any(axis=0)].max()
     kernel = kernel[reach - used : reach + used + 1, reach - used : reach + used + 1]
@@ -98,7 +100,9 @@ def gaussian_blur(x: Bytes, sigma: float) -> Single:
     reach = int(4 * sigma + 0.5)
     weights = np.exp(-0.5 * (np.arange(reach + 1) / sigma) ** 2)
     weights /= 2 * weights.sum() - weights[0]
-    for axis in (1, 2) if reach else ():
+    if reach == 0:
+        return values
+    for axis in (1, 2):
         size = x.shape[axis]
         wide = values.take(clamp(np.arange(-reach, size + reach), size), axis=axis)
         along = [slice(None)] * 4

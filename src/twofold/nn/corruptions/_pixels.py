@@ -18,7 +18,8 @@ Border: TypeAlias = Callable[[Whole, int], Whole]  # takes positions and a size,
 
 def truncate(values: npt.NDArray[np.floating]) -> Bytes:
     """Truncate values to 8 bits; the argument is overwritten."""
-    values += 2.0**-12 if values.dtype == np.float32 else 2.0**-30  # above the float error of sums up to 255
+    float_error = 2.0**-12 if values.dtype == np.float32 else 2.0**-30  # above that of sums up to 255
+    values += float_error
     np.clip(values, 0, 255, out=values)
     return values.astype(np.uint8)
 

@@ -106,17 +106,38 @@ class Corrupted:
 
     @property
     def name(self) -> str:
-        """Name of the data set, corruption and level, joined by hyphens."""
+        """Name of the data set, corruption and level, joined by hyphens.
+
+        Examples
+        --------
+        >>> from twofold.nn.data import open
+        >>> corrupted(open("noise:uniform?n=4&size=32"), "fog", 3).name
+        'noise-uniform-fog-3'
+        """
         return f"{getattr(self.images, 'name', 'images')}-{self.corruption}-{self.level}"
 
     @property
     def labels(self) -> Labels:
-        """Labels of the clean images."""
+        """Labels of the clean images.
+
+        Examples
+        --------
+        >>> from twofold.nn.data import open
+        >>> corrupted(open("noise:uniform?n=3&size=32"), "fog", 3).labels
+        array([-1, -1, -1])
+        """
         return self.images.labels
 
     @property
     def ids(self) -> Ids:
-        """Ids of the clean images."""
+        """Ids of the clean images.
+
+        Examples
+        --------
+        >>> from twofold.nn.data import open
+        >>> corrupted(open("noise:uniform?n=3&size=32"), "fog", 3).ids
+        array([0, 1, 2])
+        """
         return self.images.ids
 
     @property

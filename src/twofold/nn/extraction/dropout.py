@@ -131,5 +131,6 @@ def find_dropout_at_head(captured: Captured, inputs: Sequence[Tensor]) -> Tensor
     features = captured.features if captured.raw is None else captured.raw
     if len(inputs) != 1:
         return None
-    is_head_input = inputs[0].shape == features.shape and inputs[0].data_ptr() == features.data_ptr()
-    return inputs[0] if is_head_input else None
+    if inputs[0].shape != features.shape or inputs[0].data_ptr() != features.data_ptr():
+        return None
+    return inputs[0]

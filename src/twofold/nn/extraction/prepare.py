@@ -9,7 +9,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from twofold.nn.data.views import normalise
+from twofold.errors import UnknownName
+from twofold.nn.data.views import STATISTICS, normalise
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,36 @@ class Prepare:
 
     mean: tuple[float, ...] = (0.0, 0.0, 0.0)
     std: tuple[float, ...] = (1.0, 1.0, 1.0)
+
+    @classmethod
+    def named(cls, statistics: str) -> Prepare:
+        """Normalise by the channel statistics of a data set.
+
+        Parameters
+        ----------
+        statistics : str
+            One of ``twofold.nn.data.STATISTICS``, or ``"none"`` to only divide by 255.
+
+        Returns
+        -------
+        Prepare
+            The normalisation.
+
+        Raises
+        ------
+        UnknownName
+            If there are no statistics of this name.
+
+        Examples
+        --------
+        >>> Prepare.named("none") == Prepare()
+        True
+        """
+        if statistics == "none":
+            return cls()
+        if statistics not in STATISTICS:
+            raise UnknownName.of("statistics", statistics, ["none", *STATISTICS])
+        return cls(*STATISTICS[statistics])
 
     def __call__(self, images: npt.NDArray[np.uint8]) -> Tensor:
         """Normalise a batch of 8-bit images.

@@ -95,19 +95,18 @@ class RowReader:
 
 def _read_images(images: ImageRows, prepare: Transform) -> RowReader:
     ids = getattr(images, "ids", None)
-    names = None if ids is None else np.asarray(ids)
-    kind = "int64"
-    if names is not None and names.dtype.kind == "U":
-        kind = f"S{np.char.encode(names, 'utf-8').dtype.itemsize}"
+    all_ids = None if ids is None else np.asarray(ids)
+    stored_type = "int64"
+    if all_ids is not None and all_ids.dtype.kind == "U":
+        stored_type = f"S{np.char.encode(all_ids, 'utf-8').dtype.itemsize}"
 
     def read(rows: range) -> InputBatch:
         some = slice(rows.start, rows.stop)
-        labels = None
-        if images.labels is not None:
-            labels = np.asarray(images.labels[some], dtype=np.int64)
-        return InputBatch(prepare(images.read(some)), labels, None if names is None else names[some])
+        labels = None if images.labels is None else _as_labels(images.labels[some])
+        some_ids = None if all_ids is None else all_ids[some]
+        return InputBatch(prepare(images.read(some)), labels, some_ids)
 
-    return RowReader(len(images), read, getattr(images, "class_names", None), kind)
+    return RowReader(len(images), read, getattr(images, "class_names", None), stored_type)
 
 
 def _read_dataset(dataset: Any, collate: Callable[[list[Any]], object]) -> RowReader:
@@ -119,11 +118,14 @@ def _read_dataset(dataset: Any, collate: Callable[[list[Any]], object]) -> RowRe
             inputs = {name: value for name, value in collated.items() if name != "labels"}
             return InputBatch(inputs, _as_labels(collated.get("labels")))
         if isinstance(collated, tuple | list):
-            return InputBatch(collated[0], _as_labels(collated[1]) if len(collated) > 1 else None)
+            labels = collated[1] if len(collated) > 1 else None
+            return InputBatch(collated[0], _as_labels(labels))
         return InputBatch(collated)
 
-    names = getattr(dataset, "classes", None)
-    return RowReader(len(dataset), read, tuple(names) if isinstance(names, list | tuple) else None)
+    class_names = getattr(dataset, "classes", None)
+    if isinstance(class_names, list | tuple):
+        return RowReader(len(dataset), read, tuple(class_names))
+    return RowReader(len(dataset), read)
 
 
 def _as_labels(value: Any) -> npt.NDArray[np.int64] | None:

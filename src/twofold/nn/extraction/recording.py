@@ -16,10 +16,12 @@ from twofold.nn.extraction import dropout
 from twofold.nn.extraction.layers import collect_layer_statistics
 from twofold.nn.extraction.reading import InputBatch
 from twofold.nn.models import Captured, Classifier
+from twofold.nn.models.head import Batch
 from twofold.nn.perturb import Perturbation
 from twofold.outputs import PASS_ARRAYS, Passes
 
-Arrays: TypeAlias = dict[str, npt.NDArray[Any]]  # by field of the store, rows first
+Array: TypeAlias = npt.NDArray[Any]  # of any type: NumPy's own generic argument
+Arrays: TypeAlias = dict[str, Array]  # by field of the store, rows first
 
 SINGLE = np.dtype(np.float32)
 
@@ -52,7 +54,7 @@ class Recorder:
 
     classifiers: Sequence[Classifier]
     device: torch.device
-    dtype: np.dtype[Any]
+    dtype: np.dtype[np.generic]
     layers: Sequence[str] | bool
     passes: int
     keep_passes: bool
@@ -62,12 +64,18 @@ class Recorder:
 
     @property
     def is_ensemble(self) -> bool:
-        """Whether there are several members."""
+        """Whether there are several members, which count as passes.
+
+        Features and logits are those of the first member.
+        """
         return len(self.classifiers) > 1
 
     @property
     def count(self) -> int:
-        """Number of passes or ensemble members."""
+        """Number of passes or ensemble members.
+
+        Means over passes are divided by it.
+        """
         return self.passes or len(self.classifiers)
 
     def record(self, batch: InputBatch, first: int) -> Arrays:
@@ -92,7 +100,9 @@ class Recorder:
         """
         main = self.classifiers[0]
         inputs = move_to(batch.inputs, self.device)
-        dropouts = main.dropouts() if self.passes else []
+        dropouts: Sequence[nn.Module] = []
+        if self.passes:
+            dropouts = main.dropouts()
         with torch.no_grad():
             with (
                 collect_layer_statistics(main, self.layers) as statistics,
@@ -105,7 +115,9 @@ class Recorder:
             if self.is_ensemble:
                 arrays |= self._pass_arrays(self._run_members(inputs, captured))
             elif self.passes:
-                at_head = dropout.find_dropout_at_head(captured, dropout_inputs) if len(dropouts) == 1 else None
+                at_head = None
+                if len(dropouts) == 1:
+                    at_head = dropout.find_dropout_at_head(captured, dropout_inputs)
                 arrays |= self._pass_arrays(self._run_passes(inputs, dropouts, at_head, first))
         for name, perturbation in self.learned.items():
             arrays[f"learned/{name}"] = _to_numpy(perturbation(main, inputs), SINGLE)
@@ -146,7 +158,8 @@ class Recorder:
         means = Passes.from_logits(logits())
         arrays: Arrays = {}
         for name, total in sums.items():
-            arrays[name] = _to_numpy(total / self.count, self.dtype if name.startswith("layers") else SINGLE)
+            dtype = self.dtype if name.startswith("layers") else SINGLE
+            arrays[name] = _to_numpy(total / self.count, dtype)
         if self.keep_passes:
             arrays["passes"] = np.stack(every, axis=1)
             return arrays
@@ -163,14 +176,14 @@ class Recorder:
             values[f"learned/passes/{name}"] = value.float()
         return values
 
-    def _run_members(self, inputs: object, captured: Captured) -> Iterator[Captured]:
+    def _run_members(self, inputs: Batch, captured: Captured) -> Iterator[Captured]:
         """Run the other members of the ensemble; the first has run already."""
         yield captured
         for member in self.classifiers[1:]:
             yield member(inputs)
 
     def _run_passes(
-        self, inputs: object, dropouts: Sequence[nn.Module], at_head: Tensor | None, first: int
+        self, inputs: Batch, dropouts: Sequence[nn.Module], at_head: Tensor | None, first: int
     ) -> Iterator[Captured]:
         """Run passes with dropout on, seeded by row and pass, so that resuming changes nothing."""
         if not dropouts:
@@ -179,11 +192,14 @@ class Recorder:
         with torch.random.fork_rng():
             for number in range(self.passes):
                 with dropout.switch_on(dropouts, np.random.SeedSequence((self.seed, first, number))):
-                    captured = main(inputs) if at_head is None else main.at_head(dropouts[0](at_head))
+                    if at_head is None:
+                        captured = main(inputs)
+                    else:
+                        captured = main.at_head(dropouts[0](at_head))
                 yield captured
 
 
-def _to_numpy(tensor: Tensor, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+def _to_numpy(tensor: Tensor, dtype: np.dtype[np.generic]) -> Array:
     values = tensor.detach().to("cpu")
     if values.dtype == torch.bfloat16:  # which NumPy does not have
         values = values.float()

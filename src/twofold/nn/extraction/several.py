@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from twofold.errors import InvalidInput, UnknownName
+from twofold.errors import InvalidInput
 from twofold.nn import data
 from twofold.nn.extraction.prepare import Prepare
 from twofold.nn.extraction.stream import extract
@@ -90,9 +90,7 @@ def extract_all(
         members = [load(model, classes=classes, checkpoint=checkpoint) for checkpoint in checkpoints]
     else:
         members = [load(model, classes=classes)]
-    if normalise not in ("none", *data.STATISTICS):
-        raise UnknownName.of("statistics", normalise, ["none", *data.STATISTICS])
-    prepare = Prepare() if normalise == "none" else Prepare(*data.STATISTICS[normalise])
+    prepare = Prepare.named(normalise)
     opened = {name: data.open(spec) for spec, _, name in sets}
     for _, role, name in sets:
         if not replace and _holds(out, name):
@@ -122,9 +120,13 @@ def extract_all(
     return Run.open(out)
 
 
+def _is_run(out: str | Path) -> bool:
+    return (Path(out) / "run.json").exists()
+
+
 def _holds(out: str | Path, name: str) -> bool:
-    """Whether a run exists and holds a complete data set of this name."""
-    return (Path(out) / "run.json").exists() and name in Run.open(out)
+    """Tell whether a run exists and holds a complete data set of this name."""
+    return _is_run(out) and name in Run.open(out)
 
 
 def _parse_layers(text: str | None) -> Sequence[str] | bool:
@@ -135,9 +137,9 @@ def _parse_layers(text: str | None) -> Sequence[str] | bool:
 
 def _fit_mds(out: str | Path) -> Chain:
     """Fit ``mds`` on the training outputs of the run."""
-    train = Run.open(out).names("train") if (Path(out) / "run.json").exists() else []
-    if not train:
+    run = Run.open(out) if _is_run(out) else None
+    if run is None or not run.names("train"):
         raise InvalidInput(
             "the perturbed Mahalanobis score is fitted on train; extract a data set with role train first"
         )
-    return scorer("mds").fit(Run.open(out)[train[0]])
+    return scorer("mds").fit(run[run.names("train")[0]])

@@ -171,9 +171,10 @@ def extract(
     )
     probe = _probe(reader, recorder)
     rank, world_size = _find_rank()
-    facts = dict(provenance) if seed is None else {**provenance, "seed": seed}
+    if seed is not None:
+        provenance["seed"] = seed
     class_names = reader.class_names if role not in OOD else None
-    run = _open_run(out, classifiers[0], class_names, rank, facts)
+    run = _open_run(out, classifiers[0], class_names, rank, provenance)
     writer = run.writer(
         name,
         role=role,
@@ -195,7 +196,11 @@ def _make_classifiers(
     model: nn.Module | Classifier | Sequence[nn.Module], head: str | None, passes: int
 ) -> list[Classifier]:
     """Wrap the network, or every member of an ensemble."""
-    members = [model] if isinstance(model, nn.Module | Classifier) else list(model)
+    members: Sequence[nn.Module | Classifier]
+    if isinstance(model, nn.Module | Classifier):
+        members = [model]
+    else:
+        members = list(model)
     if not members:
         raise InvalidInput("model must be a module or a list of modules, got an empty list")
     if passes and len(members) > 1:

@@ -20,7 +20,8 @@ from twofold.nn.models.zoo import ZOO, build
 from twofold.nn.recipes import FineTune, Members, ReBN, Recipe, Stages
 from twofold.nn.recipes import recipe as find_recipe
 from twofold.nn.rows import ImageRows
-from twofold.nn.training.loop import Trained, prepare_training, train
+from twofold.nn.training.epochs import prepare_training
+from twofold.nn.training.loop import Trained, train
 from twofold.nn.training.progress import Done, ignore_progress
 from twofold.nn.training.settings import PRESETS, Precision, Settings, TrainingSetup
 from twofold.nn.training.step import TrainingStep
@@ -158,8 +159,7 @@ class Plan:
         """
         if preset not in PRESETS:
             raise UnknownName.of("preset", preset, PRESETS)
-        if normalise not in ("none", *images.STATISTICS):
-            raise UnknownName.of("statistics", normalise, ["none", *images.STATISTICS])
+        prepare = Prepare.named(normalise)
         composed = find_recipe(recipe)
         if composed.get(FineTune) is not None and checkpoint is None:
             raise InvalidInput(f"{recipe} starts from a trained network; pass its weights with --checkpoint")
@@ -172,7 +172,6 @@ class Plan:
             pictures = Mixers.folder(mixers, size=round(max(training_set.shape) * 9 / 8))
         changed = {name: value for name, value in changes.items() if value is not None}
         settings = replace(PRESETS[preset], **changed)  # type: ignore[arg-type]
-        prepare = Prepare() if normalise == "none" else Prepare(*images.STATISTICS[normalise])
         return cls(
             name=recipe,
             model=model,
@@ -191,7 +190,13 @@ class Plan:
 
     @property
     def setup(self) -> TrainingSetup:
-        """Where and on what the network is trained."""
+        """Where and on what the network is trained.
+
+        Returns
+        -------
+        TrainingSetup
+            Device, precision, normalisation, pictures and outliers of the plan.
+        """
         return TrainingSetup(
             device=self.device,
             precision=self.precision,
@@ -218,13 +223,19 @@ class Plan:
 
     @property
     def members(self) -> int:
-        """Number of networks to train: more than one for an ensemble."""
+        """Number of networks to train: more than one for an ensemble.
+
+        Member ``i`` is trained with the seed of the settings plus ``i``.
+        """
         members = self.recipe.get(Members)
         return 1 if members is None else int(members.count)
 
     @property
     def steps(self) -> int:
-        """Updates of the weights in all, with those of later stages and of all members."""
+        """Updates of the weights in all, with those of later stages and of all members.
+
+        It is 0 where only batch-norm statistics are estimated.
+        """
         if self.recipe.get(ReBN) is not None:
             return 0
         epochs = self.settings.epochs

@@ -78,17 +78,39 @@ class ProcessGroup:
 
     @property
     def world_size(self) -> int:
-        """Number of processes."""
-        return 1 if self.accelerator is None else int(self.accelerator.num_processes)
+        """Number of processes.
+
+        Examples
+        --------
+        >>> ProcessGroup(torch.device("cpu")).world_size
+        1
+        """
+        if self.accelerator is None:
+            return 1
+        return int(self.accelerator.num_processes)
 
     @property
     def rank(self) -> int:
-        """Number of this process, from 0."""
-        return 0 if self.accelerator is None else int(self.accelerator.process_index)
+        """Number of this process, from 0.
+
+        Examples
+        --------
+        >>> ProcessGroup(torch.device("cpu")).rank
+        0
+        """
+        if self.accelerator is None:
+            return 0
+        return int(self.accelerator.process_index)
 
     @property
     def is_main_process(self) -> bool:
-        """Whether this process writes the files."""
+        """Whether this process is the one that writes the files.
+
+        Examples
+        --------
+        >>> ProcessGroup(torch.device("cpu")).is_main_process
+        True
+        """
         return self.accelerator is None or bool(self.accelerator.is_main_process)
 
     def own_share(self, rows: Sliceable) -> Sliceable:
@@ -119,7 +141,9 @@ class ProcessGroup:
         Tensor
             The rows of all.
         """
-        return tensor if self.world_size == 1 else self.accelerator.gather(tensor)
+        if self.world_size == 1:
+            return tensor
+        return self.accelerator.gather(tensor)
 
     def average(self, tensor: Tensor) -> Tensor:
         """Compute the mean of a tensor over all processes.
@@ -134,13 +158,26 @@ class ProcessGroup:
         Tensor
             The mean, the same in every process.
         """
-        return tensor if self.world_size == 1 else self.accelerator.reduce(tensor, "mean")
+        if self.world_size == 1:
+            return tensor
+        return self.accelerator.reduce(tensor, "mean")
 
     def wait(self) -> None:
-        """Wait until all processes are here."""
+        """Wait until all processes are here.
+
+        In a group of one this returns at once.
+        """
         if self.world_size > 1:
             self.accelerator.wait_for_everyone()
 
     def autocast(self) -> AbstractContextManager[object]:
-        """Switch to half precision while open, where it was asked for."""
-        return nullcontext() if self.accelerator is None else self.accelerator.autocast()
+        """Switch to half precision while open, where it was asked for.
+
+        Returns
+        -------
+        context manager
+            That of accelerate, or one that does nothing.
+        """
+        if self.accelerator is None:
+            return nullcontext()
+        return self.accelerator.autocast()

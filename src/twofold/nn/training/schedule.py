@@ -40,7 +40,13 @@ class LearningRate:
 
     @property
     def steps(self) -> int:
-        """Updates of the weights in the whole run."""
+        """Updates of the weights in the whole run.
+
+        Examples
+        --------
+        >>> LearningRate(Settings(epochs=10), base=1.0, steps_per_epoch=2).steps
+        20
+        """
         return self.steps_per_epoch * self.settings.epochs
 
     def at(self, step: int) -> float:

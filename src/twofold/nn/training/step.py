@@ -19,7 +19,7 @@ from twofold.nn.recipes import Remembered, Sharpness, Term
 from twofold.nn.training.settings import AUGMENTATIONS
 
 if TYPE_CHECKING:
-    from twofold.nn.training.loop import Training
+    from twofold.nn.training.epochs import Training
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Remembered)
@@ -73,32 +73,56 @@ class TrainingStep:
 
     @property
     def seed(self) -> int:
-        """Seed of the training."""
+        """Seed of the training.
+
+        Random draws of a term depend on it and on the number of the epoch or step, never on what was drawn before.
+        """
         return self.training.settings.seed
 
     @property
     def rows(self) -> int:
-        """Number of rows in the training set."""
+        """Number of rows in the training set.
+
+        Entries of :attr:`index` are below it.
+        """
         return len(self.training.data)
 
     @property
     def progress(self) -> float:
-        """Share of the run that is over, in [0, 1)."""
+        """Share of the run that is over, in [0, 1).
+
+        It grows by one over the number of steps with every step.
+        """
         return self.number / self.training.steps
 
     @property
     def mixers(self) -> Mixers:
-        """Pictures for PixMix to mix in."""
+        """Pictures for PixMix to mix in.
+
+        Fractals are drawn at the first use where the setup has no pictures.
+        """
         return self.training.mixers
 
     @cached_property
     def labels(self) -> Tensor:
-        """Labels of the batch, int64 of shape (B,)."""
+        """Labels of the batch.
+
+        Returns
+        -------
+        Tensor of int64, shape (B,)
+            Class numbers, on the device.
+        """
         return torch.as_tensor(np.asarray(self.training.data.labels[self.index]), device=self.training.device)
 
     @cached_property
     def pixels(self) -> npt.NDArray[np.uint8]:
-        """Augmented images, uint8 of shape (B, H, W, 3)."""
+        """Augmented images of the batch.
+
+        Returns
+        -------
+        ndarray of uint8, shape (B, H, W, 3)
+            The images, channels last.
+        """
         pixels = self.training.data.read(self.index)
         for name in self.training.settings.augment:
             options = {}
@@ -109,17 +133,35 @@ class TrainingStep:
 
     @cached_property
     def images(self) -> Tensor:
-        """The augmented images as the network takes them, float32 of shape (B, 3, H, W)."""
+        """The augmented images as the network takes them.
+
+        Returns
+        -------
+        Tensor of float32, shape (B, 3, H, W)
+            Normalised images, on the device.
+        """
         return self.training.setup.prepare(self.pixels).to(self.training.device)
 
     @property
     def logits(self) -> Tensor:
-        """Logits of the clean images, shape (B, C); outliers, where a term needs them, share the pass."""
+        """Logits of the clean images; outliers, where a term needs them, share the pass.
+
+        Returns
+        -------
+        Tensor, shape (B, C)
+            Computed once in each pass.
+        """
         return self._clean_pass().logits
 
     @property
     def outlier_logits(self) -> Tensor:
-        """Logits of the outliers of this step, shape (K, C)."""
+        """Logits of the outliers of this step.
+
+        Returns
+        -------
+        Tensor, shape (K, C)
+            Computed together with :attr:`logits`.
+        """
         return self._clean_pass().outlier_logits
 
     @property
@@ -138,8 +180,16 @@ class TrainingStep:
 
     @property
     def computed_logits(self) -> Tensor | None:
-        """Logits of the clean images, None where no term of the current part has asked for them."""
-        return None if self._outputs is None else self._outputs.logits
+        """Logits of the clean images, if a term of the current part has asked for them.
+
+        Returns
+        -------
+        Tensor, shape (B, C), or None
+            Nothing is computed.
+        """
+        if self._outputs is None:
+            return None
+        return self._outputs.logits
 
     def losses(self) -> Iterator[Tensor]:
         """Compute the loss of one pass in parts that share no view.
@@ -169,7 +219,10 @@ class TrainingStep:
         return [clean, *others] if clean else others
 
     def finish(self) -> None:
-        """Do what was put off until the weights have moved."""
+        """Do what was put off until the weights have moved.
+
+        The loop calls this once, after the update.
+        """
         for act in self._after_update:
             act()
 

@@ -1,0 +1,540 @@
+"""A recipe at work: epochs, steps and updates of one network on one data set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from twofold.errors import InvalidInput, RunError
+from twofold.nn.data import Images
+from twofold.nn.device import check_device
+from twofold.nn.ingredients.averaging import EMA, SWA, rebn
+from twofold.nn.ingredients.fractals import Mixers
+from twofold.nn.ingredients.sharpness import FSAM, SAM
+from twofold.nn.models.parts import Network
+from twofold.nn.recipes import Averaged, Branch, FineTune, Frozen, Recipe, Remembered, Sharpness
+from twofold.nn.training.optimiser import make_optimiser, wrap_optimiser
+from twofold.nn.training.processes import ProcessGroup
+from twofold.nn.training.progress import Done, ignore_progress
+from twofold.nn.training.schedule import LearningRate
+from twofold.nn.training.settings import Settings, TrainingSetup
+from twofold.nn.training.state import (
+    SavedState,
+    StateDict,
+    check_finite,
+    check_optimiser_state,
+    check_same_tensors,
+)
+from twofold.nn.training.step import TrainingStep
+
+R = TypeVar("R", bound=Remembered)
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """Hold the result of one update of the weights.
+
+    Parameters
+    ----------
+    loss : float
+        Loss of the first pass.
+    correct : int
+        Correct predictions on the clean images of the first pass; 0 where the recipe has no clean view.
+    """
+
+    loss: float
+    correct: int
+
+
+@dataclass(eq=False)
+class Training:
+    """Hold a recipe at work on a network and a data set; :func:`prepare_training` makes one.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        What is trained for.
+    model : torch.nn.Module
+        The network, on its device.
+    data : Images
+        The training set.
+    settings : Settings
+        How long and how fast the network learns.
+    setup : TrainingSetup
+        Where and on what.
+    processes : ProcessGroup
+        The processes that train together.
+    forward : callable
+        Computes logits of images: the network, or its compiled form.
+    learning_rate : LearningRate
+        The learning rate of every step.
+    optimiser : torch.optim.Optimizer
+        What moves the weights.
+    sharpness : SAM, FSAM or None
+        The sharpness-aware optimiser around it, if the recipe has one.
+    average : EMA, SWA or None
+        The average of weights, if the recipe has one.
+    """
+
+    recipe: Recipe
+    model: nn.Module
+    data: Images
+    settings: Settings
+    setup: TrainingSetup
+    processes: ProcessGroup
+    forward: Callable[[Tensor], Tensor]
+    learning_rate: LearningRate
+    optimiser: torch.optim.Optimizer
+    sharpness: SAM | FSAM | None
+    average: EMA | SWA | None
+    _memory: dict[str, Remembered] = field(default_factory=dict, init=False)
+    _saved: SavedState | None = field(default=None, init=False)
+    _fractals: Mixers | None = field(default=None, init=False)
+
+    @property
+    def device(self) -> torch.device:
+        """Where this process computes.
+
+        Under ``torchrun`` each process of a machine has a device of its own.
+        """
+        return self.processes.device
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Updates of the weights in an epoch.
+
+        Rows that do not fill a last batch are left out.
+        """
+        return self.learning_rate.steps_per_epoch
+
+    @property
+    def steps(self) -> int:
+        """Updates of the weights in the whole run.
+
+        Those of later stages are not counted: they are trainings of their own.
+        """
+        return self.learning_rate.steps
+
+    @property
+    def classes(self) -> int:
+        """Number of classes in the training set.
+
+        A network may have one more output, the reservation.
+        """
+        return int(self.data.labels.max()) + 1
+
+    @property
+    def kept_model(self) -> nn.Module:
+        """The network that is kept.
+
+        It is the average of weights once that holds something, and the trained network before and without one.
+        """
+        if self.average is None or self.average.updates == 0:
+            return self.model
+        return self.average.model
+
+    @property
+    def mixers(self) -> Mixers:
+        """Pictures for PixMix.
+
+        They are those of the setup, or fractals, which are drawn when they are first needed.
+        """
+        if self.setup.mixers is not None:
+            return self.setup.mixers
+        if self._fractals is None:
+            side = max(self.data.shape)
+            self._fractals = Mixers.fractals(size=round(side * 9 / 8), seed=self.settings.seed)
+        return self._fractals
+
+    def remember(self, name: str, make: Callable[[], R]) -> R:
+        """Return what a loss term keeps from step to step; it is made, or restored, at its first use.
+
+        Parameters
+        ----------
+        name : str
+            Name of the object in this training.
+        make : callable
+            Makes the object.
+
+        Returns
+        -------
+        object
+            The object.
+
+        Raises
+        ------
+        RunError
+            If the saved state does not fit it.
+        """
+        if name not in self._memory:
+            made = make()
+            if self._saved is not None and name in self._saved.state["memory"]:
+                try:
+                    made.load_state_dict(self._saved.state["memory"][name])
+                except (InvalidInput, LookupError, TypeError, AttributeError, RuntimeError) as error:
+                    raise self._saved.refuse(f"{name}: {error}") from error
+            self._memory[name] = made
+        return self._memory[name]  # type: ignore[return-value]
+
+    def outlier_images(self, step: TrainingStep) -> Tensor | None:
+        """Draw the outliers of a step by its number.
+
+        Parameters
+        ----------
+        step : TrainingStep
+            The step.
+
+        Returns
+        -------
+        Tensor, shape (K, 3, H, W), or None
+            Normalised outliers; None if no term needs them.
+        """
+        outliers = self.setup.outliers
+        per_image = self.recipe.outliers_per_image
+        if not per_image or outliers is None:
+            return None
+        rng = np.random.default_rng((self.settings.seed, 1, step.number))
+        count = per_image * len(step.index) * self.processes.world_size
+        rows = self.processes.own_share(rng.choice(len(outliers), count, replace=True))
+        return step.once("outliers", lambda: self.setup.prepare(outliers.read(rows)).to(self.device))
+
+    def run_epoch(self, epoch: int, done: Done = ignore_progress) -> dict[str, float]:
+        """Train for one pass over the training set.
+
+        Parameters
+        ----------
+        epoch : int
+            Number of the epoch, from 0.
+        done : callable, optional
+            Called with ``loss`` and ``step`` after every step.
+
+        Returns
+        -------
+        dict
+            ``loss`` and ``train_accuracy``, means over the steps and processes.
+
+        Raises
+        ------
+        RunError
+            If the loss is not finite, the batch does not fit in memory, or the network cannot be compiled.
+        """
+        self.model.train(self.recipe.get(Frozen) is None)
+        batch = self.settings.batch
+        order = np.random.default_rng((self.settings.seed, epoch)).permutation(len(self.data))
+        total_loss, total_correct = 0.0, 0
+        for i in range(self.steps_per_epoch):
+            number = epoch * self.steps_per_epoch + i
+            rows = self.processes.own_share(order[i * batch : (i + 1) * batch])
+            step = TrainingStep(self, rows, epoch, number)
+            result = self._run_step(step)
+            total_loss += result.loss
+            total_correct += result.correct
+            done({"loss": result.loss, "step": number + 1})
+        self._update_swa(epoch)
+        seen = self.steps_per_epoch * batch // self.processes.world_size
+        means = [[total_loss / self.steps_per_epoch, total_correct / seen]]
+        gathered = self.processes.gather(torch.tensor(means, dtype=torch.float64, device=self.device))
+        loss, accuracy = gathered.mean(dim=0).tolist()
+        return {"loss": loss, "train_accuracy": accuracy}
+
+    def _run_step(self, step: TrainingStep) -> StepResult:
+        """Take one step at its learning rate, with random numbers of its own, and update what depends on it."""
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.learning_rate.at(step.number)
+        with torch.random.fork_rng(), _explain_memory_errors(self.settings.batch):
+            torch.manual_seed(_derive_seed(self.settings.seed, step.number, self.processes.rank))  # of dropout
+            result = self.update(step)
+        step.finish()
+        if isinstance(self.average, EMA):
+            self.average.update(self.model)
+        return result
+
+    def _update_swa(self, epoch: int) -> None:
+        """Add the weights at the end of an epoch to the plain average, once it has started."""
+        part = self.recipe.get(Averaged)
+        if isinstance(self.average, SWA) and part is not None and epoch + 1 > part.start * self.settings.epochs:
+            self.average.update(self.model)
+
+    def update(self, step: TrainingStep) -> StepResult:
+        """Move the weights by the gradient of one batch, at the present learning rate.
+
+        Parameters
+        ----------
+        step : TrainingStep
+            The batch.
+
+        Returns
+        -------
+        StepResult
+            Loss and correct predictions of the first pass.
+
+        Raises
+        ------
+        RunError
+            If the loss is not finite, or the network cannot be compiled.
+        """
+        correct = 0
+
+        def compute_gradients() -> Tensor:
+            nonlocal correct
+            is_first_pass = step.is_first_pass
+            total = torch.zeros((), device=self.device)
+            parts = step.losses()
+            while True:
+                with self.processes.autocast():
+                    loss = next(parts, None)
+                if loss is None:
+                    break
+                if is_first_pass and step.computed_logits is not None:
+                    correct = self._count_correct(step.computed_logits, step.labels)
+                _check_loss(loss, step.number)
+                loss.backward()  # type: ignore[no-untyped-call]
+                total += loss.detach()
+            self._average_gradients()
+            if self.settings.clip is not None:
+                nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+            return total
+
+        with _explain_compile_errors():
+            if self.sharpness is not None:
+                loss = self.sharpness.step(compute_gradients)
+            else:
+                self.optimiser.zero_grad()
+                loss = compute_gradients()
+                self.optimiser.step()
+        return StepResult(float(loss), correct)
+
+    def _count_correct(self, logits: Tensor, labels: Tensor) -> int:
+        predictions = logits.detach()[:, : self.classes].argmax(dim=1)
+        return int((predictions == labels).sum())
+
+    def _average_gradients(self) -> None:
+        """Replace the gradients of this process by their means over all processes."""
+        if self.processes.world_size == 1:
+            return
+        for parameter in self.model.parameters():
+            if parameter.grad is not None:
+                parameter.grad = self.processes.average(parameter.grad)
+
+    def renew_statistics(self) -> None:
+        """Estimate the batch-norm statistics of the kept network anew.
+
+        They are the exact moments over all training images, augmented as in training.
+        """
+
+        def batches() -> Iterator[Tensor]:
+            rows = np.arange(len(self.data))
+            for start in range(0, len(rows), self.settings.batch):
+                some = rows[start : start + self.settings.batch]
+                if len(some) > 1:
+                    yield TrainingStep(self, some, self.settings.epochs, self.steps).images
+
+        rebn(self.kept_model, batches())
+
+    def state(self) -> StateDict:
+        """Collect all that training resumes from.
+
+        Returns
+        -------
+        dict
+            ``model``, ``optimiser``, ``average`` and ``memory``, what loss terms remember.
+        """
+        optimiser = self.sharpness or self.optimiser
+        return {
+            "model": self.model.state_dict(),
+            "optimiser": optimiser.state_dict(),
+            "average": None if self.average is None else self.average.state_dict(),
+            "memory": {name: remembered.state_dict() for name, remembered in self._memory.items()},
+        }
+
+    def restore(self, saved: SavedState) -> None:
+        """Resume from a saved state.
+
+        Parameters
+        ----------
+        saved : SavedState
+            What :func:`~twofold.nn.training.state.read_state` returned.
+
+        Raises
+        ------
+        RunError
+            If it does not fit this training: other names, shapes or types of tensors, another optimiser, counters out
+            of range, or something missing.
+        """
+        try:
+            self._check_state(saved.state)
+            self.model.load_state_dict(saved.state["model"])
+            if self.sharpness is None:
+                self.optimiser.load_state_dict(saved.state["optimiser"])
+            else:
+                self.sharpness.load_state_dict(saved.state["optimiser"])
+            if self.average is not None:
+                self.average.load_state_dict(saved.state["average"])
+        except InvalidInput as error:
+            raise saved.refuse(str(error)) from error
+        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            raise saved.refuse() from error
+        self._saved = saved
+
+    def _check_state(self, state: StateDict) -> None:
+        """Raise InvalidInput, or what PyTorch raises, if a state does not fit this training."""
+        check_same_tensors(state["model"], self.model.state_dict())
+        optimiser = state["optimiser"]
+        if self.sharpness is not None:
+            optimiser = optimiser["optimizer"]
+        check_optimiser_state(optimiser, self.optimiser)
+        check_finite(state["optimiser"], "optimiser")
+        if self.average is not None:
+            check_same_tensors(state["average"]["model"], self.average.model.state_dict())
+            updates = state["average"]["updates"]
+            if type(updates) is not int or not 0 <= updates <= self.steps:
+                raise InvalidInput(f"the average must have 0..{self.steps} updates, got {updates!r:.40}")
+        for name in self.recipe.memory:
+            if not isinstance(state["memory"][name], Mapping):
+                raise InvalidInput(f"{name} must be a mapping")
+
+
+def prepare_training(
+    recipe: Recipe, model: nn.Module, data: Images, settings: Settings, setup: TrainingSetup | None = None
+) -> Training:
+    """Check that everything fits together, move the network to its device and make the optimiser.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        What is trained for.
+    model : torch.nn.Module
+        The network; it is changed.
+    data : Images
+        The training set.
+    settings : Settings
+        How long and how fast the network learns.
+    setup : TrainingSetup, optional
+        Where and on what; by default one CPU process in float32.
+
+    Returns
+    -------
+    Training
+        Ready for its first epoch.
+
+    Raises
+    ------
+    InvalidInput
+        If the batch is larger than the training set or cannot be shared equally by the processes, or the recipe needs
+        outliers or a confidence branch that are not there.
+    MissingExtra
+        If accelerate is needed and not installed.
+    """
+    setup = setup or TrainingSetup()
+    processes = ProcessGroup.start(check_device(setup.device), setup.precision)
+    _check_batch(settings.batch, len(data), processes.world_size)
+    if recipe.outliers_per_image and setup.outliers is None:
+        raise InvalidInput("this recipe needs outliers: images of classes that the network does not know")
+    model.to(processes.device)
+    forward: Callable[[Tensor], Tensor] = model
+    if setup.compiled:
+        forward = torch.compile(model, options={"fallback_random": True})  # dropout draws what it draws otherwise
+    learner = _learning_module(recipe, model)
+    model.to(processes.device)  # a confidence branch may have got an encoder of its own
+    parameters = [parameter for parameter in learner.parameters() if parameter.requires_grad]
+    lr = settings.lr
+    fine_tune = recipe.get(FineTune)
+    if fine_tune is not None:
+        lr *= fine_tune.lr
+    learning_rate = LearningRate(settings, lr, len(data) // settings.batch, recipe.get(Averaged))
+    optimiser = make_optimiser(settings, parameters, lr)
+    sharpness = None
+    part = recipe.get(Sharpness)
+    if part is not None:
+        sharpness = wrap_optimiser(part, optimiser, model)
+    return Training(
+        recipe=recipe,
+        model=model,
+        data=data,
+        settings=settings,
+        setup=setup,
+        processes=processes,
+        forward=forward,
+        learning_rate=learning_rate,
+        optimiser=optimiser,
+        sharpness=sharpness,
+        average=_make_average(recipe.get(Averaged), model, learning_rate.steps),
+    )
+
+
+def _check_batch(batch: int, rows: int, world_size: int) -> None:
+    if batch % world_size:
+        raise InvalidInput(f"batch={batch} cannot be shared equally by {world_size} processes")
+    if batch > rows:
+        raise InvalidInput(f"batch={batch} is larger than the training set of {rows} rows")
+
+
+def _learning_module(recipe: Recipe, model: nn.Module) -> nn.Module:
+    """Return the module whose parameters learn: the network, or its confidence branch alone."""
+    branch = recipe.get(Branch)
+    if branch is not None and branch.encoder and isinstance(model, Network):
+        _give_branch_an_encoder(model)
+    if recipe.get(Frozen) is None:
+        return model
+    confidence = getattr(model, "confidence", None)
+    if not isinstance(confidence, nn.Module):
+        raise InvalidInput("this recipe trains a confidence branch alone, and the network has none")
+    return confidence
+
+
+def _give_branch_an_encoder(model: Network) -> None:
+    """Copy the encoder for the confidence branch, unless it was loaded with a checkpoint."""
+    if model.confidence is not None and model.confidence.encoder is None:
+        model.confidence.adopt(model)
+
+
+def _make_average(part: Averaged | None, model: nn.Module, steps: int) -> EMA | SWA | None:
+    if part is None:
+        return None
+    if part.kind == "ema":
+        return EMA.of_run(model, steps, released=part.released)
+    return SWA(model)
+
+
+def _derive_seed(*numbers: int) -> int:
+    """Mix numbers into a seed that torch takes."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
+
+
+def _check_loss(loss: Tensor, step: int) -> None:
+    if not torch.isfinite(loss):
+        raise RunError(
+            f"the loss is {float(loss.detach())} at step {step + 1}; the last good state is that of the epoch "
+            "before. Lower the learning rate, clip gradients, or look at the data"
+        )
+
+
+@contextmanager
+def _explain_memory_errors(batch: int) -> Iterator[None]:
+    """Turn the many errors of a batch that does not fit in memory into one clear line."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if "memory" not in str(error).lower() and not isinstance(error, MemoryError):
+            raise
+        raise RunError(
+            f"a batch of {batch} does not fit in memory; choose a smaller one, the last epoch is kept"
+        ) from error
+
+
+@contextmanager
+def _explain_compile_errors() -> Iterator[None]:
+    """Turn the errors of PyTorch's compiler, such as a missing C++ compiler, into one clear line."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+            raise
+        reason = str(error).strip().splitlines()[0]
+        raise RunError(f"PyTorch cannot compile this network ({reason}); train without it") from error
