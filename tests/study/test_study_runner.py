@@ -65,7 +65,7 @@ def test_a_row_may_start_from_a_file_of_weights(whole, root, tmp_path):
     file = loads(text)
     assert [cell.name for cell in file.cells(["aurc"])] == ["aurc-s1"]  # no row is trained before it
     with pytest.raises(
-        InvalidInput, match=r"1 data sets cannot be opened:\n- .*start.npz, weights that aurc starts from"
+        InvalidInput, match=r"1 input of the study cannot be opened:\n- .*start.npz, weights that aurc starts from"
     ):
         run(file, tmp_path / "out", only=["aurc"], root=tmp_path / "data")
     from safetensors.numpy import load_file
@@ -253,7 +253,7 @@ def test_missing_data_are_said_before_anything_is_trained(study, root, tmp_path)
     (poor / "close.npz").unlink()
     (poor / "val.npz").unlink()
     with pytest.raises(
-        InvalidInput, match=r"2 data sets cannot be opened:\n- val: missing .* get it from here\n- close"
+        InvalidInput, match=r"2 inputs of the study cannot be opened:\n- val: missing .* get it from here\n- close"
     ):
         run(study, tmp_path / "out", root=poor)
     assert not (tmp_path / "out" / "training").exists()
@@ -264,9 +264,7 @@ def test_missing_pictures_to_mix_in_are_said_too(root, tmp_path):
     text = changed('recipe = "basic"', 'recipe = "pixmix"\nmixers = "{data}/pictures"')
     shutil.copytree(root, tmp_path / "data")
     for words in ("no such folder", "it holds no image files"):
-        with pytest.raises(
-            InvalidInput, match=rf"1 data sets cannot be opened:\n- .*pictures, pictures that basic mixes in: {words}"
-        ):
+        with pytest.raises(InvalidInput, match=rf"1 input .* opened:\n- .*pictures that basic mixes in: {words}"):
             run(loads(text), tmp_path / "out", only=["basic"], root=tmp_path / "data")
         (tmp_path / "data" / "pictures").mkdir(exist_ok=True)
     assert not (tmp_path / "out" / "training").exists()

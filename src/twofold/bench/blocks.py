@@ -10,7 +10,6 @@ from typing import TypeAlias
 import numpy as np
 
 from twofold._checks import Array
-from twofold.bench.protocols import Better
 from twofold.bench.results import Results
 from twofold.bench.rows import (
     VALIDATION,
@@ -26,6 +25,7 @@ from twofold.bench.rows import (
     rows_of_metric,
 )
 from twofold.errors import InvalidInput, UnknownName
+from twofold.stats.table import Better
 
 MODEL = ("benchmark", "model", "recipe", "seed", "run")  # columns by which trained networks differ
 BLOCK = (*MODEL, "shift")

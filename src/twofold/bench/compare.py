@@ -28,14 +28,13 @@ from twofold.bench.blocks import (
     tabulate_blocks,
 )
 from twofold.bench.differences import Difference, block_weights, paired_differences
-from twofold.bench.protocols import Better
 from twofold.bench.results import Results
 from twofold.bench.text import count, coverage_of, decimals, scale, title
 from twofold.errors import DoubtfulTable, InvalidInput, TooFewBlocks
 from twofold.stats.cliques import Cliques, cliques
 from twofold.stats.exact import LEAST_BLOCKS, least_friedman_p, required_blocks
 from twofold.stats.rank_tests import Friedman
-from twofold.stats.table import ranked
+from twofold.stats.table import Better, ranked
 
 TESTS = ("conover_t", "rank_z", "wilcoxon")
 FEW = 10  # blocks up to which the reference distributions of rank tests are rough (Demšar 2006, section 3.2.2)

@@ -32,9 +32,9 @@ from twofold import _checks
 from twofold._checks import Array, Mask
 from twofold.errors import InvalidInput, UndefinedMetric, UnknownName
 from twofold.roles import OOD_TEST, ROLES
+from twofold.stats.table import Better
 
 Rule = Literal["known", "joint", "proposed", "original"]
-Better = Literal["higher", "lower"]
 Sets = Mapping[str, tuple[str, ...]]  # names of data sets by role
 
 

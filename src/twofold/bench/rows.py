@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike
 
 from twofold import metrics
 from twofold._checks import Array
-from twofold.bench.protocols import Better
 from twofold.errors import InvalidInput, UnknownName
 from twofold.roles import OOD_TEST
+from twofold.stats.table import Better
 
 ResultRow: TypeAlias = Mapping[str, Any]  # by column: text, a whole number, a real number or None
 Key: TypeAlias = tuple[str | None, ...]  # the values of KEY in a row

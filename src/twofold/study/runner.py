@@ -301,21 +301,27 @@ def _check_data(cells: Iterable[StudyCell], root: str | Path | None) -> None:
         if not Path(file).is_file():
             problems.append(f"{file}, weights that {row_name} starts from: no such file")
     if problems:
-        lines = "\n".join(f"- {problem}" for problem in problems)
-        raise InvalidInput(f"{len(problems)} data sets cannot be opened:\n{lines}")
+        inputs = "input" if len(problems) == 1 else "inputs"
+        raise InvalidInput("\n- ".join([f"{len(problems)} {inputs} of the study cannot be opened:", *problems]))
 
 
+@dataclass(frozen=True)
 class _Clock:
     """Count the seconds spent on a cell over all attempts, in a file."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.before = float((read_json(path) or {}).get("seconds", 0.0))
-        self.begin = time.monotonic()
+    path: Path
+    earlier: float  # seconds of earlier attempts
+    begin: float
+
+    @classmethod
+    def start(cls, path: Path) -> _Clock:
+        """Start the clock of this attempt; the file, if there is one, knows the earlier ones."""
+        stored = read_json(path) or {}
+        return cls(path, float(stored.get("seconds", 0.0)), time.monotonic())
 
     def tick(self) -> float:
         """Write and return the seconds so far."""
-        seconds = self.before + time.monotonic() - self.begin
+        seconds = self.earlier + time.monotonic() - self.begin
         write_json(self.path, {"seconds": seconds})
         return seconds
 
@@ -382,7 +388,7 @@ def _train(study: Study, cell: StudyCell, setup: _Setup) -> _Training:
                 _train(study, start, setup)
     folder = setup.out / "training" / cell.name
     folder.mkdir(parents=True, exist_ok=True)
-    clock = _Clock(folder / CLOCK)
+    clock = _Clock.start(folder / CLOCK)
     plan = study.plan(cell, setup.out, root=setup.root, device=setup.device)
     plan = replace(plan, compiled=setup.compiled)
     steps = 0

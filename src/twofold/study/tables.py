@@ -8,11 +8,12 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from twofold.bench.protocols import Better, select
+from twofold.bench.protocols import select
 from twofold.bench.results import Results
 from twofold.bench.rows import VALIDATION, ResultRow, better_of, is_missing, key_of, method
 from twofold.bench.text import scale
 from twofold.errors import UndefinedMetric
+from twofold.stats.table import Better
 from twofold.study.spec import Study, TableLayout
 
 LEVEL = 0.95
