@@ -82,7 +82,7 @@ def test_every_label_is_there_once_and_letter_by_letter(kind, methods, tmp_path)
 @pytest.mark.parametrize("methods", [5, 12, 40])
 def test_no_two_labels_overlap(kind, methods, tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(figures, "_saved", lambda figure, path: seen.append(figure) or path)
+    monkeypatch.setattr(figures, "_save", lambda figure, path: seen.append(figure) or path)
     draw(kind, tmp_path / "a.png", methods)
     (figure,) = seen
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -108,7 +108,7 @@ def test_the_size_grows_with_the_methods(tmp_path):
         with Image.open(draw("critical_difference", tmp_path / f"{methods}.png", methods)) as image:
             sizes.append(image.size)
     heights = [height for _, height in sizes]
-    line = figures.LINE * 200  # pixels at 200 dots an inch
+    line = figures.ROW_HEIGHT * 200  # pixels at 200 dots an inch
     assert heights[1] - heights[0] == pytest.approx(7 * line, abs=5)
     assert heights[2] - heights[1] == pytest.approx(28 * line, abs=5)
     assert max(width for width, _ in sizes) < 3000
@@ -140,7 +140,7 @@ def test_errors_come_before_any_file(tmp_path):
             figures.risk_coverage(curve, tmp_path / name)
     with pytest.raises(InvalidInput, match="at least one curve"):
         figures.risk_coverage({}, tmp_path / "a.png")
-    with pytest.raises(InvalidInput, match="must have one length, got 2 and 1"):
+    with pytest.raises(InvalidInput, match="must have the same length, got 2 and 1"):
         figures.risk_coverage({"a": ([0.5, 1.0], [0.1])}, tmp_path / "a.png")
     assert list(tmp_path.iterdir()) == []
     assert figures.risk_coverage(curve, tmp_path / "A.PNG").read_bytes().startswith(b"\x89PNG")
