@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +26,6 @@ from twofold._math import TINY, unit
 from twofold.errors import InvalidInput, MissingExtra, UnknownName
 from twofold.roles import OOD_TEST
 from twofold.typing import Array, ArrayLike, Floats
-
-if TYPE_CHECKING:
-    import torch
 
 BLOCK = 2048  # rows at a time; a kernel block is then 32 MB
 MOST_SETS = 14  # which have 788,970 partitions into three groups
@@ -457,9 +454,9 @@ class Clip(NamedTuple):
         Function from a list of texts to a tensor of tokens.
     """
 
-    model: torch.nn.Module
-    preprocess: Callable[[object], torch.Tensor]
-    tokenizer: Callable[[Sequence[str]], torch.Tensor]
+    model: Any
+    preprocess: Callable[[object], Any]
+    tokenizer: Callable[[Sequence[str]], Any]
 
 
 def clip(folder: str | Path) -> Clip:
