@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from example_blocks import SETS, rows_of, world
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,38 +18,6 @@ from twofold.bench.rows import KEY
 from twofold.cli import main
 from twofold.errors import DoubtfulTable, InvalidInput, TooFewBlocks, UnknownName
 from twofold.stats import cliques
-
-SETS = {"test": "iid", "cifar100": "near", "tin": "near", "isun": "mid", "lsun": "mid", "svhn": "far", "dtd": "far"}
-
-
-def rows_of(table, *, metric="aurc", names=None, **more):
-    """A table (blocks, methods) as rows: block i is data set i of one run."""
-    names = names or [f"m{j}" for j in range(table.shape[1])]
-    about = {"benchmark": "cifar10", "model": "vgg", "run": "a", "protocol": "fd_shifts", "better": "lower"} | more
-    return [
-        {**about, "score": name, "shift": f"set{i:02d}", "role": "far", "metric": metric, "value": float(table[i, j])}
-        for i in range(len(table))
-        for j, name in enumerate(names)
-    ]
-
-
-def world(runs=3, scores=("msp", "knn", "mds", "vim"), seed=0):
-    """Several runs on the sets of SETS, with averages, validation rows and paired replicates."""
-    rng = np.random.default_rng(seed)
-    rows, replicates = [], {}
-    for run, (j, score) in itertools.product(range(runs), enumerate(scores)):
-        about = {"benchmark": "cifar10", "model": f"net{run % 2}", "seed": run, "run": f"run{run}", "score": score}
-        about |= {"protocol": "stratified", "metric": "augrc", "better": "lower"}
-        values = {}
-        for shift, role in SETS.items():
-            value = float(0.2 + 0.03 * j + 0.02 * rng.normal())
-            values.setdefault(role, []).append(value)
-            rows.append({**about, "shift": shift, "role": role, "value": value})
-            replicates[f"run{run}", score, None, shift, "stratified", "augrc"] = value + 0.01 * rng.normal(size=50)
-        means = [(role, float(np.mean(values[role]))) for role in ("near", "mid", "far")]
-        rows += [{**about, "shift": role, "role": role, "value": mean} for role, mean in means]
-        rows.append({**about, "shift": "validation", "role": "val", "value": 0.0})
-    return Results.of(rows, replicates)
 
 
 def random_table(rng, blocks, methods, ties):
@@ -374,41 +343,6 @@ def test_pairs_are_methods():
     clash = rows + rows_of(table, metric="ds_f1", names=["msp + energy", "x"], better="higher")
     with pytest.raises(InvalidInput, match="two methods are called 'msp \\+ energy'"):
         compare(Results.of(clash), "ds_f1")
-
-
-def test_the_map_is_one_comparison_a_group():
-    results = world(runs=6)
-    table = clique_map(results, "augrc")
-    roles = ("iid", "near", "mid", "far")
-    assert table.columns == tuple(f"{model} / {role}" for model in ("net0", "net1") for role in roles)
-    assert table.blocks == (3, 6, 6, 6) * 2
-    for j, (model, role) in enumerate(itertools.product(("net0", "net1"), roles)):
-        sets = [shift for shift, own in SETS.items() if own == role]
-        alone = compare(results.filter(model=model, shift=sets), "augrc")
-        assert {name for name, inside in zip(table.rows, table.member[:, j], strict=True) if inside} == set(alone.top)
-        assert table.omnibus[j] == alone.omnibus
-    assert table.judged.all()
-    counts = (table.member & np.array(table.omnibus)).sum(axis=1)
-    assert list(counts) == sorted(counts, reverse=True)
-    assert json.loads(json.dumps(table.to_dict()))["groups"][0]["blocks"] == 3
-
-
-def test_the_map_names_groups_of_few_blocks_and_methods_without_values():
-    rows = [dict(row) for row in world(runs=2)]
-    for row in rows:
-        if row["score"] == "vim" and row["shift"] in ("svhn", "dtd"):
-            row["value"] = float("nan")
-    table = clique_map(Results.of(rows), "augrc", by=("benchmark", "role"))
-    assert table.columns == ("near", "mid", "far")
-    assert table.judged[table.rows.index("vim")].tolist() == [True, True, False]
-    assert not table.member[table.rows.index("vim"), 2]
-    told = {(one.kind, one.name): one.reason for one in table.dropped}
-    assert "4 methods cannot be compared over 2 blocks" in told["group", "iid"]
-    assert "no value for 4 of 4 blocks" in told["method", "vim in far"]
-    assert [one.name for one in table.dropped_groups] == ["iid"]
-    with pytest.raises(TooFewBlocks, match="no group has enough methods and blocks"):
-        clique_map(Results.of(rows).filter(shift="test"), "augrc")
-    assert clique_map(Results.of(rows), "augrc", by=("benchmark",)).columns == ("cifar10",)
 
 
 def test_the_command(tmp_path):

@@ -12,10 +12,7 @@ import pytest
 import twofold
 from twofold import Outputs, Run, metrics, scorer
 from twofold.bench import runner
-from twofold.bench.cache import Cache, CacheEntry
 from twofold.bench.catalogue import load, loads
-from twofold.bench.confidences import plan_chain
-from twofold.bench.protocols import Tuning
 from twofold.bench.runner import run
 from twofold.errors import InvalidInput, RunError
 from twofold.outputs import Head
@@ -152,31 +149,6 @@ def test_settings_are_chosen_by_the_rule_of_the_protocol(made):
     assert value(results, score="knn", shift="validation", protocol="fd_shifts")["metric"] == "aurc"
 
 
-@pytest.mark.parametrize(
-    ("spec", "scaled"),
-    [
-        ("msp", True),
-        ("project|msp", True),
-        ("react|energy", True),
-        ("vim", True),  # features and logits
-        ("cosine_weight", True),  # the head
-        ("nci", True),  # learns from the head
-        ('sum(of=("knn","nci"))', True),
-        ("knn", False),
-        ("mds", False),  # counts the classes by the logits, and reads them no further
-        ("temperature|msp", False),  # has one of its own
-        ("react|temperature|energy", False),
-        ("average|msp", False),  # several passes
-        ("mc_entropy", False),
-    ],
-)
-def test_a_fitted_temperature_stands_in_front_of_all_that_reads_logits_or_head(spec, scaled):
-    plain, tempered = Tuning("augrc", ("val",)), Tuning("augrc", ("val",), temperature=True)
-    assert plan_chain(spec, plain).spec == scorer(spec).spec
-    found = plan_chain(spec, tempered).spec
-    assert found == (f"temperature|{scorer(spec).spec}" if scaled else scorer(spec).spec)
-
-
 def test_projected_scores_are_judged_behind_the_temperature_of_the_validation_logits(tmp_path):
     path = world(tmp_path / "toy")
     results = run(BENCHMARK, [path], tmp_path / "out", scores=["msp", "project|msp"], protocols=["stratified"])
@@ -257,25 +229,6 @@ def test_damaged_entries_are_computed_anew(made, tmp_path):
     after, tasks = judged(path, tmp_path / "out")
     assert tasks > 0
     assert after.to_dicts() == before.to_dicts()
-
-
-def test_no_flipped_bit_of_an_entry_is_read(tmp_path):
-    """An entry that is not as it was written counts as not there; one whose shape alone was changed as well."""
-    cache = Cache(tmp_path)
-    entry = CacheEntry({"a": np.arange(6.0).reshape(2, 3), "b": np.ones(4, np.int64)}, {"a": "k", "b": "k"}, {"n": 3})
-    cache.write("one", entry)
-    raw = (tmp_path / "one.safetensors").read_bytes()
-    damages = [raw.replace(b"[2,3]", b"[3,2]")]
-    for place in np.random.default_rng(0).choice(8 * len(raw), 400, replace=False).tolist():
-        damaged = bytearray(raw)
-        damaged[place // 8] ^= 1 << place % 8
-        damages.append(bytes(damaged))
-    for damaged in damages:
-        assert damaged != raw
-        (tmp_path / "one.safetensors").write_bytes(damaged)
-        assert cache.read("one").arrays == {}
-    (tmp_path / "one.safetensors").write_bytes(raw)
-    assert cache.read("one").arrays["a"].tolist() == entry.arrays["a"].tolist()
 
 
 def test_what_is_missing_is_in_the_table_with_its_reason(tmp_path):

@@ -27,7 +27,7 @@ COUNTERPARTS: dict[str, tuple[str, ...]] = {
     "cifar10-real": ("openood-cifar10", "fd-cifar10", "stratified-cifar10"),
     "cifar100-real": ("openood-cifar100", "fd-cifar100", "stratified-cifar100"),
 }
-"""The published benchmarks that results of a benchmark without published numbers may be held against."""
+"""The published benchmarks that results of a benchmark without published numbers may be compared with."""
 
 _REAL_NETWORK = (
     "Other network: a small CIFAR ResNet trained by others, where the papers train ResNet-18, VGG-13 or ViT-B/16.",

@@ -102,10 +102,12 @@ def paired_differences(
     dict of str to Difference
         By method, for those that have paired replicates.
     """
+    values = table.values(blocks, methods)
+    best_replicates = [table.replicates_of(block, methods[0]) for block in blocks]
     differences = {}
-    best = methods[0]
-    for name in methods[1:]:
-        gaps = _replicate_gaps(table, blocks, name, best)
+    for j, name in enumerate(methods[1:], start=1):
+        own_replicates = [table.replicates_of(block, name) for block in blocks]
+        gaps = _pair_replicates(own_replicates, best_replicates)
         if not gaps:
             continue
         used = list(gaps)
@@ -114,10 +116,9 @@ def paired_differences(
         mean_gaps = mean_gaps[~np.isnan(mean_gaps)]
         if not len(mean_gaps):
             continue
-        values = table.values([blocks[i] for i in used], [name, best])
         low, high = np.quantile(mean_gaps, (alpha / 2, 1 - alpha / 2))
         differences[name] = Difference(
-            value=float(share @ (values[:, 0] - values[:, 1])),
+            value=float(share @ (values[used, j] - values[used, 0])),
             low=float(low),
             high=float(high),
             blocks=len(used),
@@ -127,15 +128,14 @@ def paired_differences(
     return differences
 
 
-def _replicate_gaps(table: BlockTable, blocks: Sequence[Block], name: str, best: str) -> dict[int, Array]:
+def _pair_replicates(own: Sequence[Array | None], best: Sequence[Array | None]) -> dict[int, Array]:
     """Subtract the replicates of the best method, by index of the block; keep the most frequent length."""
     gaps: dict[int, Array] = {}
-    for i, block in enumerate(blocks):
-        own, leader = table.replicates_of(block, name), table.replicates_of(block, best)
-        if own is not None and leader is not None and len(own) == len(leader) > 0:
-            gaps[i] = own - leader
+    for i, (mine, leading) in enumerate(zip(own, best, strict=True)):
+        if mine is not None and leading is not None and len(mine) == len(leading) > 0:
+            gaps[i] = mine - leading
     if not gaps:
         return gaps
-    counts = Counter(len(gap) for gap in gaps.values())
+    counts = Counter(map(len, gaps.values()))
     most_frequent = max(counts, key=lambda length: (counts[length], length))
     return {i: gap for i, gap in gaps.items() if len(gap) == most_frequent}
