@@ -111,7 +111,7 @@ MISTAKES = [
     ("gate fit all_unknown.npz --out NEW", 3, "at least one ID sample"),
     ("gate fit conf.npz --out NEW", 3, "must hold the key logits"),
     ("gate fit ok.npz --out ok.npz", 2, "is a file"),
-    ("gate show folder", 3, "is no saved gate"),
+    ("gate show folder", 3, "is not a saved gate"),
     ("report ok.npz -o NEW.pdf", 2, "ends in .html"),
     ("report ok.npz -o nowhere/r.html", 2, "there is no folder"),
     ("report folder -o NEW.html", 3, "is not a run"),

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binomtest
 
 from twofold.gate import Gate
-from twofold.gate.gate import _risk_interval
+from twofold.gate.card import AcceptCounts, _judge_promise, risk_interval
 from twofold.outputs import Outputs
 
 
@@ -23,7 +23,8 @@ def test_the_interval_of_the_risk_is_that_of_exact_binomials(seed):
     ids, oods = (int(n) for n in rng.integers(30, 400, size=2))
     known, outside = int(rng.integers(10, ids)), int(rng.integers(0, oods))
     wrong = int(rng.integers(0, known))
-    plain = _risk_interval(wrong, known, outside, ids, oods, None)
+    counts = AcceptCounts(ids, oods, known, outside, right=known - wrong)
+    plain = risk_interval(counts, None)
     assert plain == pytest.approx(exact(wrong + outside, known + outside, 0.05))
     s = rng.uniform(0.05, 0.6)
     rho, alpha, q = exact(wrong, known, 0.05 / 3), exact(known, ids, 0.05 / 3), exact(outside, oods, 0.05 / 3)
@@ -32,12 +33,13 @@ def test_the_interval_of_the_risk_is_that_of_exact_binomials(seed):
         return ((1 - s) * alpha * rho + s * q) / ((1 - s) * alpha + s * q)
 
     want = risk(rho[0], alpha[1], q[0]), risk(rho[1], alpha[0], q[1])
-    assert _risk_interval(wrong, known, outside, ids, oods, s) == pytest.approx(want)
+    assert risk_interval(counts, s) == pytest.approx(want)
 
 
 def test_without_an_accepted_sample_nothing_is_known_of_the_risk():
-    assert _risk_interval(0, 0, 0, 50, 50, None) == (0.0, 1.0)
-    low, high = _risk_interval(0, 0, 0, 50, 50, 0.3)
+    nothing = AcceptCounts(ids=50, oods=50, known=0, outside=0, right=0)
+    assert risk_interval(nothing, None) == (0.0, 1.0)
+    low, high = risk_interval(nothing, 0.3)
     assert low == 0.0
     assert high == 1.0
 
@@ -71,4 +73,4 @@ def test_a_promise_is_kept_broken_or_open(gate, objective, interval, accepted, w
     promise = dataclasses.replace(gate.promise, objective=objective, risk=0.1, coverage=0.1)
     other = (0.4, 0.6)  # of what was not promised
     covered, risky = (interval, other) if objective == "coverage" else (other, interval)
-    assert dataclasses.replace(gate, promise=promise)._kept(covered, risky, accepted) == want
+    assert _judge_promise(promise, covered, risky, accepted) == want

@@ -56,7 +56,7 @@ WORLDS = [(s, levels, share) for s in range(9) for levels, share in ((None, None
 
 @pytest.mark.parametrize(("seed", "levels", "share"), WORLDS)
 def test_every_objective_is_the_best_of_all_pairs(seed, levels, share):
-    data = thresholds.Scored(*small(seed, levels=levels), share)
+    data = thresholds.ScoredRows(*small(seed, levels=levels), share)
     ids = int(data.is_id.sum())
     slow = list(every_pair(data.correct, data.is_id, data.conf_id, data.conf_ood, data.weight))
     some = [row for row in slow if row[0] > 0]
@@ -330,6 +330,15 @@ def test_without_ood_samples_it_says_what_it_cannot_promise():
     assert gate.promise.guaranteed
     with pytest.raises(InvalidInput, match="ood_share"):
         gate.monitor(ood_share=0.2)
+
+
+def test_a_chain_that_was_fitted_on_validation_data_is_a_caution():
+    rng = np.random.default_rng(0)
+    val = Outputs(rng.normal(size=(60, 3)), rng.integers(-1, 3, size=60))
+    known = val[val.is_id]
+    for chain, named in ((scorer("klm").fit(known, val=known), True), (scorer("openmax").fit(known), False)):
+        cautions = Gate.fit(val, chain, "energy").promise.cautions
+        assert any("came fitted on val; if those are these validation data" in text for text in cautions) == named
 
 
 def test_a_run_gives_its_roles(tmp_path):

@@ -16,7 +16,7 @@ import pytest
 from twofold._json import encode_json
 from twofold.errors import InvalidInput, RunError, TwofoldError
 from twofold.gate import Gate, Monitor
-from twofold.gate.inputs import head_print
+from twofold.gate.inputs import head_fingerprint
 from twofold.outputs import Head, Outputs
 from twofold.scores.chain import scorer
 from twofold.scores.pairs import RankedPair, Recommendation
@@ -189,7 +189,7 @@ def rows_for(gate):
 def decides(gate, data):
     """Whether the gate decides on rows of its own shape; those with a forged head have no such rows."""
     if "head" in {*gate.id.needs, *(gate.ood.needs if gate.ood else ())}:
-        forged = gate.head != head_print([gate.id, gate.ood], data.head)
+        forged = gate.head != head_fingerprint([gate.id, gate.ood], data.head)
         assert forged or len(gate.decide(data)) == len(data)
         return not forged
     return len(gate.decide(rows_for(gate))) == 9

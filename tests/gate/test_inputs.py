@@ -7,7 +7,7 @@ import pytest
 from scipy.special import logsumexp
 
 from twofold.errors import InvalidInput
-from twofold.gate.inputs import confidences, fingerprint, fitted, head_print, widths
+from twofold.gate.inputs import confidences, fingerprint, fit_chain, head_fingerprint, measure_widths
 from twofold.outputs import Head, Outputs
 from twofold.scores.chain import scorer
 
@@ -43,11 +43,11 @@ def test_widths_and_head_are_kept_where_a_score_reads_them():
         (["msp", "vim"], {"features": 4}, True),
     ):
         chains = [None if spec is None else scorer(spec) for spec in specs]
-        assert widths(chains, o) == columns
-        assert (head_print(chains, o.head) is not None) == reads_head
-        assert head_print(chains, None) is None
-    both = head_print([scorer("knn"), None], Head(o.head.weight, o.head.bias + 1.0))
-    assert both != head_print([scorer("knn"), None], o.head)
+        assert measure_widths(chains, o) == columns
+        assert (head_fingerprint(chains, o.head) is not None) == reads_head
+        assert head_fingerprint(chains, None) is None
+    both = head_fingerprint([scorer("knn"), None], Head(o.head.weight, o.head.bias + 1.0))
+    assert both != head_fingerprint([scorer("knn"), None], o.head)
 
 
 def test_msp_and_energy_from_one_exponential():
@@ -67,8 +67,8 @@ def test_msp_and_energy_from_one_exponential():
 def test_a_fitted_chain_is_taken_as_it_is_and_others_need_train():
     o = world()
     ready = scorer("knn(k=3)").fit(o)
-    assert fitted(ready, None, o) is ready
-    assert fitted(scorer("msp"), None, o).ready
-    assert fitted(scorer("knn(k=3)"), o, o).ready
+    assert fit_chain(ready, None, o) is ready
+    assert fit_chain(scorer("msp"), None, o).ready
+    assert fit_chain(scorer("knn(k=3)"), o, o).ready
     with pytest.raises(InvalidInput, match="learns from a training set; pass train="):
-        fitted(scorer("knn"), None, o)
+        fit_chain(scorer("knn"), None, o)

@@ -344,7 +344,7 @@ def _run_network(model: str, spec: str, options: dict[str, Any]) -> Outputs:
 
 def _labelled(source: Path, names: tuple[str, ...]) -> Iterator[tuple[str, Outputs]]:
     """Yield what a card judges: the test sets, alone and with OOD sets, then shifted sets; or the named sets."""
-    from twofold.gate.inputs import joined
+    from twofold.gate.inputs import join_sets
     from twofold.run import Run
 
     if not source.is_dir():
@@ -354,17 +354,17 @@ def _labelled(source: Path, names: tuple[str, ...]) -> Iterator[tuple[str, Outpu
         return
     run = Run.open(source)
     if names:
-        yield " + ".join(names), joined(run, names)
+        yield " + ".join(names), join_sets(run, names)
         return
     tests = run.names("test")
     if not tests:
         raise click.UsageError(f"{source} has no data set with the role test; name some with --name")
     unknown = [name for role in OOD_TEST for name in run.names(role)]
-    yield " + ".join(tests), joined(run, tests)
+    yield " + ".join(tests), join_sets(run, tests)
     for name in unknown:
-        yield " + ".join([*tests, name]), joined(run, [*tests, name])
+        yield " + ".join([*tests, name]), join_sets(run, [*tests, name])
     if len(unknown) > 1:
-        yield " + ".join([*tests, *unknown]), joined(run, [*tests, *unknown])
+        yield " + ".join([*tests, *unknown]), join_sets(run, [*tests, *unknown])
     for name in run.names("shift"):
         yield name, run[name]
 

@@ -96,7 +96,7 @@ def join_unknown(file: Path, unknown: Sequence[Path]) -> Outputs:
     InvalidInput
         If a file is damaged, has no labels, or cannot come from the same model.
     """
-    from twofold.gate.inputs import alike
+    from twofold.gate.inputs import keep_common_fields
     from twofold.outputs import Outputs
 
     known = read_outputs(file)
@@ -110,4 +110,4 @@ def join_unknown(file: Path, unknown: Sequence[Path]) -> Outputs:
     parts = [known]
     for one in others:
         parts.append(one.replace(labels=np.full(len(one), -1)))
-    return Outputs.concat(alike(parts))
+    return Outputs.concat(keep_common_fields(parts))

@@ -9,8 +9,10 @@ array(['accept', 'unknown'], dtype='<U7')
 
 from __future__ import annotations
 
-from twofold.gate.gate import Decision, Gate, Promise, ReportCard
+from twofold.gate.card import ReportCard
+from twofold.gate.gate import Decision, Gate
 from twofold.gate.monitor import Monitor
-from twofold.gate.thresholds import Costs, Pair
+from twofold.gate.promise import Promise
+from twofold.gate.thresholds import Costs, Thresholds
 
-__all__ = ["Costs", "Decision", "Gate", "Monitor", "Pair", "Promise", "ReportCard"]
+__all__ = ["Costs", "Decision", "Gate", "Monitor", "Promise", "ReportCard", "Thresholds"]

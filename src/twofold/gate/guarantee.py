@@ -50,7 +50,7 @@ import numpy.typing as npt
 from twofold._checks import Array
 from twofold.errors import Infeasible
 from twofold.gate.grouped import GroupTest, first_accepting
-from twofold.gate.thresholds import SLACK, Pair, Scored, gap_middles
+from twofold.gate.thresholds import SLACK, ScoredRows, Thresholds, gap_middles
 from twofold.metrics.joint import DoubleCurve
 
 LEARN = 0.3  # part of the sample that chooses the path; 0.2 to 0.5 reach the same coverage
@@ -96,12 +96,12 @@ class Counts:
     outside: Array
 
     @classmethod
-    def of(cls, data: Scored, pairs: Array) -> Counts:
+    def of(cls, data: ScoredRows, pairs: Array) -> Counts:
         """Count the accepted samples at each pair of a path.
 
         Parameters
         ----------
-        data : Scored
+        data : ScoredRows
             Labelled samples with both confidences.
         pairs : ndarray of shape (n_pairs, 2)
             Thresholds ``(tau_id, tau_ood)`` from strict to loose: what one pair accepts, every later one accepts.
@@ -114,7 +114,7 @@ class Counts:
         Examples
         --------
         >>> correct, is_id = np.array([True, False]), np.array([True, True])
-        >>> data = Scored(correct, is_id, conf_id=np.array([0.9, 0.4]), conf_ood=np.zeros(2))
+        >>> data = ScoredRows(correct, is_id, conf_id=np.array([0.9, 0.4]), conf_ood=np.zeros(2))
         >>> counts = Counts.of(data, np.array([[0.5, -np.inf], [0.0, -np.inf]]))
         >>> counts.known, counts.wrong
         (array([1., 2.]), array([0., 1.]))
@@ -202,14 +202,14 @@ def split(
     return np.flatnonzero(learns[groups]), np.flatnonzero(~learns[groups])
 
 
-def guaranteed(learn: Scored, test: Scored, *, risk: float, delta: float) -> Pair:
+def choose_guaranteed(learn: ScoredRows, test: ScoredRows, *, risk: float, delta: float) -> Thresholds:
     """Choose the loosest pair of the path whose risk is at most ``risk`` with confidence 1 - ``delta``.
 
     Parameters
     ----------
-    learn : Scored
+    learn : ScoredRows
         Samples that choose the path of pairs and its start.
-    test : Scored
+    test : ScoredRows
         Samples that test the pairs, independent of ``learn``.
     risk : float
         Largest allowed share of failures (wrong labels and OOD inputs) among accepted inputs.
@@ -218,7 +218,7 @@ def guaranteed(learn: Scored, test: Scored, *, risk: float, delta: float) -> Pai
 
     Returns
     -------
-    Pair
+    Thresholds
         Thresholds of the last pair that passed.
 
     Raises
@@ -230,9 +230,9 @@ def guaranteed(learn: Scored, test: Scored, *, risk: float, delta: float) -> Pai
     Examples
     --------
     >>> from twofold.errors import Infeasible
-    >>> few = Scored(np.ones(5, bool), np.ones(5, bool), conf_id=np.arange(5.0), conf_ood=np.zeros(5))
+    >>> few = ScoredRows(np.ones(5, bool), np.ones(5, bool), conf_id=np.arange(5.0), conf_ood=np.zeros(5))
     >>> try:
-    ...     guaranteed(few, few, risk=0.01, delta=0.1)
+    ...     choose_guaranteed(few, few, risk=0.01, delta=0.1)
     ... except Infeasible as error:
     ...     print(round(error.best["risk"], 2))
     0.37
@@ -265,14 +265,14 @@ def guaranteed(learn: Scored, test: Scored, *, risk: float, delta: float) -> Pai
     )
 
 
-def walk(learn: Scored, test: Scored, curve: DoubleCurve, risk: float, delta: float) -> Pair | None:
+def walk(learn: ScoredRows, test: ScoredRows, curve: DoubleCurve, risk: float, delta: float) -> Thresholds | None:
     """Test the pairs of the path one after another, and return the last one that passed.
 
     Parameters
     ----------
-    learn : Scored
+    learn : ScoredRows
         Samples that choose the path and its start.
-    test : Scored
+    test : ScoredRows
         Samples that test the pairs.
     curve : DoubleCurve
         Risk-coverage curve of ``learn`` over all pairs.
@@ -283,7 +283,7 @@ def walk(learn: Scored, test: Scored, curve: DoubleCurve, risk: float, delta: fl
 
     Returns
     -------
-    Pair or None
+    Thresholds or None
         None if the first pair failed.
     """
     pairs = path(learn, curve, risk)
@@ -297,7 +297,7 @@ def walk(learn: Scored, test: Scored, curve: DoubleCurve, risk: float, delta: fl
         stop += int(failed[0]) if len(failed) else min(BLOCK, len(pairs) - stop)
         if len(failed):
             break
-    return Pair(*(float(t) for t in pairs[stop - 1])) if stop > start else None
+    return Thresholds(*(float(t) for t in pairs[stop - 1])) if stop > start else None
 
 
 class RowTest:
@@ -305,9 +305,9 @@ class RowTest:
 
     Parameters
     ----------
-    learn : Scored
+    learn : ScoredRows
         Samples that chose the path; they also fix the start and the combining weights.
-    test : Scored
+    test : ScoredRows
         Samples that test the pairs.
     pairs : ndarray of shape (n_pairs, 2)
         The path, from strict to loose.
@@ -317,7 +317,7 @@ class RowTest:
         Level of the test.
     """
 
-    def __init__(self, learn: Scored, test: Scored, pairs: Array, risk: float, delta: float) -> None:
+    def __init__(self, learn: ScoredRows, test: ScoredRows, pairs: Array, risk: float, delta: float) -> None:
         self.risk, self.delta, self.share = risk, delta, learn.share
         first = Counts.of(learn, pairs)
         self.weights = combining_weights(first, risk, learn.share)
@@ -348,7 +348,7 @@ class RowTest:
         return p_values(self.counts.at(places), self.risk, self.delta, self.share, self.weights[places])
 
 
-def path(learn: Scored, curve: DoubleCurve, risk: float) -> Array:
+def path(learn: ScoredRows, curve: DoubleCurve, risk: float) -> Array:
     """Construct the path of pairs, from strict to loose, through the pair with most coverage at this risk.
 
     Both thresholds move together along a line between quantiles of their confidences. If no pair has this risk on the
@@ -356,7 +356,7 @@ def path(learn: Scored, curve: DoubleCurve, risk: float) -> Array:
 
     Parameters
     ----------
-    learn : Scored
+    learn : ScoredRows
         Samples that choose the path.
     curve : DoubleCurve
         Their risk-coverage curve over all pairs.

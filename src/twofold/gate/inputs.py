@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,8 @@ from twofold._checks import Array, ArrayLike
 from twofold._math import log_odds
 from twofold.errors import InvalidInput, UnfitData
 from twofold.gate.grouped import group_codes
-from twofold.outputs import NAMES, Head, Outputs
+from twofold.metrics.operating_points import check_ood_share
+from twofold.outputs import NAMES, AnyArray, Head, Outputs
 from twofold.roles import OOD
 from twofold.run import Run
 from twofold.scores.chain import Chain
@@ -22,8 +23,38 @@ from twofold.scores.scoring import score_all, warn_of_lost_scale
 BLOCK = 64  # rows whose logits stay in the cache while both scores read them
 
 
-def validation_and_train(validation: Outputs | Run, train: Outputs | None) -> tuple[Outputs, Outputs | None]:
-    """Return labelled validation rows, ID and OOD, and the training set, if there is one.
+@dataclass(frozen=True, eq=False)
+class ValidationData:
+    """Hold the labelled rows on which a gate is fitted, and what they need besides.
+
+    Parameters
+    ----------
+    rows : Outputs
+        Labelled rows, at least one of them ID.
+    train : Outputs or None
+        The training set.
+    share : float or None
+        OOD share expected in deployment; None for that of the rows.
+    groups : ndarray of shape (N,) or None
+        Groups of dependent rows, as numbers from 0; None where every row is independent.
+    group_count : int or None
+        Number of groups that the caller named, each row its own included; None without groups.
+    copies : int
+        Number of rows that are exact copies of others.
+    """
+
+    rows: Outputs
+    train: Outputs | None
+    share: float | None
+    groups: npt.NDArray[np.int64] | None
+    group_count: int | None
+    copies: int
+
+
+def prepare_validation(
+    validation: Outputs | Run, train: Outputs | None, *, groups: ArrayLike | None, ood_share: float | None
+) -> ValidationData:
+    """Collect and check the rows on which a gate is fitted.
 
     Parameters
     ----------
@@ -31,37 +62,31 @@ def validation_and_train(validation: Outputs | Run, train: Outputs | None) -> tu
         Labelled outputs (label -1: OOD), or a run, whose roles val and ood_val are used.
     train : Outputs or None
         The training set; by default that of the run, if it has the role train.
+    groups : array-like of shape (N,) or None
+        Group of each row; by default the ``groups`` of the outputs.
+    ood_share : float or None
+        OOD share expected in deployment.
 
     Returns
     -------
-    validation : Outputs
-        Labelled rows, at least one of them ID.
-    train : Outputs or None
-        The training set.
+    ValidationData
+        The rows, checked.
 
     Raises
     ------
     InvalidInput
-        If an argument has the wrong type, the run has no role val, labels are missing, or only some of the validation
-        sets have groups.
+        If an argument has the wrong type or value, the run has no role val, labels are missing, or only some of the
+        validation sets have groups.
     UnfitData
         If no row is ID.
     """
     if train is not None and not isinstance(train, Outputs):
         raise InvalidInput(f"train must be Outputs, got {type(train).__name__}")
     if isinstance(validation, Run):
-        run, inside = validation, validation.names("val")
-        if not inside:
-            raise InvalidInput("the run has no data set with the role val; add one, or pass labelled Outputs")
+        run = validation
+        validation = _validation_of_run(run)
         if train is None and run.names("train"):
-            train = joined(run, run.names("train"))
-        names = [*inside, *run.names("ood_val")]
-        lacking = [name for name in names if run[name].groups is None]
-        if lacking and len(lacking) < len(names):
-            raise InvalidInput(
-                f"{lacking[0]} has no groups, and other validation sets have; give them to all or to none"
-            )
-        validation = joined(run, names)
+            train = join_sets(run, run.names("train"))
     if not isinstance(validation, Outputs):
         raise InvalidInput(f"validation must be labelled Outputs or a Run, got {type(validation).__name__}")
     if validation.labels is None:
@@ -70,7 +95,24 @@ def validation_and_train(validation: Outputs | Run, train: Outputs | None) -> tu
         )
     if not validation.is_id.any():
         raise UnfitData("validation has the label -1 everywhere; a gate needs at least one ID sample")
-    return validation, train
+    codes = group_rows(validation, groups)
+    group_count = None if codes is None else int(codes.max()) + 1
+    share = check_ood_share(ood_share, validation.is_id)
+    copies = count_copies(validation, codes)
+    if group_count == len(validation):
+        codes = None  # a group of one row is a row
+    return ValidationData(validation, train, share, codes, group_count, copies)
+
+
+def _validation_of_run(run: Run) -> Outputs:
+    """Join the validation sets of a run, ID and OOD."""
+    if not run.names("val"):
+        raise InvalidInput("the run has no data set with the role val; add one, or pass labelled Outputs")
+    names = [*run.names("val"), *run.names("ood_val")]
+    lacking = [name for name in names if run[name].groups is None]
+    if lacking and len(lacking) < len(names):
+        raise InvalidInput(f"{lacking[0]} has no groups, and other validation sets have; give them to all or to none")
+    return join_sets(run, names)
 
 
 def group_rows(rows: Outputs, groups: ArrayLike | None) -> npt.NDArray[np.int64] | None:
@@ -125,31 +167,30 @@ def count_copies(rows: Outputs, groups: npt.NDArray[np.int64] | None) -> int:
     >>> count_copies(Outputs([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0]]), None)
     1
     """
-    arrays = {name: a for name, a in rows.flat().items() if name not in (*NAMES, "predictions")}
-    alike = _equal_rows(arrays.pop("logits"))
-    for array in arrays.values():
-        counts = np.bincount(alike)
-        several = np.flatnonzero(counts[alike] > 1)
-        if not len(several):
+    kinds = _number_rows(rows.logits)  # equal rows have the same number
+    for name, array in rows.flat().items():
+        if name in (*NAMES, "logits", "predictions"):
+            continue
+        repeated = np.flatnonzero(np.bincount(kinds)[kinds] > 1)
+        if not len(repeated):
             return 0
-        finer = _equal_rows(array[several])
-        pairs = np.column_stack([alike[several], finer])
-        alike = np.arange(len(alike)) + len(alike)  # rows that equal no other
-        alike[several] = np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
-        alike = np.unique(alike, return_inverse=True)[1]
+        pairs = np.column_stack([kinds[repeated], _number_rows(array[repeated])])
+        kinds = np.arange(len(kinds)) + len(kinds)  # rows that equal no other
+        kinds[repeated] = np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
+        kinds = np.unique(kinds, return_inverse=True)[1]
     if groups is not None:
-        alike = np.unique(np.column_stack([alike, groups]), axis=0)[:, 0]
-    return len(alike) - len(np.unique(alike))
+        kinds = np.unique(np.column_stack([kinds, groups]), axis=0)[:, 0]
+    return len(kinds) - len(np.unique(kinds))
 
 
-def _equal_rows(array: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def _number_rows(array: AnyArray) -> npt.NDArray[np.int64]:
     """Number the distinct rows of an array, by their bytes."""
     flat = np.ascontiguousarray(array).reshape(len(array), -1)
     whole = flat.view(np.dtype((np.void, flat.shape[1] * flat.itemsize)))[:, 0]
     return np.unique(whole, return_inverse=True)[1].astype(np.int64)
 
 
-def joined(run: Run, names: Sequence[str]) -> Outputs:
+def join_sets(run: Run, names: Sequence[str]) -> Outputs:
     """Concatenate data sets of a run, keeping the fields that all of them have; labels of OOD roles become -1.
 
     Parameters
@@ -169,14 +210,17 @@ def joined(run: Run, names: Sequence[str]) -> Outputs:
     InvalidInput
         If the sets cannot be stacked, for example because features differ in width.
     """
-    parts = [run[name] for name in names]
-    for i, name in enumerate(names):
-        if run.roles[name] in OOD:
-            parts[i] = parts[i].replace(labels=np.full(len(parts[i]), -1))
-    return Outputs.concat(alike(parts))
+    roles = run.roles
+    parts = []
+    for name in names:
+        part = run[name]
+        if roles[name] in OOD:
+            part = part.replace(labels=np.full(len(part), -1))
+        parts.append(part)
+    return Outputs.concat(keep_common_fields(parts))
 
 
-def alike(parts: list[Outputs]) -> list[Outputs]:
+def keep_common_fields(parts: list[Outputs]) -> list[Outputs]:
     """Reduce the parts to the fields that all of them have, so that they can be concatenated.
 
     Parameters
@@ -192,26 +236,26 @@ def alike(parts: list[Outputs]) -> list[Outputs]:
 
     Examples
     --------
-    >>> alike([Outputs(np.eye(2), features=np.eye(2)), Outputs(np.eye(2))])
+    >>> keep_common_fields([Outputs(np.eye(2), features=np.eye(2)), Outputs(np.eye(2))])
     [Outputs(2 rows, 2 classes), Outputs(2 rows, 2 classes)]
     """
-    keys = set.intersection(*(set(part.flat()) for part in parts))
-    means = {part.pass_count for part in parts}
-    made = []
+    common = set.intersection(*(set(part.flat()) for part in parts))
+    pass_counts = {part.pass_count for part in parts}
+    dropped: dict[str, None] = {"ids": None}
+    for name in ("features", "groups"):
+        if name not in common:
+            dropped[name] = None
+    if len(pass_counts) > 1 or common.isdisjoint({"passes", "passes.mean_prob"}):
+        dropped["passes"] = None
+    reduced = []
     for part in parts:
-        changes: dict[str, Any] = {"ids": None}
-        for group in ("layers", "learned"):
-            changes[group] = {k: a for k, a in getattr(part, group).items() if f"{group}/{k}" in keys}
-        for name in ("features", "groups"):
-            if name not in keys:
-                changes[name] = None
-        if len(means) > 1 or ("passes" not in keys and "passes.mean_prob" not in keys):
-            changes["passes"] = None
-        made.append(part.replace(**changes))
-    return made
+        layers = {name: array for name, array in part.layers.items() if f"layers/{name}" in common}
+        learned = {name: array for name, array in part.learned.items() if f"learned/{name}" in common}
+        reduced.append(part.replace(layers=layers, learned=learned, **dropped))
+    return reduced
 
 
-def fitted(chain: Chain, train: Outputs | None, part: Outputs) -> Chain:
+def fit_chain(chain: Chain, train: Outputs | None, part: Outputs) -> Chain:
     """Return the chain, fitted if it was not.
 
     Parameters
@@ -237,12 +281,13 @@ def fitted(chain: Chain, train: Outputs | None, part: Outputs) -> Chain:
         return chain
     if train is None:
         raise InvalidInput(f"{chain.spec} learns from a training set; pass train=, or a fitted chain")
-    outside = None if part.is_id.all() else part[np.flatnonzero(~part.is_id)]
-    inside = part[np.flatnonzero(part.is_id)] if part.is_id.any() else None
-    return chain.fit(train, val=inside, ood_val=outside)
+    is_id = part.is_id
+    val = part[is_id] if is_id.any() else None
+    ood_val = None if is_id.all() else part[~is_id]
+    return chain.fit(train, val=val, ood_val=ood_val)
 
 
-def judged(chain: Chain, outputs: Outputs) -> Outputs:
+def choose_predictions(chain: Chain, outputs: Outputs) -> Outputs:
     """Return the outputs with the predictions that the ID score judges.
 
     Parameters
@@ -265,7 +310,7 @@ def judged(chain: Chain, outputs: Outputs) -> Outputs:
     return outputs.averaged() if chain.judges == "passes" else outputs
 
 
-def confidences(first: Chain, second: Chain | None, outputs: Outputs) -> tuple[Array, Any]:
+def confidences(first: Chain, second: Chain | None, outputs: Outputs) -> tuple[Array, Array | None]:
     """Compute both confidences; msp and energy together need one exponential per logit.
 
     Parameters
@@ -306,29 +351,31 @@ def confidences(first: Chain, second: Chain | None, outputs: Outputs) -> tuple[A
 
 
 def _msp_and_energy(outputs: Outputs) -> tuple[Array, Array]:
-    n, chosen = len(outputs), outputs.predictions
+    """Compute the log-odds of the prediction and the log-sum-exp of the logits from the same exponentials."""
+    n, predictions = len(outputs), outputs.predictions
     odds, energy = np.empty(n), np.empty(n)
-    work, places = np.empty((BLOCK, outputs.classes)), np.arange(BLOCK)
+    work = np.empty((BLOCK, outputs.classes))
     for start in range(0, n, BLOCK):
         rows = slice(start, min(start + BLOCK, n))
-        block, z = outputs.logits[rows], work[: rows.stop - start]
-        top = block.max(axis=1).astype(np.float64)
-        np.subtract(block, top[:, None], out=z)
-        at = places[: len(z)], chosen[rows]
-        own = z[at]
-        z[at] = -np.inf
-        others = np.exp(z, out=z).sum(axis=1)
+        logits, predicted = outputs.logits[rows], predictions[rows]
+        shifted = work[: len(logits)]
+        top = logits.max(axis=1).astype(np.float64)
+        np.subtract(logits, top[:, None], out=shifted)
+        at_prediction = np.arange(len(logits)), predicted
+        own = shifted[at_prediction]
+        shifted[at_prediction] = -np.inf
+        others = np.exp(shifted, out=shifted).sum(axis=1)
         lost = others < 1e-250  # below this, digits are lost to underflow
         others[lost] = 1.0
         odds[rows] = own - np.log(others)
         others[lost] = 0.0
         energy[rows] = top + np.log(np.exp(own) + others)
         if lost.any():
-            odds[start + np.flatnonzero(lost)] = log_odds(block[lost], chosen[rows][lost])
+            odds[start + np.flatnonzero(lost)] = log_odds(logits[lost], predicted[lost])
     return odds, energy
 
 
-def widths(chains: list[Chain | None], outputs: Outputs) -> dict[str, int]:
+def measure_widths(chains: list[Chain | None], outputs: Outputs) -> dict[str, int]:
     """Return the number of columns of the features and layers that the scores read.
 
     Parameters
@@ -343,16 +390,26 @@ def widths(chains: list[Chain | None], outputs: Outputs) -> dict[str, int]:
     dict of str to int
         Columns by name, such as ``features`` or ``layers/NAME``.
     """
-    needed = {name for chain in chains if chain is not None for name in chain.fields_read}
-    arrays = outputs.flat()
-    return {
-        name: int(array.shape[1])
-        for name, array in arrays.items()
-        if array.ndim == 2 and name.split("/")[0] in needed & {"features", "layers"}
-    }
+    read = _fields_read(chains)
+    columns = {}
+    if "features" in read and outputs.features is not None:
+        columns["features"] = int(outputs.features.shape[1])
+    if "layers" in read:
+        for name, layer in outputs.layers.items():
+            columns[f"layers/{name}"] = int(layer.shape[1])
+    return columns
 
 
-def head_print(chains: list[Chain | None], head: Head | None) -> str | None:
+def _fields_read(chains: Sequence[Chain | None]) -> set[str]:
+    """Return the fields of outputs that fitting or running the scores reads."""
+    read: set[str] = set()
+    for chain in chains:
+        if chain is not None:
+            read.update(chain.fields_read)
+    return read
+
+
+def head_fingerprint(chains: list[Chain | None], head: Head | None) -> str | None:
     """Compute the SHA-256 of the last layer, if a score reads features or head.
 
     Parameters
@@ -367,8 +424,7 @@ def head_print(chains: list[Chain | None], head: Head | None) -> str | None:
     str or None
         Hexadecimal digest; None without a head, or if no score reads it.
     """
-    needed = {name for chain in chains if chain is not None for name in chain.fields_read}
-    if head is None or not needed & {"head", "features"}:
+    if head is None or _fields_read(chains).isdisjoint({"head", "features"}):
         return None
     return _digest(head.weight, head.bias)
 
@@ -386,14 +442,15 @@ def fingerprint(outputs: Outputs) -> str:
     str
         Hexadecimal digest.
     """
-    arrays = [outputs.logits] + ([] if outputs.labels is None else [outputs.labels])
-    return _digest(*arrays)
+    if outputs.labels is None:
+        return _digest(outputs.logits)
+    return _digest(outputs.logits, outputs.labels)
 
 
-def _digest(*arrays: npt.NDArray[Any]) -> str:
-    found = hashlib.sha256()
+def _digest(*arrays: AnyArray) -> str:
+    hashed = hashlib.sha256()
     for array in arrays:
-        found.update(f"{array.dtype.str}{array.shape}".encode())
+        hashed.update(f"{array.dtype.str}{array.shape}".encode())
         for start in range(0, len(array), 4096):
-            found.update(np.ascontiguousarray(array[start : start + 4096]).tobytes())
-    return found.hexdigest()
+            hashed.update(np.ascontiguousarray(array[start : start + 4096]).tobytes())
+    return hashed.hexdigest()

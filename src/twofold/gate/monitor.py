@@ -17,17 +17,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from twofold._checks import ArrayLike
 from twofold._files import read_regular, replacing
 from twofold._json import decode_json, encode_json
 from twofold.errors import InvalidInput
-from twofold.gate.schema import VERDICTS, check_monitor, require
+from twofold.gate.schema import LOG_LINES, VERDICTS, LogLine, parse_monitor, require
+
+if TYPE_CHECKING:
+    from twofold.gate.gate import Decision
 
 FORMAT, VERSION = "twofold-monitor", 2
-LOG = 512  # entries at most; older ones are thinned
 
 
 @dataclass(eq=False, repr=False)
@@ -73,13 +76,14 @@ class Monitor:
     false_alarms: float
     counts: tuple[int, ...] = (0, 0, 0)
     alarm: bool = False
-    log: list[dict[str, Any]] = field(default_factory=list)
+    log: list[LogLine] = field(default_factory=list)
     stride: int = 1  # one of this many updates is logged
     updates: int = 0
 
     def __repr__(self) -> str:
-        counted = ", ".join(f"{count} {name}" for name, count in zip(VERDICTS, self.counts, strict=True))
-        return f"Monitor({counted}; {'alarm' if self.alarm else 'no alarm'})"
+        accepted, unsure, unknown = self.counts
+        state = "alarm" if self.alarm else "no alarm"
+        return f"Monitor({accepted} accept, {unsure} unsure, {unknown} unknown; {state})"
 
     @property
     def n(self) -> int:
@@ -89,14 +93,17 @@ class Monitor:
     @property
     def rates(self) -> dict[str, float]:
         """Share of each verdict so far, by name; NaN before the first input."""
-        return {name: c / self.n if self.n else math.nan for name, c in zip(VERDICTS, self.counts, strict=True)}
+        n = self.n
+        if n == 0:
+            return dict.fromkeys(VERDICTS, math.nan)
+        return {name: count / n for name, count in zip(VERDICTS, self.counts, strict=True)}
 
     @property
     def log_e(self) -> float:
         """Natural logarithm of the e-value; an alarm is raised at ``log(2 / false_alarms)``."""
         return _log_mixture(self.counts) - _log_best(self.counts, self.low, self.high)
 
-    def update(self, verdicts: Any) -> bool:
+    def update(self, verdicts: Decision | ArrayLike) -> bool:
         """Count one batch, and return whether an alarm is or was raised.
 
         Parameters
@@ -120,15 +127,15 @@ class Monitor:
         >>> monitor.update(["accept", "unsure"]), monitor.rates
         (False, {'accept': 0.5, 'unsure': 0.5, 'unknown': 0.0})
         """
-        given = np.asarray(getattr(verdicts, "verdict", verdicts))
-        if given.size == 0:
+        batch = np.asarray(getattr(verdicts, "verdict", verdicts))
+        if batch.size == 0:
             return self.alarm
-        found = [int((given == name).sum()) for name in VERDICTS]
-        if sum(found) != given.size:
-            odd = next(x for x in given.ravel().tolist() if x not in VERDICTS)
+        counts = tuple(int((batch == name).sum()) for name in VERDICTS)
+        if sum(counts) != batch.size:
+            odd = next(value for value in batch.ravel().tolist() if value not in VERDICTS)
             raise InvalidInput(f"verdicts must be {', '.join(VERDICTS)}, got {odd!r}; pass what Gate.decide returned")
-        self.counts = tuple(a + b for a, b in zip(self.counts, found, strict=True))
-        self._look()
+        self.counts = _add_counts(self.counts, counts)
+        self._test_now()
         return self.alarm
 
     def merge(self, other: Monitor) -> Monitor:
@@ -171,14 +178,14 @@ class Monitor:
             self.low,
             self.high,
             self.false_alarms,
-            tuple(a + b for a, b in zip(self.counts, other.counts, strict=True)),
+            _add_counts(self.counts, other.counts),
             self.alarm or other.alarm,
             log,
             max(self.stride, other.stride),
             self.updates + other.updates,
         )
         if both.n:
-            both._look()
+            both._test_now()
         return both
 
     def save(self, path: str | Path) -> None:
@@ -234,24 +241,39 @@ class Monitor:
             raw, Path(path), kind="a saved monitor", form=FORMAT, version=VERSION, again=again, error=InvalidInput
         )
         try:
-            check_monitor(content)
-            monitor = cls(**{**content, **{name: tuple(content[name]) for name in ("low", "high", "counts")}})
-            reached = monitor.n > 0 and monitor.log_e >= math.log(2.0 / monitor.false_alarms)
-            require(monitor.alarm or not reached, "alarm must be true at this e-value")
+            monitor = cls(**vars(parse_monitor(content)))
+            must_alarm = monitor.n > 0 and monitor.log_e >= math.log(2.0 / monitor.false_alarms)
+            require(monitor.alarm or not must_alarm, "alarm must be true at this e-value")
         except (ValueError, ArithmeticError) as error:
             raise InvalidInput(f"{path} holds no state of a monitor ({error}); {again}") from error
         return monitor
 
-    def _look(self) -> None:
+    def _test_now(self) -> None:
+        """Compare the e-value with its limit, and log it."""
         self.updates += 1
-        now = self.log_e
-        fresh = now >= math.log(2.0 / self.false_alarms) and not self.alarm
-        self.alarm = self.alarm or fresh
-        if fresh or self.updates % self.stride == 0:
-            self.log.append({"n": self.n, **self.rates, "log_e": now, "alarm": self.alarm})
-        while len(self.log) > LOG:
+        log_e = self.log_e
+        is_new_alarm = log_e >= math.log(2.0 / self.false_alarms) and not self.alarm
+        if is_new_alarm:
+            self.alarm = True
+        if is_new_alarm or self.updates % self.stride == 0:
+            rates = self.rates
+            self.log.append(
+                LogLine(
+                    n=self.n,
+                    accept=rates["accept"],
+                    unsure=rates["unsure"],
+                    unknown=rates["unknown"],
+                    log_e=log_e,
+                    alarm=self.alarm,
+                )
+            )
+        while len(self.log) > LOG_LINES:
             self.log = self.log[1::2]
             self.stride *= 2
+
+
+def _add_counts(some: tuple[int, ...], others: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(one + other for one, other in zip(some, others, strict=True))
 
 
 def _log_mixture(counts: tuple[int, ...]) -> float:
@@ -269,18 +291,25 @@ def _log_best(counts: tuple[int, ...], low: tuple[float, ...], high: tuple[float
     """
     sides = list(zip(counts, low, high, strict=True))
 
-    def total(t: float) -> float:
-        return sum(min(max(c * t, a), b) for c, a, b in sides)
+    def rates(t: float) -> list[float]:
+        return [min(max(count * t, lowest), highest) for count, lowest, highest in sides]
 
-    knots = sorted(bound / c for c, a, b in sides if c for bound in (a, b))
+    knots = []
+    for count, lowest, highest in sides:
+        if count:
+            knots += [lowest / count, highest / count]
     t = 0.0
-    for knot in knots:
-        below, above = total(t), total(knot)
+    for knot in sorted(knots):
+        below, above = sum(rates(t)), sum(rates(knot))
         if above >= 1.0:
-            t += (knot - t) * max(1.0 - below, 0.0) / (above - below) if above > below else 0.0
+            if above > below:
+                t += (knot - t) * max(1.0 - below, 0.0) / (above - below)
             break
         t = knot
-    rates = [min(max(c * t, a), b) for c, a, b in sides]
-    if any(c and not p for c, p in zip(counts, rates, strict=True)):
-        return -1e300  # an impossible verdict: the e-value is unbounded, yet must be a number that JSON can hold
-    return sum(c * math.log(p) for c, p in zip(counts, rates, strict=True) if c)
+    log_likelihood = 0.0
+    for count, rate in zip(counts, rates(t), strict=True):
+        if count and not rate:
+            return -1e300  # an impossible verdict: the e-value is unbounded, yet must be a number that JSON can hold
+        if count:
+            log_likelihood += count * math.log(rate)
+    return log_likelihood

@@ -1,20 +1,22 @@
-"""Check the content of the files of gates and monitors; anything that a damaged or forged file adds is rejected."""
+"""Parse the content of the files of gates and monitors; anything that a damaged or forged file adds is rejected."""
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Collection
-from typing import Any
+from dataclasses import dataclass
+from typing import TypedDict
 
+from twofold._json import check_count, check_flag, check_list, check_sha256, check_table, check_text
+from twofold.gate.promise import SETTINGS, Objective, Promise, mean_cost
+from twofold.gate.thresholds import Costs
 from twofold.metrics.operating_points import ood_weight, operating_point
-from twofold.scores.chain import FITTINGS
 
 VERDICTS = ("accept", "unsure", "unknown")
 LARGEST = 1 << 53  # largest count that a float holds exactly
 WIDEST = 1 << 24  # most classes, and most columns in all, that a gate can record
 CLOSE = 1e-9
-GATE = (
+LOG_LINES = 512  # of a monitor, at most
+GATE_KEYS = (
     "id",
     "ood",
     "thresholds",
@@ -27,7 +29,7 @@ GATE = (
     "versions",
     "tensors",
 )
-PROMISE = (
+PROMISE_KEYS = (
     "objective",
     "risk",
     "delta",
@@ -43,9 +45,8 @@ PROMISE = (
     "cautions",
     "groups",
 )
-ASKED = {"f1": (), "risk": ("risk",), "coverage": ("coverage",), "cost": ("costs",), "given": ()}
-MONITOR = ("low", "high", "false_alarms", "counts", "alarm", "log", "stride", "updates")
-LINE = ("n", *VERDICTS, "log_e", "alarm")
+MONITOR_KEYS = ("low", "high", "false_alarms", "counts", "alarm", "log", "stride", "updates")
+LOG_KEYS = ("n", *VERDICTS, "log_e", "alarm")
 
 
 def require(holds: bool, message: str) -> None:
@@ -74,13 +75,68 @@ def require(holds: bool, message: str) -> None:
         raise ValueError(message)
 
 
-def check_gate(content: Any) -> None:
-    """Raise ValueError unless this could be the content of a gate.json that Gate.save wrote.
+# Gates
+
+
+@dataclass(frozen=True)
+class GateRecord:
+    """Hold the content of gate.json.
+
+    Parameters
+    ----------
+    id : dict of str to str
+        Header of the ID score, for :meth:`twofold.scores.chain.Chain.from_header`.
+    ood : dict of str to str, or None
+        Header of the OOD score.
+    tau_id, tau_ood : float
+        Thresholds.
+    promise : Promise
+        What the gate was fitted for.
+    classes : int
+        Number of classes.
+    class_names : tuple of str or None
+        Names of the classes.
+    widths : dict of str to int
+        Columns of the features and layers that the scores read.
+    head : str or None
+        SHA-256 of the last layer.
+    data : dict of str to str
+        SHA-256 of the data that the gate was fitted on.
+    versions : dict of str to str
+        Versions at the fit.
+    tensors_file : str
+        Name of the file beside it that holds the learnt arrays.
+    tensors_sha256 : str
+        SHA-256 of that file.
+    """
+
+    id: dict[str, str]
+    ood: dict[str, str] | None
+    tau_id: float
+    tau_ood: float
+    promise: Promise
+    classes: int
+    class_names: tuple[str, ...] | None
+    widths: dict[str, int]
+    head: str | None
+    data: dict[str, str]
+    versions: dict[str, str]
+    tensors_file: str
+    tensors_sha256: str
+
+
+def parse_gate(content: object) -> GateRecord:
+    """Parse the content of a gate.json; raise ValueError unless Gate.save could have written it.
 
     Parameters
     ----------
     content : object
         The parsed JSON, without its format, version and checksum.
+
+    Returns
+    -------
+    GateRecord
+        The content.
 
     Raises
     ------
@@ -88,180 +144,280 @@ def check_gate(content: Any) -> None:
         If a key is missing or unknown, a value has the wrong type or range, or the numbers of the promise do not follow
         from its counts.
     """
-    _table(content, "the gate", GATE)
-    _side(content["id"], "id")
-    if content["ood"] is not None:
-        _side(content["ood"], "ood")
-    thresholds = _items(content["thresholds"], "thresholds", 2)
-    for value in thresholds:
-        require(value in ("inf", "-inf") or _is_real(value), "thresholds must be numbers")
-    require(content["ood"] is not None or thresholds[1] == "-inf", "a gate of one score has one threshold")
-    classes = _whole(content["classes"], "classes", 1)
+    table = check_table(content, "the gate", GATE_KEYS)
+    id_score = _parse_header(table["id"], "id")
+    ood_score = None if table["ood"] is None else _parse_header(table["ood"], "ood")
+    tau_id, tau_ood = (_parse_threshold(value) for value in check_list(table["thresholds"], "thresholds", 2))
+    require(ood_score is not None or tau_ood == -math.inf, "a gate of one score has one threshold")
+    classes = _check_whole(table["classes"], "classes", 1)
     require(classes <= WIDEST, f"classes must be at most {WIDEST}")
-    if content["class_names"] is not None:
-        names = _items(content["class_names"], "class_names", classes)
-        require(all(isinstance(name, str) for name in names), "class_names must be text")
-    for name, width in _table(content["widths"], "widths").items():
-        require(name == "features" or name.startswith("layers/"), "widths must be those of features and layers")
-        _whole(width, "widths", 1)
-    require(sum(content["widths"].values()) <= WIDEST, f"widths must sum to at most {WIDEST}")
-    if content["head"] is not None:
-        _digest(content["head"], "head")
-    data = _table(content["data"], "data")
+    class_names = None
+    if table["class_names"] is not None:
+        names = check_list(table["class_names"], "class_names", classes)
+        class_names = tuple(check_text(name, "class_names") for name in names)
+    widths = _parse_widths(table["widths"])
+    head = None if table["head"] is None else check_sha256(table["head"], "head")
+    data = check_table(table["data"], "data")
     require("validation" in data and set(data) <= {"validation", "train"}, "data must be those of validation and train")
-    for digest in data.values():
-        _digest(digest, "data")
-    for version in _table(content["versions"], "versions").values():
-        _text(version, "versions")
-    tensors = _table(content["tensors"], "tensors", ("file", "sha256"))
-    _digest(tensors["sha256"], "tensors")
-    require(tensors["file"] == f"scores-{tensors['sha256'][:16]}.safetensors", "tensors must be in a file of their own")
-    _check_promise(content["promise"], alone=content["ood"] is None)
-
-
-def _check_promise(promise: Any, *, alone: bool) -> None:
-    _table(promise, "promise", PROMISE)
-    objective = _text(promise["objective"], "objective")
-    require(objective in ASKED, "objective is unknown")
-    for name in ("risk", "coverage", "costs"):
-        require((promise[name] is not None) == (name in ASKED[objective]), f"{name} does not fit the objective")
-    require(promise["delta"] is None or objective == "risk", "delta does not fit the objective")
-    for name in ("risk", "delta", "coverage", "ood_share"):
-        if promise[name] is not None:
-            _share(promise[name], name)
-    require(promise["risk"] is None or promise["risk"] < 1.0, "risk must be below 1")
-    require(
-        promise["delta"] is None or (0.0 < promise["delta"] < 1.0 and promise["risk"] > 0.0), "delta must be in (0, 1)"
+    versions = check_table(table["versions"], "versions")
+    tensors = check_table(table["tensors"], "tensors", ("file", "sha256"))
+    digest = check_sha256(tensors["sha256"], "tensors")
+    file = check_text(tensors["file"], "tensors")
+    require(file == f"scores-{digest[:16]}.safetensors", "tensors must be in a file of their own")
+    return GateRecord(
+        id=id_score,
+        ood=ood_score,
+        tau_id=tau_id,
+        tau_ood=tau_ood,
+        promise=_parse_promise(table["promise"], one_score=ood_score is None),
+        classes=classes,
+        class_names=class_names,
+        widths=widths,
+        head=head,
+        data={name: check_sha256(value, "data") for name, value in data.items()},
+        versions={name: check_text(value, "versions") for name, value in versions.items()},
+        tensors_file=file,
+        tensors_sha256=digest,
     )
-    require(promise["coverage"] is None or promise["coverage"] > 0.0, "coverage must be above 0")
-    require(promise["ood_share"] is None or promise["ood_share"] < 1.0, "ood_share must be below 1")
-    known = [_whole(count, "known", 0) for count in _items(promise["known"], "known", 3)]
-    outside = [_whole(count, "outside", 0) for count in _items(promise["outside"], "outside", 3)]
+
+
+def _parse_header(content: object, name: str) -> dict[str, str]:
+    table = check_table(content, name, ("spec", "tuned", "searched"))
+    return {key: check_text(value, f"{name}.{key}") for key, value in table.items()}
+
+
+def _parse_threshold(content: object) -> float:
+    """Parse a number; infinities are text, because JSON has none."""
+    if content in ("inf", "-inf"):
+        return float(str(content))
+    return _check_real(content, "thresholds")
+
+
+def _parse_widths(content: object) -> dict[str, int]:
+    widths = {}
+    for name, width in check_table(content, "widths").items():
+        require(name == "features" or name.startswith("layers/"), "widths must be those of features and layers")
+        widths[name] = _check_whole(width, "widths", 1)
+    require(sum(widths.values()) <= WIDEST, f"widths must sum to at most {WIDEST}")
+    return widths
+
+
+def _parse_promise(content: object, *, one_score: bool) -> Promise:
+    table = check_table(content, "promise", PROMISE_KEYS)
+    objective = _parse_objective(table)
+    risk = _parse_share(table["risk"], "risk")
+    delta = _parse_share(table["delta"], "delta")
+    coverage = _parse_share(table["coverage"], "coverage")
+    share = _parse_share(table["ood_share"], "ood_share")
+    require(risk is None or risk < 1.0, "risk must be below 1")
+    if delta is not None:
+        require(0.0 < delta < 1.0 and risk is not None and risk > 0.0, "delta must be in (0, 1)")
+    require(coverage is None or coverage > 0.0, "coverage must be above 0")
+    require(share is None or share < 1.0, "ood_share must be below 1")
+    known = _parse_counts(table["known"], "known")
+    outside = _parse_counts(table["outside"], "outside")
     require(sum(known) > 0, "known must count at least one sample")
-    require(promise["ood_share"] is None or sum(outside) > 0, "ood_share needs OOD samples")
-    require(not alone or known[2] + outside[2] == 0, "a gate of one score calls nothing unknown")
-    for caution in _items(promise["cautions"], "cautions"):
-        _text(caution, "cautions")
-    if promise["groups"] is not None:
-        groups = _whole(promise["groups"], "groups", 1)
+    require(share is None or sum(outside) > 0, "ood_share needs OOD samples")
+    require(not one_score or known[2] + outside[2] == 0, "a gate of one score calls nothing unknown")
+    groups = None
+    if table["groups"] is not None:
+        groups = _check_whole(table["groups"], "groups", 1)
         require(groups <= sum(known) + sum(outside), "groups must not be more than samples")
-    _check_seen(promise, known, outside)
+    promise = Promise(
+        objective=objective,
+        risk=risk,
+        delta=delta,
+        coverage=coverage,
+        costs=_parse_costs(table["costs"]),
+        ood_share=share,
+        seen_risk=_check_share(table["seen_risk"], "seen_risk"),
+        seen_coverage=_check_share(table["seen_coverage"], "seen_coverage"),
+        seen_f1=_check_share(table["seen_f1"], "seen_f1"),
+        seen_cost=None if table["seen_cost"] is None else _check_cost(table["seen_cost"]),
+        known=known,
+        outside=outside,
+        cautions=tuple(check_text(caution, "cautions") for caution in check_list(table["cautions"], "cautions")),
+        groups=groups,
+    )
+    _check_seen(promise)
+    return promise
 
 
-def _check_seen(promise: dict[str, Any], known: list[int], outside: list[int]) -> None:
+def _parse_objective(promise: dict[str, object]) -> Objective:
+    """Parse the objective; it must have its own setting, and no other's."""
+    objective = promise["objective"]
+    require(objective in SETTINGS, "objective is unknown")
+    own = SETTINGS[str(objective)]
+    for name in ("risk", "coverage", "costs"):
+        require((promise[name] is not None) == (name in own), f"{name} does not fit the objective")
+    require(promise["delta"] is None or objective == "risk", "delta does not fit the objective")
+    return objective  # type: ignore[return-value]  # as just required
+
+
+def _parse_counts(content: object, name: str) -> tuple[int, int, int]:
+    accept, unsure, unknown = (_check_whole(count, name, 0) for count in check_list(content, name, 3))
+    return accept, unsure, unknown
+
+
+def _parse_costs(content: object) -> Costs | None:
+    if content is None:
+        return None
+    return Costs(*(_check_cost(value) for value in check_list(content, "costs", 3)))
+
+
+def _check_seen(promise: Promise) -> None:
     """Raise ValueError unless the numbers seen on validation data follow from the counts."""
-    for name in ("seen_risk", "seen_coverage", "seen_f1"):
-        _share(promise[name], name)
+    known, outside = promise.known, promise.outside
     ids, oods = sum(known), sum(outside)
-    weight = ood_weight(promise["ood_share"], ids, oods) if oods else 1.0
+    weight = ood_weight(promise.ood_share, ids, oods) if oods else 1.0
     accepted = known[0] + weight * outside[0]
-    right = round((1.0 - promise["seen_risk"]) * accepted)
+    right = round((1.0 - promise.seen_risk) * accepted)
     require(0 <= right <= known[0], "seen_risk does not fit the counts")
     point = operating_point(right, known[0], weight * outside[0], ids)
-    for name, value in (("seen_risk", "risk"), ("seen_coverage", "coverage"), ("seen_f1", "value")):
-        require(abs(promise[name] - point[value]) <= CLOSE, f"{name} does not fit the counts")
-    if promise["costs"] is None:
-        require(promise["seen_cost"] is None, "seen_cost goes with costs")
+    require(abs(promise.seen_risk - point["risk"]) <= CLOSE, "seen_risk does not fit the counts")
+    require(abs(promise.seen_coverage - point["coverage"]) <= CLOSE, "seen_coverage does not fit the counts")
+    require(abs(promise.seen_f1 - point["value"]) <= CLOSE, "seen_f1 does not fit the counts")
+    if promise.costs is None:
+        require(promise.seen_cost is None, "seen_cost goes with costs")
         return
-    wrong, ood, reject = _items(promise["costs"], "costs", 3)
-    for cost in (wrong, ood, reject, promise["seen_cost"]):
-        require(_is_real(cost) and cost >= 0.0, "costs must be numbers of at least 0")
-    paid = wrong * (known[0] - right) + ood * weight * outside[0]
-    paid += reject * (ids - known[0]) + reject * weight * (oods - outside[0])
-    mean = paid / (ids + weight * oods)
-    require(abs(promise["seen_cost"] - mean) <= CLOSE * max(1.0, mean), "seen_cost does not fit the counts")
+    mean = mean_cost(promise.costs, right, known, outside, weight)
+    is_close = promise.seen_cost is not None and abs(promise.seen_cost - mean) <= CLOSE * max(1.0, mean)
+    require(is_close, "seen_cost does not fit the counts")
 
 
-def check_monitor(content: Any) -> None:
-    """Raise ValueError unless this could be the state that Monitor.save wrote.
+# Monitors
+
+
+class LogLine(TypedDict):
+    """Name the entries of one line in the log of a monitor."""
+
+    n: int
+    accept: float
+    unsure: float
+    unknown: float
+    log_e: float
+    alarm: bool
+
+
+@dataclass(frozen=True)
+class MonitorRecord:
+    """Hold the state of a monitor as its file has it.
+
+    Parameters
+    ----------
+    low, high : tuple of three floats
+        Rates that validation leaves possible.
+    false_alarms : float
+        Largest share of deployments with a false alarm.
+    counts : tuple of three ints
+        Verdicts counted.
+    alarm : bool
+        Whether an alarm was raised.
+    log : list of dict
+        Lines of the log.
+    stride : int
+        Every how many updates one is logged.
+    updates : int
+        Number of batches counted.
+    """
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    false_alarms: float
+    counts: tuple[int, ...]
+    alarm: bool
+    log: list[LogLine]
+    stride: int
+    updates: int
+
+
+def parse_monitor(content: object) -> MonitorRecord:
+    """Parse the state of a monitor; raise ValueError unless Monitor.save could have written it.
 
     Parameters
     ----------
     content : object
         The parsed JSON, without its format, version and checksum.
 
+    Returns
+    -------
+    MonitorRecord
+        The state.
+
     Raises
     ------
     ValueError
         If a key is missing or unknown, a value has the wrong type or range, or the log does not fit the counts.
     """
-    _table(content, "the monitor", MONITOR)
-    low, high = (_items(content[name], name, len(VERDICTS)) for name in ("low", "high"))
-    for a, b in zip(low, high, strict=True):
-        _share(a, "low")
-        _share(b, "high")
-        require(a <= b, "low must not exceed high")
+    table = check_table(content, "the monitor", MONITOR_KEYS)
+    low = tuple(_check_share(rate, "low") for rate in check_list(table["low"], "low", len(VERDICTS)))
+    high = tuple(_check_share(rate, "high") for rate in check_list(table["high"], "high", len(VERDICTS)))
+    for lowest, highest in zip(low, high, strict=True):
+        require(lowest <= highest, "low must not exceed high")
     require(sum(low) <= 1.0 + CLOSE and sum(high) >= 1.0 - CLOSE, "low and high must leave rates that sum to 1")
-    _share(content["false_alarms"], "false_alarms")
-    require(0.0 < content["false_alarms"] < 1.0, "false_alarms must be in (0, 1)")
-    n = sum(_whole(count, "counts", 0) for count in _items(content["counts"], "counts", len(VERDICTS)))
-    _flag(content["alarm"], "alarm")
-    stride = _whole(content["stride"], "stride", 1)
+    false_alarms = _check_share(table["false_alarms"], "false_alarms")
+    require(0.0 < false_alarms < 1.0, "false_alarms must be in (0, 1)")
+    counts = _parse_counts(table["counts"], "counts")
+    n = sum(counts)
+    alarm = check_flag(table["alarm"], "alarm")
+    require(not alarm or n > 0, "alarm needs inputs")
+    stride = _check_whole(table["stride"], "stride", 1)
     require(stride & (stride - 1) == 0, "stride must be a power of 2")
-    updates = _whole(content["updates"], "updates", 0)
+    updates = _check_whole(table["updates"], "updates", 0)
     require((updates == 0) == (n == 0), "updates must be 0 just where nothing was counted")
-    lines = _items(content["log"], "log")
-    require(len(lines) <= min(updates, 512), "log must not be longer than the updates")
-    last = 0
-    for line in lines:
-        _table(line, "a line of the log", LINE)
-        require(last <= _whole(line["n"], "n", 1) <= n, "the log must be in order")
-        last = line["n"]
-        for name in VERDICTS:
-            _share(line[name], name)
-        require(abs(sum(line[name] for name in VERDICTS) - 1.0) <= CLOSE, "rates of the log must sum to 1")
-        require(_is_real(line["log_e"]), "log_e must be a number")
-        require(_flag(line["alarm"], "alarm") <= content["alarm"], "an alarm of the log must stay")
-    require(content["alarm"] is False or n > 0, "alarm needs inputs")
+    lines = check_list(table["log"], "log")
+    require(len(lines) <= min(updates, LOG_LINES), "log must not be longer than the updates")
+    log: list[LogLine] = []
+    for content_of_line in lines:
+        line = _parse_log_line(content_of_line)
+        last = log[-1]["n"] if log else 0
+        require(last <= line["n"] <= n, "the log must be in order")
+        require(alarm or not line["alarm"], "an alarm of the log must stay")
+        log.append(line)
+    return MonitorRecord(low, high, false_alarms, counts, alarm, log, stride, updates)
 
 
-def _side(content: Any, name: str) -> None:
-    _table(content, name, ("spec", "tuned", "searched"))
-    _text(content["spec"], f"{name}.spec")
-    require(_text(content["tuned"], "tuned") in FITTINGS, "tuned is unknown")
-    require(_text(content["searched"], "searched") in ("", "val", "ood_val"), "searched is unknown")
+def _parse_log_line(content: object) -> LogLine:
+    table = check_table(content, "a line of the log", LOG_KEYS)
+    line = LogLine(
+        n=_check_whole(table["n"], "n", 1),
+        accept=_check_share(table["accept"], "accept"),
+        unsure=_check_share(table["unsure"], "unsure"),
+        unknown=_check_share(table["unknown"], "unknown"),
+        log_e=_check_real(table["log_e"], "log_e"),
+        alarm=check_flag(table["alarm"], "alarm"),
+    )
+    total = line["accept"] + line["unsure"] + line["unknown"]
+    require(abs(total - 1.0) <= CLOSE, "rates of the log must sum to 1")
+    return line
 
 
-def _table(content: Any, name: str, keys: Collection[str] | None = None) -> dict[str, Any]:
-    if not isinstance(content, dict):
-        raise ValueError(f"{name} must be a table")
-    if keys is not None and set(content) != set(keys):
-        raise ValueError(f"{name} must have the keys {', '.join(keys)}")
+# Numbers
+
+
+def _check_whole(content: object, name: str, low: int) -> int:
+    count = check_count(content, name, low)
+    require(count <= LARGEST, f"{name} must be at most 2**53")
+    return count
+
+
+def _check_real(content: object, name: str) -> float:
+    if type(content) is not float or not math.isfinite(content):
+        raise ValueError(f"{name} must be a number, got {content!r:.80}")
     return content
 
 
-def _items(content: Any, name: str, length: int | None = None) -> list[Any]:
-    if not isinstance(content, list) or length not in (None, len(content)):
-        raise ValueError(f"{name} must be a list" + ("" if length is None else f" of {length}"))
-    return content
+def _check_share(content: object, name: str) -> float:
+    value = _check_real(content, name)
+    require(0.0 <= value <= 1.0, f"{name} must be in [0, 1]")
+    return value
 
 
-def _text(content: Any, name: str) -> str:
-    if not isinstance(content, str):
-        raise ValueError(f"{name} must be text")
-    return content
+def _parse_share(content: object, name: str) -> float | None:
+    return None if content is None else _check_share(content, name)
 
 
-def _flag(content: Any, name: str) -> bool:
-    if not isinstance(content, bool):
-        raise ValueError(f"{name} must be true or false")
-    return content
-
-
-def _whole(content: Any, name: str, low: int) -> int:
-    if type(content) is not int or not low <= content <= LARGEST:
-        raise ValueError(f"{name} must be a whole number of at least {low}")
-    return content
-
-
-def _is_real(content: Any) -> bool:
-    return type(content) is float and math.isfinite(content)
-
-
-def _share(content: Any, name: str) -> None:
-    require(_is_real(content) and 0.0 <= content <= 1.0, f"{name} must be in [0, 1]")
-
-
-def _digest(content: Any, name: str) -> None:
-    if re.fullmatch("[0-9a-f]{64}", _text(content, name)) is None:
-        raise ValueError(f"{name} must be a SHA-256")
+def _check_cost(content: object) -> float:
+    value = _check_real(content, "costs")
+    require(value >= 0.0, "costs must be numbers of at least 0")
+    return value

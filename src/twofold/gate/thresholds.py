@@ -22,7 +22,7 @@ from twofold.metrics.operating_points import ood_weight
 SLACK = 1e-12  # a risk above the requested one by rounding alone is allowed
 
 
-class Pair(NamedTuple):
+class Thresholds(NamedTuple):
     """Hold the two thresholds of a gate.
 
     Parameters
@@ -56,7 +56,7 @@ class Costs(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
+class ScoredRows:
     """Hold labelled samples with both confidences.
 
     Parameters
@@ -82,11 +82,11 @@ class Scored:
     share: float | None = None
     groups: npt.NDArray[np.int64] | None = None
 
-    def __getitem__(self, rows: np.ndarray) -> Scored:
+    def __getitem__(self, rows: np.ndarray) -> ScoredRows:
         """Select some of the rows; their groups are renumbered."""
         groups = None if self.groups is None else np.unique(self.groups[rows], return_inverse=True)[1]
         kept = (self.correct[rows], self.is_id[rows], self.conf_id[rows], self.conf_ood[rows])
-        return Scored(*kept, self.share, groups)
+        return ScoredRows(*kept, self.share, groups)
 
     @property
     def known(self) -> Mask | None:
@@ -179,60 +179,60 @@ def gap_middles(levels: Array) -> Array:
     return np.where(between, middle, levels)
 
 
-def clear_of_samples(pair: Pair, data: Scored) -> Pair:
+def clear_of_samples(pair: Thresholds, data: ScoredRows) -> Thresholds:
     """Move both thresholds between neighbouring confidences; see :func:`between_neighbours`.
 
     Parameters
     ----------
-    pair : Pair
+    pair : Thresholds
         Thresholds that were chosen on ``data``.
-    data : Scored
+    data : ScoredRows
         Samples with both confidences.
 
     Returns
     -------
-    Pair
+    Thresholds
         Thresholds that accept the same samples, away from all of them.
     """
-    return Pair(between_neighbours(pair.tau_id, data.conf_id), between_neighbours(pair.tau_ood, data.conf_ood))
+    return Thresholds(between_neighbours(pair.tau_id, data.conf_id), between_neighbours(pair.tau_ood, data.conf_ood))
 
 
-def best_f1(data: Scored) -> Pair:
+def best_f1(data: ScoredRows) -> Thresholds:
     """Choose the pair with the best DS-F1.
 
     Parameters
     ----------
-    data : Scored
+    data : ScoredRows
         Labelled samples with both confidences.
 
     Returns
     -------
-    Pair
+    Thresholds
         Thresholds of the exact maximum (:func:`twofold.metrics.ds_f1`).
 
     Examples
     --------
     >>> correct, is_id = np.array([True, True, False]), np.array([True, True, False])
-    >>> best_f1(Scored(correct, is_id, conf_id=np.array([0.9, 0.8, 0.7]), conf_ood=np.array([3.0, 2.0, 1.0])))
-    Pair(tau_id=0.8, tau_ood=2.0)
+    >>> best_f1(ScoredRows(correct, is_id, conf_id=np.array([0.9, 0.8, 0.7]), conf_ood=np.array([3.0, 2.0, 1.0])))
+    Thresholds(tau_id=0.8, tau_ood=2.0)
     """
     best = metrics.ds_f1(data.correct, data.conf_id, data.conf_ood, data.known, ood_share=data.share)
-    return Pair(best.tau_id, best.tau_ood)
+    return Thresholds(best.tau_id, best.tau_ood)
 
 
-def most_coverage(data: Scored, risk: float) -> Pair:
+def most_coverage(data: ScoredRows, risk: float) -> Thresholds:
     """Choose the pair with the largest ID coverage among those whose selective risk is at most ``risk``.
 
     Parameters
     ----------
-    data : Scored
+    data : ScoredRows
         Labelled samples with both confidences.
     risk : float
         Largest selective risk; differences by rounding alone (1e-12) are allowed.
 
     Returns
     -------
-    Pair
+    Thresholds
         The thresholds.
 
     Raises
@@ -243,8 +243,8 @@ def most_coverage(data: Scored, risk: float) -> Pair:
     Examples
     --------
     >>> correct, is_id = np.array([True, True, False]), np.array([True, True, True])
-    >>> most_coverage(Scored(correct, is_id, conf_id=np.array([0.9, 0.8, 0.7]), conf_ood=np.zeros(3)), 0.0)
-    Pair(tau_id=0.8, tau_ood=0.0)
+    >>> most_coverage(ScoredRows(correct, is_id, conf_id=np.array([0.9, 0.8, 0.7]), conf_ood=np.zeros(3)), 0.0)
+    Thresholds(tau_id=0.8, tau_ood=0.0)
     """
     curve = data.curve()
     good = np.flatnonzero(curve.risk <= risk + SLACK)
@@ -256,32 +256,32 @@ def most_coverage(data: Scored, risk: float) -> Pair:
             f"the least is {least:.4g}, at an ID coverage of {at:.4g}: ask for that, or for other scores",
             {"risk": least, "coverage": at},
         )
-    return Pair(float(curve.tau_id[good[-1]]), float(curve.tau_ood[good[-1]]))
+    return Thresholds(float(curve.tau_id[good[-1]]), float(curve.tau_ood[good[-1]]))
 
 
-def least_risk(data: Scored, coverage: float) -> Pair:
+def least_risk(data: ScoredRows, coverage: float) -> Thresholds:
     """Choose the pair with the least risk among those that accept at least this share of the ID samples.
 
     Parameters
     ----------
-    data : Scored
+    data : ScoredRows
         Labelled samples with both confidences.
     coverage : float
         Least ID coverage, in (0, 1].
 
     Returns
     -------
-    Pair
+    Thresholds
         The thresholds; of equal risks those with the largest coverage.
     """
     curve = data.curve()
     start = int(np.ceil(coverage * len(curve.risk) * (1.0 - SLACK))) - 1
     tail = curve.risk[max(start, 0) :]
     best = max(start, 0) + int(np.flatnonzero(tail <= tail.min() + SLACK)[-1])
-    return Pair(float(curve.tau_id[best]), float(curve.tau_ood[best]))
+    return Thresholds(float(curve.tau_id[best]), float(curve.tau_ood[best]))
 
 
-def least_cost(data: Scored, costs: Costs) -> Pair:
+def least_cost(data: ScoredRows, costs: Costs) -> Thresholds:
     """Choose the pair with the least expected cost.
 
     Accepting a sample saves the cost of its rejection and pays for its failure, so the best pair has the largest sum
@@ -289,22 +289,22 @@ def least_cost(data: Scored, costs: Costs) -> Pair:
 
     Parameters
     ----------
-    data : Scored
+    data : ScoredRows
         Labelled samples with both confidences.
     costs : Costs
         Costs of failures and rejections.
 
     Returns
     -------
-    Pair
+    Thresholds
         The thresholds; of equal costs a pair of high thresholds, and +inf where no sample is worth accepting.
 
     Examples
     --------
     >>> correct, is_id = np.array([True, True, False]), np.array([True, True, True])
-    >>> data = Scored(correct, is_id, conf_id=np.array([0.9, 0.8, 0.7]), conf_ood=np.zeros(3))
+    >>> data = ScoredRows(correct, is_id, conf_id=np.array([0.9, 0.8, 0.7]), conf_ood=np.zeros(3))
     >>> least_cost(data, Costs(wrong=5.0, ood=5.0, reject=1.0))
-    Pair(tau_id=0.8, tau_ood=0.0)
+    Thresholds(tau_id=0.8, tau_ood=0.0)
     """
     weight = np.where(data.is_id, 1.0, data.weight if not data.is_id.all() else 1.0)
     paid = np.where(data.correct, 0.0, np.where(data.is_id, costs.wrong, costs.ood))
@@ -317,7 +317,7 @@ def least_cost(data: Scored, costs: Costs) -> Pair:
     blocks = -(-len(levels_id) // size)
     cells = np.zeros((blocks, size))
     total, top = np.zeros(blocks), np.zeros(blocks)
-    best, found, start = SLACK, Pair(np.inf, np.inf), 0
+    best, found, start = SLACK, Thresholds(np.inf, np.inf), 0
     for end in ends:
         rows = order[start : end + 1]
         start = end + 1
@@ -330,5 +330,5 @@ def least_cost(data: Scored, costs: Costs) -> Pair:
         if reach[block] > best * (1.0 + SLACK):
             best = float(reach[block])
             place = min(block * size + int(np.cumsum(cells[block]).argmax()), len(levels_id) - 1)
-            found = Pair(float(-levels_id[place]), float(-levels_ood[row[rows[0]]]))
+            found = Thresholds(float(-levels_id[place]), float(-levels_ood[row[rows[0]]]))
     return found

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from twofold._checks import Array, ArrayLike, Mask, confidence, joint
 from twofold.errors import InvalidInput, TwofoldError
 from twofold.gate import Gate
-from twofold.gate.inputs import fitted, joined
+from twofold.gate.inputs import fit_chain, join_sets
 from twofold.outputs import Outputs, load_npz
 from twofold.report.document import format_count, join_words
 from twofold.report.options import ReportOptions
@@ -219,9 +219,9 @@ class FittingData:
         """
         train = validation = None
         if run.names("train"):
-            train = joined(run, run.names("train"))
+            train = join_sets(run, run.names("train"))
         if run.names("val"):
-            validation = joined(run, [*run.names("val"), *run.names("ood_val")])
+            validation = join_sets(run, [*run.names("val"), *run.names("ood_val")])
         return cls(judged_sets(run), train, validation)
 
 
@@ -262,7 +262,7 @@ def _fit_score(chain: Chain, data: FittingData, *, is_required: bool) -> Chain:
         raise InvalidInput("must be fitted on a training set, and there is none")
     if data.validation is None:
         return chain.fit(data.train)
-    return fitted(chain, data.train, data.validation)
+    return fit_chain(chain, data.train, data.validation)
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from twofold.errors import Damaged, InvalidInput, RunError, UnknownName
 from twofold.outputs import AnyArray, Head, build_unchecked, check_head_shape
 from twofold.run._manifest import (
     HEAD,
-    DataSet,
     Manifest,
+    StoredSet,
     check_set_name,
     decode_manifest,
     encode_manifest,
@@ -101,7 +101,7 @@ class RunFolder:
         """Map the last linear layer."""
         return build_unchecked(Head, map_tensors(self.path, stored))
 
-    def read_settled(self, name: str, read: Callable[[Manifest, DataSet], Found]) -> Found:
+    def read_settled(self, name: str, read: Callable[[Manifest, StoredSet], Found]) -> Found:
         """Read a data set, and again while another process replaces it, for at most PATIENCE seconds."""
         deadline = None
         while True:
@@ -122,7 +122,7 @@ class RunFolder:
                     raise problem
                 return found
 
-    def check_classes(self, manifest: Manifest, entry: DataSet, arrays: Mapping[str, AnyArray]) -> None:
+    def check_classes(self, manifest: Manifest, entry: StoredSet, arrays: Mapping[str, AnyArray]) -> None:
         """Raise unless labels and predictions name classes of the run; each file is looked at once."""
         if entry.stored.sha256 in self._checked:
             return
@@ -164,7 +164,7 @@ class RunFolder:
             file.write(raw)
         self._last_read = None
 
-    def save_data_set(self, manifest: Manifest, name: str, entry: DataSet) -> None:
+    def save_data_set(self, manifest: Manifest, name: str, entry: StoredSet) -> None:
         """Add a data set to the manifest, and delete the file of the one that it replaces."""
         old = manifest.data.get(name)
         self.save(dataclasses.replace(manifest, data={**manifest.data, name: entry}))

@@ -17,7 +17,7 @@ from twofold.run._tensors import Tensor
 
 
 @dataclass(frozen=True)
-class Plan:
+class WritePlan:
     """Record as the first line of a journal what is to be written."""
 
     role: str
@@ -25,7 +25,7 @@ class Plan:
     pass_count: int | None
     tensors: dict[str, Tensor]  # with the shape of one row
 
-    def differences(self, other: Plan) -> list[str]:
+    def differences(self, other: WritePlan) -> list[str]:
         """Say in which settings and tensors another plan differs from this one."""
         found = []
         for key in ("role", "rows", "pass_count"):
@@ -54,7 +54,7 @@ class Target:
     target: str
 
 
-Entry = Plan | Span | Target
+Entry = WritePlan | Span | Target
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Journal:
     name: str  # of the data set
     rows: int
 
-    def start(self, plan: Plan) -> None:
+    def start(self, plan: WritePlan) -> None:
         """Create the journal with its plan."""
         with replacing(self.path) as file:
             file.write(_encode_line(plan))
@@ -109,7 +109,7 @@ class Journal:
         return Span(start, stop)
 
 
-def _parse_plan(line: object) -> Plan:
+def _parse_plan(line: object) -> WritePlan:
     """Parse the first line of a journal."""
     plan = check_table(line, "its first line", ("role", "rows", "pass_count", "tensors"))
     tensors = {}
@@ -118,7 +118,7 @@ def _parse_plan(line: object) -> Plan:
     pass_count = None
     if plan["pass_count"] is not None:
         pass_count = check_count(plan["pass_count"], "pass_count", 1)
-    return Plan(check_text(plan["role"], "role"), check_count(plan["rows"], "rows", 1), pass_count, tensors)
+    return WritePlan(check_text(plan["role"], "role"), check_count(plan["rows"], "rows", 1), pass_count, tensors)
 
 
 def _format_tensor(tensor: Tensor | None) -> str:

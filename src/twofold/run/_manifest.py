@@ -32,7 +32,7 @@ DEPTH = 32  # maximum nesting of lists and dictionaries in provenance
 
 
 @dataclass(frozen=True)
-class DataSet:
+class StoredSet:
     """Describe one data set of a run."""
 
     role: str
@@ -50,7 +50,7 @@ class Manifest:
     classes: int | None
     class_names: tuple[str, ...] | None
     head: StoredFile | None
-    data: dict[str, DataSet]
+    data: dict[str, StoredSet]
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
@@ -157,7 +157,7 @@ def _parse_head(content: object, classes: int | None) -> StoredFile:
     return stored
 
 
-def _parse_data_set(content: object, name: str, classes: int | None, head: StoredFile | None) -> DataSet:
+def _parse_data_set(content: object, name: str, classes: int | None, head: StoredFile | None) -> StoredSet:
     entry = check_table(content, f"data[{name!r}]", ("role", "rows", "uses_head", "pass_count", "stored"))
     role = check_text(entry["role"], f"role of {name}")
     choice(role, f"role of {name}", ROLES)
@@ -174,7 +174,7 @@ def _parse_data_set(content: object, name: str, classes: int | None, head: Store
     uses_head = check_flag(entry["uses_head"], f"uses_head of {name}")
     if uses_head:
         _check_features(stored.tensors, head, name)
-    return DataSet(role, rows, uses_head, pass_count, stored)
+    return StoredSet(role, rows, uses_head, pass_count, stored)
 
 
 def _check_features(tensors: Tensors, head: StoredFile | None, name: str) -> None:

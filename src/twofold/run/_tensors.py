@@ -80,7 +80,7 @@ class Extent(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layout:
+class FileLayout:
     """Hold the header of a file, the first byte of each tensor in the file, and the size of the file."""
 
     header: bytes
@@ -108,7 +108,7 @@ def describe_tensors(tensors: Tensors, extents: Mapping[str, Extent]) -> dict[st
     return header
 
 
-def lay_out(tensors: Tensors, pass_count: int | None) -> Layout:
+def lay_out(tensors: Tensors, pass_count: int | None) -> FileLayout:
     """Compute the layout of a file; ``pass_count``, which no tensor shows, is kept in its metadata."""
     extents = place_tensors(tensors)
     content = describe_tensors(tensors, extents)
@@ -119,7 +119,7 @@ def lay_out(tensors: Tensors, pass_count: int | None) -> Layout:
     header = len(text).to_bytes(8, "little") + text
     starts = {name: len(header) + extent.begin for name, extent in extents.items()}
     size = len(header) + sum(tensor.bytes for tensor in tensors.values())
-    return Layout(header, starts, size)
+    return FileLayout(header, starts, size)
 
 
 # Files

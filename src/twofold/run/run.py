@@ -18,7 +18,7 @@ from twofold.errors import Damaged, InvalidInput, RunError
 from twofold.outputs import Head, Outputs, assemble, check_head_shape
 from twofold.roles import ROLES
 from twofold.run._folder import MANIFEST, RunFolder
-from twofold.run._manifest import DataSet, Manifest, check_depth, check_provenance, is_text_list
+from twofold.run._manifest import Manifest, StoredSet, check_depth, check_provenance, is_text_list
 from twofold.run._tensors import (
     Fields,
     check_fields,
@@ -217,7 +217,7 @@ class Run:
             with replacing(target) as file:
                 stored = write_tensors(file, target.name, encode_outputs(outputs), outputs.pass_count)
             uses_head = outputs.head is not None
-            entry = DataSet(role, len(outputs), uses_head, outputs.pass_count, stored)
+            entry = StoredSet(role, len(outputs), uses_head, outputs.pass_count, stored)
             folder.save_data_set(manifest, name, entry)
 
     def writer(
@@ -293,7 +293,7 @@ class Run:
         return writer
 
     def __getitem__(self, name: str) -> Outputs:
-        def read(manifest: Manifest, entry: DataSet) -> Outputs:
+        def read(manifest: Manifest, entry: StoredSet) -> Outputs:
             arrays = map_tensors(self.path, entry.stored)
             self._folder.check_classes(manifest, entry, arrays)
             decode_strings(arrays)
@@ -429,7 +429,7 @@ class Run:
     def _check_labels(self, name: str, *, strict: bool = False) -> None:
         """Raise if labels or predictions of a data set lie outside the classes; damaged files only if ``strict``."""
 
-        def check(manifest: Manifest, entry: DataSet) -> None:
+        def check(manifest: Manifest, entry: StoredSet) -> None:
             try:
                 arrays = map_tensors(self.path, entry.stored)
             except RunError:

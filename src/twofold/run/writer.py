@@ -18,9 +18,9 @@ from twofold._files import naming, open_plain, sync_folder
 from twofold.errors import InvalidInput, RunError
 from twofold.outputs import AnyArray, check_head, check_head_shape, check_rows, is_half
 from twofold.run._folder import RunFolder
-from twofold.run._journal import Entry, Journal, Plan, Span, Target
-from twofold.run._manifest import DataSet, Manifest, file_stem
-from twofold.run._tensors import Layout, StoredFile, Tensor, Tensors, encode_rows, lay_out, map_tensors
+from twofold.run._journal import Entry, Journal, Span, Target, WritePlan
+from twofold.run._manifest import Manifest, StoredSet, file_stem
+from twofold.run._tensors import FileLayout, StoredFile, Tensor, Tensors, encode_rows, lay_out, map_tensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +169,7 @@ class Writer:
             manifest = folder.add_classes(manifest, self.name, self._classes)
             stored = self._seal(manifest, folder.free_file(manifest, self.name))
             uses_head = manifest.head is not None and "features" in self.tensors
-            entry = DataSet(self.role, self.rows, uses_head, self.pass_count, stored)
+            entry = StoredSet(self.role, self.rows, uses_head, self.pass_count, stored)
             folder.save_data_set(manifest, self.name, entry)
             self._journal.path.unlink()
 
@@ -227,7 +227,7 @@ class Writer:
     def _start(self, manifest: Manifest) -> None:
         """Resume an unfinished data set of the same layout, or start a new one; :meth:`Run.writer` holds the lock."""
         row_tensors = {name: Tensor(code, shape[1:]) for name, (code, shape) in self.tensors.items()}
-        plan = Plan(self.role, self.rows, self.pass_count, row_tensors)
+        plan = WritePlan(self.role, self.rows, self.pass_count, row_tensors)
         layout = lay_out(self.tensors, self.pass_count)
         entries = self._read_journal()
         if entries:
@@ -247,7 +247,7 @@ class Writer:
             os.fsync(file.fileno())
         self._journal.start(plan)
 
-    def _has_part(self, layout: Layout) -> bool:
+    def _has_part(self, layout: FileLayout) -> bool:
         """Check whether the file of an unfinished data set exists, as this writer would have created it."""
         try:
             with open(open_plain(self._part, os.O_RDWR), "rb") as file:
@@ -265,8 +265,8 @@ class Writer:
                 if _is_plain(target) and not os.path.lexists(self._part):
                     os.replace(target, self._part)
 
-    def _check_plan(self, first: Entry, plan: Plan) -> None:
-        assert isinstance(first, Plan)  # as Journal.read promises
+    def _check_plan(self, first: Entry, plan: WritePlan) -> None:
+        assert isinstance(first, WritePlan)  # as Journal.read promises
         differences = first.differences(plan)
         if differences:
             raise RunError(

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from twofold._files import replacing
 from twofold.errors import InvalidInput, MissingExtra, TwofoldError
 from twofold.gate.gate import Gate
-from twofold.gate.inputs import head_print
+from twofold.gate.inputs import head_fingerprint
 from twofold.gate.schema import VERDICTS
 from twofold.nn.extraction import Prepare
 from twofold.nn.models.head import Captured, Classifier
@@ -223,6 +223,6 @@ def _check_fit(gate: Gate, classifier: Classifier) -> None:
     """Raise an error if the gate was fitted for another classifier."""
     if classifier.classes != gate.classes:
         raise InvalidInput(f"this gate is for {gate.classes} classes, the model has {classifier.classes}")
-    own = head_print([gate.id, gate.ood], classifier.head)
+    own = head_fingerprint([gate.id, gate.ood], classifier.head)
     if gate.head and own and gate.head != own:
         raise InvalidInput("the model has another last layer than the gate was fitted with; it is another model")

@@ -1,0 +1,287 @@
+"""The report card of a gate: what it does on labelled data, with intervals, compared with its promise."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from twofold._checks import Mask
+from twofold.errors import UnfitData
+from twofold.gate.grouped import Codes, group_codes, group_sums, ratio_interval
+from twofold.gate.promise import Promise
+from twofold.metrics.operating_points import ood_weight, operating_point
+from twofold.outputs import Outputs
+
+Kept = Literal["yes", "no", "cannot tell", "no promise"]
+Bounds = tuple[float, float]
+LEVEL = 0.95  # confidence level of the intervals
+
+
+@dataclass(frozen=True)
+class ReportCard:
+    """Report what a gate does on labelled data, compared with its promise.
+
+    Parameters
+    ----------
+    samples : int
+        Number of samples.
+    coverage : float
+        Share of the ID samples that are accepted.
+    coverage_interval : tuple of two floats
+        95 % interval of ``coverage``.
+    risk : float
+        Share of failures (wrong labels and OOD inputs) among accepted samples.
+    risk_interval : tuple of two floats
+        95 % interval of ``risk``.
+    true_accept : int
+        Accepted samples with a correct label.
+    false_accept_ood : int
+        Accepted OOD samples.
+    false_accept_mistakes : int
+        Accepted ID samples with a wrong label.
+    false_reject : int
+        Rejected samples with a correct label.
+    f1 : float
+        DS-F1 at the thresholds of the gate.
+    kept : {"yes", "no", "cannot tell", "no promise"}
+        ``yes`` or ``no`` where the interval lies on one side of the promised value, ``cannot tell`` where it contains
+        that value, and ``no promise`` for a gate that promises nothing (the objectives f1, cost and given).
+    groups : int, optional
+        Number of groups of dependent samples; None where samples are taken as independent.
+
+    Notes
+    -----
+    The intervals are exact (Clopper-Pearson) and assume independent samples. With an ``ood_share`` in the promise, and
+    OOD samples in the data, risk and DS-F1 are those at that share, and the interval of the risk joins three such
+    intervals (Bonferroni). Where the outputs have ``groups`` of several samples, the intervals are for independent
+    groups of the sizes seen (:func:`twofold.gate.grouped.ratio_interval`).
+
+    Examples
+    --------
+    >>> from twofold.gate import Gate
+    >>> gate = Gate.fit(Outputs([[4.0, 0.0], [0.0, 3.0], [0.1, 0.2]], labels=[0, 1, -1]))
+    >>> card = gate.report_card(Outputs([[5.0, 0.0], [6.0, 0.0], [0.0, 0.1]], labels=[0, 1, -1]))
+    >>> card.coverage, card.risk, card.false_accept_mistakes, card.kept
+    (1.0, 0.5, 1, 'no promise')
+    """
+
+    samples: int
+    coverage: float
+    coverage_interval: Bounds
+    risk: float
+    risk_interval: Bounds
+    true_accept: int
+    false_accept_ood: int
+    false_accept_mistakes: int
+    false_reject: int
+    f1: float
+    kept: Kept
+    groups: int | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Convert the report card to plain values by name.
+
+        Returns
+        -------
+        dict
+            One entry per field, ready for JSON.
+        """
+        return dataclasses.asdict(self)
+
+    def __str__(self) -> str:
+        units = "samples"
+        if self.groups is not None:
+            units = f"groups ({self.groups} independent groups of samples)"
+        lines = [
+            f"samples                  {self.samples}",
+            f"ID coverage              {self.coverage:.4f}  {_format_interval(self.coverage_interval)}",
+            f"risk                     {self.risk:.4f}  {_format_interval(self.risk_interval)}",
+            f"true accepts             {self.true_accept}",
+            f"false accepts, OOD       {self.false_accept_ood}",
+            f"false accepts, mistakes  {self.false_accept_mistakes}",
+            f"false rejects            {self.false_reject}",
+            f"DS-F1                    {self.f1:.4f}",
+            f"promise kept             {self.kept}",
+            f"[...]: 95 % intervals for independent {units}",
+        ]
+        return "\n".join(lines)
+
+
+def _format_interval(interval: Bounds) -> str:
+    low, high = interval
+    return f"[{low:.4f}, {high:.4f}]"
+
+
+@dataclass(frozen=True)
+class AcceptCounts:
+    """Count what a gate accepts on labelled samples.
+
+    Parameters
+    ----------
+    ids, oods : int
+        ID and OOD samples.
+    known, outside : int
+        Accepted ID and OOD samples.
+    right : int
+        Accepted samples with a correct label.
+    """
+
+    ids: int
+    oods: int
+    known: int
+    outside: int
+    right: int
+
+
+def make_card(promise: Promise, outputs: Outputs, accepted: Mask) -> ReportCard:
+    """Count and judge what a gate accepts of labelled outputs.
+
+    Parameters
+    ----------
+    promise : Promise
+        What the gate was fitted for.
+    outputs : Outputs
+        Labelled outputs, with the predictions that the gate judges.
+    accepted : ndarray of shape (N,)
+        True for accepted rows.
+
+    Returns
+    -------
+    ReportCard
+        Counts, rates, intervals, and whether the promise was kept.
+
+    Raises
+    ------
+    UnfitData
+        If there is no ID sample.
+    InvalidInput
+        If the outputs have no labels.
+    """
+    is_id, correct = outputs.is_id, outputs.correct
+    if not is_id.any():
+        raise UnfitData("labels are -1 everywhere; a report card needs at least one ID sample")
+    counts = AcceptCounts(
+        ids=int(is_id.sum()),
+        oods=int((~is_id).sum()),
+        known=int((accepted & is_id).sum()),
+        outside=int((accepted & ~is_id).sum()),
+        right=int((accepted & correct).sum()),
+    )
+    share = promise.ood_share if counts.oods else None
+    weight = ood_weight(share, counts.ids, counts.oods)
+    point = operating_point(counts.right, counts.known, weight * counts.outside, counts.ids)
+    codes = None if outputs.groups is None else group_codes(outputs.groups)
+    groups = None if codes is None else int(codes.max()) + 1
+    if codes is None or groups == len(outputs):
+        covered = exact_interval(counts.known, counts.ids, 1.0 - LEVEL)
+        risky = risk_interval(counts, share)
+    else:
+        covered, risky = _grouped_intervals(codes, is_id, correct, accepted, weight)
+    return ReportCard(
+        samples=len(outputs),
+        coverage=point["coverage"],
+        coverage_interval=covered,
+        risk=point["risk"],
+        risk_interval=risky,
+        true_accept=counts.right,
+        false_accept_ood=counts.outside,
+        false_accept_mistakes=counts.known - counts.right,
+        false_reject=int((correct & ~accepted).sum()),
+        f1=point["value"],
+        kept=_judge_promise(promise, covered, risky, counts.known + counts.outside),
+        groups=groups,
+    )
+
+
+def _grouped_intervals(
+    codes: Codes, is_id: Mask, correct: Mask, accepted: Mask, weight_of_ood: float
+) -> tuple[Bounds, Bounds]:
+    """Compute the intervals of coverage and risk for independent groups."""
+    weight = np.where(is_id, 1.0, weight_of_ood)
+    ids = group_sums(codes, is_id)
+    covered = ratio_interval(group_sums(codes, accepted & is_id), ids, ids, 1.0 - LEVEL)
+    failed = group_sums(codes, weight * (accepted & ~correct))
+    taken = group_sums(codes, weight * accepted)
+    return covered, ratio_interval(failed, taken, group_sums(codes, weight), 1.0 - LEVEL)
+
+
+def _judge_promise(promise: Promise, covered: Bounds, risky: Bounds, accepted: int) -> Kept:
+    """Say on which side of the promised value an interval lies."""
+    if promise.objective == "risk" and promise.risk is not None:
+        if accepted and risky[1] <= promise.risk:
+            return "yes"
+        if accepted and risky[0] > promise.risk:
+            return "no"
+        return "cannot tell"
+    if promise.objective == "coverage" and promise.coverage is not None:
+        if covered[0] >= promise.coverage:
+            return "yes"
+        if covered[1] < promise.coverage:
+            return "no"
+        return "cannot tell"
+    return "no promise"
+
+
+def exact_interval(count: int, n: int, level: float) -> Bounds:
+    """Compute a two-sided Clopper-Pearson interval that misses with a probability of at most ``level``.
+
+    Parameters
+    ----------
+    count : int
+        Number of successes.
+    n : int
+        Number of trials; without any the interval is [0, 1].
+    level : float
+        Largest probability that the interval misses the rate.
+
+    Returns
+    -------
+    tuple of two floats
+        Lower and upper bound.
+
+    Examples
+    --------
+    >>> exact_interval(0, 0, 0.05)
+    (0.0, 1.0)
+    """
+    from twofold.stats.bounds import clopper_pearson
+
+    return clopper_pearson(count, n, delta=level, side="two") if n else (0.0, 1.0)
+
+
+def risk_interval(counts: AcceptCounts, share: float | None) -> Bounds:
+    """Compute the interval of the risk; at an expected OOD share it joins three exact ones (Bonferroni).
+
+    Parameters
+    ----------
+    counts : AcceptCounts
+        What the gate accepts.
+    share : float or None
+        OOD share expected in deployment; None for that of the samples.
+
+    Returns
+    -------
+    tuple of two floats
+        Lower and upper bound, at the level 0.95.
+    """
+    level = 1.0 - LEVEL
+    wrong = counts.known - counts.right
+    if share is None:
+        return exact_interval(wrong + counts.outside, counts.known + counts.outside, level)
+    mistakes = exact_interval(wrong, counts.known, level / 3)
+    covered = exact_interval(counts.known, counts.ids, level / 3)
+    let_in = exact_interval(counts.outside, counts.oods, level / 3)
+
+    def risk(mistake_rate: float, id_rate: float, ood_rate: float, empty: float) -> float:
+        total = (1.0 - share) * id_rate + share * ood_rate
+        if total <= 0.0:
+            return empty
+        return ((1.0 - share) * id_rate * mistake_rate + share * ood_rate) / total
+
+    # the risk grows with mistakes and with accepted OOD inputs, and falls with accepted ID inputs
+    low = risk(mistakes[0], covered[1], let_in[0], 0.0)
+    high = risk(mistakes[1], covered[0], let_in[1], 1.0)
+    return low, high
