@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 
@@ -17,14 +17,14 @@ from twofold._checks import Array, Labels
 from twofold._math import SMALLEST_NORMAL, TINY, Floats, log_odds, sigmoid
 from twofold.errors import InvalidInput
 from twofold.outputs import Head, Outputs, Passes
-from twofold.scores._fitting.moments import blocks
+from twofold.scores._fitting.moments import blocks, mean_feature
 from twofold.scores.chain import Chain, scorer
 from twofold.scores.distance import raw_features
 from twofold.scores.logits import entropy
 from twofold.scores.passes import means
 from twofold.scores.registry import register_score
 from twofold.scores.subspace import residual_norm, residual_space
-from twofold.typing import StepHooks, chain_state, state
+from twofold.typing import Changes, StepHooks, chain_state, state
 
 Second = Literal["norm", "residual"]
 
@@ -42,9 +42,8 @@ def _check_residual(origin: Array | None, basis: Array | None) -> None:
         raise InvalidInput("origin or basis is missing, which the residual needs")
 
 
-def _residual(wanted: bool, features: Floats, head: Head | None, name: str) -> tuple[Array, Array] | tuple[None, None]:
-    if not wanted:
-        return None, None
+def _fit_residual(features: Floats, head: Head | None, name: str) -> tuple[Array, Array]:
+    """Find the origin and the directions of the residual; ``name`` is the score, for the error."""
     if head is None:
         raise InvalidInput(f"{name} with the residual needs the head, and the train outputs have none")
     return residual_space(features, head.weight, head.bias)
@@ -120,7 +119,9 @@ class Sirc(StepHooks):
     @property
     def seconds(self) -> tuple[str, ...]:
         """Names of the second scores, always as a tuple."""
-        return (self.s2,) if isinstance(self.s2, str) else tuple(self.s2)
+        if isinstance(self.s2, str):
+            return (self.s2,)
+        return tuple(self.s2)
 
     def fit(
         self, features: Floats, logits: Floats, head: Head | None = None, layers: Mapping[str, Floats] | None = None
@@ -156,18 +157,19 @@ class Sirc(StepHooks):
             raise InvalidInput("sirc: s2 must name a second score, such as 'norm', got none")
         for name in self.seconds:
             _checks.choice(name, "s2", ("norm", "residual"))
-        published, raw = self.compat == "published", raw_features(features, layers)
-        origin, basis = _residual("residual" in self.seconds and not published, features, head, "sirc")
+        names, mean, origin, basis = self.seconds, None, None, None
+        if self.compat == "published":
+            names = ("norm",) * len(self.seconds)
+            mean = mean_feature(features)
+        elif "residual" in self.seconds:
+            origin, basis = _fit_residual(features, head, "sirc")
         table = []
-        total = np.zeros(features.shape[1])
-        for h, r in blocks(features, raw):
-            total += h.sum(axis=0)
-            names = ["norm"] * len(self.seconds) if published else self.seconds
-            table.append(np.stack([_second(name, h, r, origin, basis) for name in names]))
+        for h, raw in blocks(features, raw_features(features, layers)):
+            table.append(np.stack([_second(name, h, raw, origin, basis) for name in names]))
         values = np.concatenate(table, axis=1)
         spread = values.std(axis=1)
-        slope = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 1e-12 * np.abs(values).max(axis=1))
-        mean = total / len(features) if published else None
+        varies = spread > 1e-12 * np.abs(values).max(axis=1)
+        slope = np.divide(1.0, spread, out=np.zeros_like(spread), where=varies)
         low = values.mean(axis=1) - 3.0 * spread
         return replace(self, low=low, slope=slope, origin=origin, basis=basis, mean=mean)
 
@@ -324,12 +326,15 @@ class PluginBlackBox(StepHooks):
         _checks.number(self.c_fn, "c_fn", 0.0, 1.0, open_high=True)
         if self.id_share is not None:
             _checks.number(self.id_share, "id_share", 0.0, 1.0, open_low=True)
-        origin, basis = _residual(self.ratio == "residual", features, head, "plugin_bb")
-        fitted = replace(self, scale=np.array(1.0), origin=origin, basis=basis)
+        fitted = replace(self, scale=np.array(1.0))
+        if self.ratio == "residual":
+            origin, basis = _fit_residual(features, head, "plugin_bb")
+            fitted = replace(fitted, origin=origin, basis=basis)
         if self.compat == "published":
             return fitted
-        raw = raw_features(features, layers)
-        total = sum(float((1.0 / fitted._inverse(h, r)).sum()) for h, r in blocks(features, raw))
+        total = 0.0
+        for h, raw in blocks(features, raw_features(features, layers)):
+            total += float((1.0 / fitted._inverse_ratio(h, raw)).sum())
         return replace(fitted, scale=np.array(total / len(features)))
 
     def check_state(self) -> None:
@@ -343,10 +348,12 @@ class PluginBlackBox(StepHooks):
         if self.ratio == "residual":
             _check_residual(self.origin, self.basis)
 
-    def _inverse(self, features: Floats, raw: Floats) -> Array:
+    def _inverse_ratio(self, features: Floats, raw: Floats) -> Array:
         """Compute 1 / ratio; lengths below 1e-12 count as 1e-12, so that it is finite."""
         value = _second(self.ratio, features, raw, self.origin, self.basis)
-        return 1.0 / np.maximum(value, TINY) if self.ratio == "norm" else np.maximum(-value, TINY)
+        if self.ratio == "norm":
+            return 1.0 / np.maximum(value, TINY)
+        return np.maximum(-value, TINY)
 
     def score(
         self, logits: Floats, features: Floats, predictions: Labels, layers: Mapping[str, Floats] | None = None
@@ -370,7 +377,7 @@ class PluginBlackBox(StepHooks):
         ndarray of shape (n_samples,)
             Confidence of each sample; higher is safer to accept.
         """
-        inverse = self._inverse(features, raw_features(features, layers)) * self.scale
+        inverse = self._inverse_ratio(features, raw_features(features, layers)) * self.scale
         odds = log_odds(logits, predictions)
         if self.id_share is None:
             return sigmoid(odds) - self.c_fn / (1.0 - self.c_fn) * inverse
@@ -379,7 +386,7 @@ class PluginBlackBox(StepHooks):
 
 
 @dataclass(frozen=True, eq=False)
-class _Several(StepHooks):
+class _CombinedScores(StepHooks):
     """Hold chains whose scores are standardised by their mean and spread on the training set."""
 
     of: str | tuple[str, ...] = ()
@@ -428,14 +435,19 @@ class _Several(StepHooks):
         InvalidInput
             If ``of`` is not a tuple of two or more chains, or a chain is finite on no training row.
         """
-        chains = tuple(chain.fit(outputs, val=val_outputs, ood_val=ood_val_outputs) for chain in self.inner_chains())
-        values = [value[np.isfinite(value)] for value in (chain.score(outputs) for chain in chains)]
-        for chain, value in zip(chains, values, strict=True):
-            if not len(value):
+        chains: list[Chain] = []
+        centre: list[float] = []
+        spread: list[float] = []
+        for blank in self.inner_chains():
+            chain = blank.fit(outputs, val=val_outputs, ood_val=ood_val_outputs)
+            conf = chain.score(outputs)
+            conf = conf[np.isfinite(conf)]
+            if not len(conf):
                 raise InvalidInput(f"{chain.spec} is finite on no training row, so it cannot be standardised")
-        centre = np.array([value.mean() for value in values])
-        spread = np.array([value.std() for value in values])
-        return replace(self, chains=chains, centre=centre, spread=np.where(spread > 0, spread, 1.0))
+            chains.append(chain)
+            centre.append(conf.mean())
+            spread.append(conf.std() or 1.0)
+        return replace(self, chains=tuple(chains), centre=np.array(centre), spread=np.array(spread))
 
     def check_state(self) -> None:
         """Check that each chain has its mean and spread.
@@ -448,26 +460,15 @@ class _Several(StepHooks):
         if len(self.centre) != len(self.chains):
             raise InvalidInput(f"centre has {len(self.centre)} entries for {len(self.chains)} chains")
 
-    def standardised(self, outputs: Outputs) -> Array:
-        """Score with every chain, in units of its training spread.
-
-        Parameters
-        ----------
-        outputs : Outputs
-            Outputs to score.
-
-        Returns
-        -------
-        ndarray of shape (n_chains, n_samples)
-            Standardised scores.
-        """
+    def _standardise(self, outputs: Outputs) -> Array:
+        """Score (J, N) by every chain, in units of its training spread."""
         values = np.stack([chain.run(outputs) for chain in self.chains])
         return (values - self.centre[:, None]) / self.spread[:, None]
 
 
 @register_score("sum", paper="Kittler et al., IEEE TPAMI 1998", cost="sum of parts", project=())
 @dataclass(frozen=True, eq=False)
-class Sum(_Several):
+class Sum(_CombinedScores):
     r"""Score by the sum of several scores, each standardised on the training rows.
 
     .. math:: s = \sum_j w_j \frac{s_j - \mathrm{mean}_j}{\mathrm{std}_j}
@@ -519,8 +520,10 @@ class Sum(_Several):
         InvalidInput
             If ``weights`` are not one finite number for each chain.
         """
-        values = self.standardised(outputs)
-        weights = np.ones(len(values)) if self.weights is None else np.asarray(self.weights, dtype=np.float64)
+        values = self._standardise(outputs)
+        weights = np.ones(len(values))
+        if self.weights is not None:
+            weights = np.asarray(self.weights, dtype=np.float64)
         if weights.shape != (len(values),) or not np.isfinite(weights).all():
             raise InvalidInput(f"weights must be {len(values)} numbers, one for each chain, got {self.weights!r}")
         return weights @ values
@@ -528,7 +531,7 @@ class Sum(_Several):
 
 @register_score("product", paper="Kittler et al., IEEE TPAMI 1998", cost="sum of parts", project=())
 @dataclass(frozen=True, eq=False)
-class Product(_Several):
+class Product(_CombinedScores):
     r"""Score by the product of several scores, each standardised on the training rows and squeezed between 0 and 1.
 
     .. math:: s = \sum_j \log \sigma\left(\frac{s_j - \mathrm{mean}_j}{\mathrm{std}_j}\right)
@@ -574,7 +577,7 @@ class Product(_Several):
         ndarray of shape (n_samples,)
             Confidence of each sample; higher is safer to accept.
         """
-        return -np.logaddexp(0.0, -self.standardised(outputs)).sum(axis=0)
+        return -np.logaddexp(0.0, -self._standardise(outputs)).sum(axis=0)
 
 
 @register_score(
@@ -646,8 +649,12 @@ class MonteCarlo(StepHooks):
         >>> MonteCarlo(of="knn").needed_fields()
         ('passes', 'layers')
         """
-        inside = self.inner_chains()[0].needs
-        return ("passes", *(("layers",) if "features" in inside else ()), *(n for n in inside if n != "features"))
+        needed = ["passes"]
+        inner = self.inner_chains()[0].needs
+        if "features" in inner:
+            needed.append("layers")
+        needed += [name for name in inner if name != "features"]
+        return tuple(needed)
 
     def fit(self, outputs: Outputs, val_outputs: Outputs | None = None, ood_val_outputs: Outputs | None = None) -> Self:
         """Fit the chain, on averaged outputs where there are passes.
@@ -674,12 +681,10 @@ class MonteCarlo(StepHooks):
         (blank,) = self.inner_chains()
         if blank.judges == "passes":
             raise InvalidInput(f"mc(of={self.of!r}): {blank.spec} reads the passes itself; use it alone")
-
-        def seen(one: Outputs | None) -> Outputs | None:
-            return one if one is None or one.passes is None else averaged(one, blank)
-
-        train = outputs if outputs.passes is None else averaged(outputs, blank)
-        return replace(self, chain=(blank.fit(train, val=seen(val_outputs), ood_val=seen(ood_val_outputs)),))
+        train = _average_if_passes(outputs, blank)
+        val = None if val_outputs is None else _average_if_passes(val_outputs, blank)
+        ood_val = None if ood_val_outputs is None else _average_if_passes(ood_val_outputs, blank)
+        return replace(self, chain=(blank.fit(train, val=val, ood_val=ood_val),))
 
     def score(self, outputs: Outputs, passes: Floats | Passes) -> Array:
         """Compute the confidence of each sample.
@@ -701,10 +706,17 @@ class MonteCarlo(StepHooks):
         InvalidInput
             If a mean that the chain needs was not stored.
         """
-        return self.chain[0].run(averaged(outputs, self.chain[0]))
+        return self.chain[0].run(average_passes(outputs, self.chain[0]))
 
 
-def averaged(outputs: Outputs, chain: Chain) -> Outputs:
+def _average_if_passes(outputs: Outputs, chain: Chain) -> Outputs:
+    """Average outputs that have passes; others are used as they are."""
+    if outputs.passes is None:
+        return outputs
+    return average_passes(outputs, chain)
+
+
+def average_passes(outputs: Outputs, chain: Chain) -> Outputs:
     """Replace logits, features and learned values by their means over the passes, as far as a chain needs them.
 
     Parameters
@@ -723,35 +735,39 @@ def averaged(outputs: Outputs, chain: Chain) -> Outputs:
     Raises
     ------
     InvalidInput
-        If the chain needs features or learned values whose means were not stored.
+        If the outputs have no passes, or the chain needs features or learned values whose means were not stored.
 
     Examples
     --------
     >>> two = Outputs([[2.0, 0.0]], passes=[[[2.0, 0.0]], [[0.0, 1.0]]])
-    >>> averaged(two, scorer("mls")).logits
+    >>> average_passes(two, scorer("mls")).logits
     array([[1. , 0.5]])
     """
-    held = means(outputs.passes)  # type: ignore[arg-type]  # the caller has looked
-    last = chain.steps[-1].info
-    changes: dict[str, Any] = {"predictions": np.asarray(held.mean_prob).argmax(axis=1), "passes": None}
-    if last.probabilities and chain.needs == ("logits",):
-        logits = np.log(np.maximum(np.asarray(held.mean_prob, dtype=np.float64), SMALLEST_NORMAL))
-        changes |= {"logits": logits, "features": None, "head": None}
-        return outputs.replace(**changes)
-    changes["logits"] = held.mean_logits
-    layers, learned = dict(outputs.layers or {}), dict(outputs.learned or {})
-    changes["features"] = layers.get("passes/features")
+    if outputs.passes is None:
+        raise InvalidInput(f"mc of {chain.spec} needs passes, and these outputs have none")
+    average = means(outputs.passes)
+    changes: Changes = {"predictions": np.asarray(average.mean_prob).argmax(axis=1), "passes": None}
+    if chain.steps[-1].info.probabilities and chain.needs == ("logits",):
+        probabilities = np.asarray(average.mean_prob, dtype=np.float64)
+        logits = np.log(np.maximum(probabilities, SMALLEST_NORMAL))
+        return outputs.replace(**changes, logits=logits, features=None, head=None)
+    changes["logits"] = average.mean_logits
+    changes["features"] = (outputs.layers or {}).get("passes/features")
     if changes["features"] is None and "features" in chain.needs:
         raise InvalidInput(
             f'mc of {chain.spec} needs layers["passes/features"], the mean features of the passes, and these outputs '
             "have none; store them at extraction, or use the score without mc"
         )
     if "learned" in chain.needs:
-        mean = {n.removeprefix("passes/"): v for n, v in learned.items() if n.startswith("passes/")}
-        if not mean:
+        learned = outputs.learned or {}
+        averages = {}
+        for name, value in learned.items():
+            if name.startswith("passes/"):
+                averages[name.removeprefix("passes/")] = value
+        if not averages:
             raise InvalidInput(
                 f'mc of {chain.spec} needs learned["passes/NAME"], the means over the passes, and these outputs '
                 "have none"
             )
-        changes["learned"] = {**learned, **mean}
+        changes["learned"] = {**learned, **averages}
     return outputs.replace(**changes)

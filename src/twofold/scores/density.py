@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from twofold._checks import Array, Labels
 from twofold._math import Floats, logsumexp
 from twofold.errors import InvalidInput
 from twofold.outputs import release
-from twofold.scores._fitting.moments import blocks
+from twofold.scores._fitting.moments import mean_feature
 from twofold.scores.registry import register_score
 from twofold.typing import StepHooks, state
 
@@ -117,7 +117,7 @@ class GaussianMixtures(StepHooks):
         truth = np.asarray(labels)
         if (truth < 0).all():
             raise InvalidInput("labels must name a class for at least one training row; all are -1")
-        centre = sum(h.sum(axis=0) for (h,) in blocks(features)) / len(features)
+        centre = mean_feature(features)
         order = np.argsort(truth, kind="stable")
         order = order[truth[order] >= 0]
         classes, first = np.unique(truth[order], return_index=True)
@@ -128,13 +128,17 @@ class GaussianMixtures(StepHooks):
             for c, rows in zip(classes, np.split(order, first[1:]), strict=True):
                 h = np.asarray(features[rows], dtype=np.float64) - centre
                 release(features)
-                count = 1 if components == 1 else min(components, len(np.unique(h, axis=0)))
+                count = components
+                if components > 1:
+                    count = min(components, len(np.unique(h, axis=0)))
+                if len(h) == 1:
+                    h = np.repeat(h, 2, axis=0)  # scikit-learn rejects a single row
                 model = GaussianMixture(count, covariance_type=self.covariance, reg_covar=reg, random_state=seed)
                 try:
-                    model.fit(h if len(h) > 1 else np.repeat(h, 2, axis=0))  # scikit-learn rejects a single row
+                    model.fit(h)
                 except ValueError as error:
                     raise InvalidInput(
-                        f"gmm: a component of class {c} ({len(h)} rows) has no variance in some direction; "
+                        f"gmm: a component of class {c} ({len(rows)} rows) has no variance in some direction; "
                         f"raise reg (now {reg:g}), or use fewer components"
                     ) from error
                 log_weights.append(np.log(model.weights_) + np.log(len(rows) / len(order)))
@@ -156,7 +160,8 @@ class GaussianMixtures(StepHooks):
         InvalidInput
             If their shape does not fit ``covariance``, or there are none.
         """
-        if self.factors.ndim != (2 if self.covariance == "diag" else 3) or len(self.factors) == 0:
+        dimensions = 2 if self.covariance == "diag" else 3
+        if self.factors.ndim != dimensions or len(self.factors) == 0:
             raise InvalidInput(f"factors of shape {self.factors.shape} do not fit covariance={self.covariance!r}")
 
     def score(self, features: Floats) -> Array:
@@ -178,8 +183,9 @@ class GaussianMixtures(StepHooks):
             away = h**2 @ precision.T - 2.0 * h @ (self.means * precision).T + (self.means**2 * precision).sum(axis=1)
             log_det = np.log(self.factors).sum(axis=1)
         else:
-            pairs = zip(self.means, self.factors, strict=True)
-            away = np.stack([(((h - mean) @ factor) ** 2).sum(axis=1) for mean, factor in pairs], axis=1)
+            away = np.empty((len(h), len(self.means)))
+            for j, (mean, factor) in enumerate(zip(self.means, self.factors, strict=True)):
+                away[:, j] = (((h - mean) @ factor) ** 2).sum(axis=1)
             log_det = np.log(np.diagonal(self.factors, axis1=1, axis2=2)).sum(axis=1)
         log_density = log_det - 0.5 * (h.shape[1] * np.log(2.0 * np.pi) + np.maximum(away, 0.0))
         return logsumexp(self.log_weights + log_density)
@@ -281,20 +287,25 @@ class IsolationForest(StepHooks):
             raise InvalidInput("isolation_forest: features go beyond the range of float32; scale them down")
         rows = min(rows, len(h))
         forest = Forest(n_estimators=trees, max_samples=rows, random_state=seed).fit(h)
-        grown = [tree.tree_ for tree in forest.estimators_]
-        sizes = np.array([tree.node_count for tree in grown])
-        roots = np.cumsum(sizes) - sizes
-        children = [np.stack([tree.children_left, tree.children_right]) for tree in grown]
-        laid = [np.where(c < 0, np.arange(c.shape[1]), c) + root for c, root in zip(children, roots, strict=True)]
-        depths = np.concatenate([_depths(c) for c in children])
-        leaf = np.concatenate(children, axis=1)[0] < 0
+        roots, children, feature, threshold, length = [], [], [], [], []
+        root = 0
+        for estimator in forest.estimators_:
+            tree = estimator.tree_
+            below = np.stack([tree.children_left, tree.children_right])  # negative for a leaf
+            is_leaf = below[0] < 0
+            roots.append(root)
+            children.append(np.where(is_leaf, np.arange(tree.node_count), below) + root)
+            feature.append(np.where(is_leaf, 0, tree.feature))
+            threshold.append(tree.threshold)
+            length.append(_depths(below) + _mean_depth(tree.n_node_samples))
+            root += tree.node_count
         return replace(
             self,
-            roots=roots,
-            children=np.concatenate(laid, axis=1),
-            feature=np.where(leaf, 0, np.concatenate([tree.feature for tree in grown])),
-            threshold=np.concatenate([tree.threshold for tree in grown]),
-            length=depths + _mean_depth(np.concatenate([tree.n_node_samples for tree in grown])),
+            roots=np.array(roots, dtype=np.int64),
+            children=np.concatenate(children, axis=1),
+            feature=np.concatenate(feature),
+            threshold=np.concatenate(threshold),
+            length=np.concatenate(length),
             usual=_mean_depth(np.array(rows)),
         )
 
@@ -348,15 +359,17 @@ class IsolationForest(StepHooks):
                 break
             node = below
         mean = self.length[node].mean(axis=1)
-        return -(2.0 ** -(mean / self.usual if self.usual > 0 else np.ones_like(mean)))
+        relative = mean / self.usual if self.usual > 0 else np.ones_like(mean)
+        return -(2.0**-relative)
 
 
 def _single(features: Floats) -> npt.NDArray[np.float32]:
+    """Convert features to float32, in which trees compare; values beyond its range become infinite."""
     with np.errstate(over="ignore"):
         return np.asarray(features, dtype=np.float32)
 
 
-def _depths(children: npt.NDArray[Any]) -> Array:
+def _depths(children: Labels) -> Array:
     """Compute the depth of each node of a tree; children come after their parent."""
     depths = np.zeros(children.shape[1])
     for node, pair in enumerate(children.T):
@@ -365,7 +378,7 @@ def _depths(children: npt.NDArray[Any]) -> Array:
     return depths
 
 
-def _mean_depth(rows: npt.NDArray[Any]) -> Array:
+def _mean_depth(rows: Labels) -> Array:
     """Compute the mean depth of an unsuccessful search in a binary tree of that many rows."""
     n = np.maximum(np.asarray(rows, dtype=np.float64), 2.0)
     many = 2.0 * (np.log(np.maximum(n - 1.0, 1.0)) + np.euler_gamma) - 2.0 * (n - 1.0) / n

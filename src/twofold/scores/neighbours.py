@@ -8,10 +8,10 @@ are recomputed in float64.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ from twofold.scores.registry import register_score
 from twofold.typing import StepHooks, chain_state, state
 
 Places = npt.NDArray[np.int64]
+F = TypeVar("F", bound=np.floating[Any])
 
 TILE = (1024, 4096)  # queries and rows of the bank in one product
 SPARE = 6  # candidates beyond the k-th, which float32 may misorder; largest() takes more where these are too few
@@ -63,6 +64,7 @@ def unit(rows: Floats) -> Floats:
 
 @once
 def _whole_bank(features: Floats) -> Floats:
+    """Normalise all training rows."""
     bank = unit(features)
     bank.flags.writeable = False
     return bank
@@ -70,6 +72,7 @@ def _whole_bank(features: Floats) -> Floats:
 
 @once
 def _sampled_bank(features: Floats, classes: Labels, rows: int, seed: int) -> Floats:
+    """Normalise a stratified sample of the training rows."""
     bank = unit(np.asarray(features[stratified(classes, rows, seed)]))
     bank.flags.writeable = False
     return bank
@@ -77,7 +80,21 @@ def _sampled_bank(features: Floats, classes: Labels, rows: int, seed: int) -> Fl
 
 def _bank(features: Floats, classes: Labels, rows: int, seed: int) -> Floats:
     """Return the unit training rows, all or a stratified sample; repeated calls return the same object."""
-    return _whole_bank(features) if rows >= len(features) else _sampled_bank(features, classes, rows, seed)
+    if rows >= len(features):
+        return _whole_bank(features)
+    return _sampled_bank(features, classes, rows, seed)
+
+
+def _select_bank_rows(values: npt.NDArray[F], classes: Labels, rows: int, seed: int) -> npt.NDArray[F]:
+    """Return the values of the training rows that :func:`_bank` holds."""
+    if rows >= len(values):
+        return values
+    return values[stratified(classes, rows, seed)]
+
+
+def _known_classes(labels: Labels | None, predictions: Labels) -> Labels:
+    """Return the labels, or the predictions where there are none."""
+    return np.asarray(predictions if labels is None else labels)
 
 
 def stratified(classes: Labels, rows: int, seed: int) -> Places:
@@ -109,7 +126,7 @@ def stratified(classes: Labels, rows: int, seed: int) -> Places:
     return np.sort(mixed[every])
 
 
-def _share(fraction: float | None, total: int) -> int:
+def _bank_size(fraction: float | None, total: int) -> int:
     """Return how many training rows the bank holds; by default at most 50,000."""
     if fraction is None:
         return min(total, 50_000)
@@ -157,10 +174,13 @@ def _exact(
     return _affine(result, columns, scale, shift)
 
 
-def _affine(values: Array, columns: Any, scale: Array | None, shift: Array | None) -> Array:
+def _affine(values: Array, columns: Places, scale: Array | None, shift: Array | None) -> Array:
+    """Multiply and shift products by the factor and offset of their bank rows."""
     if scale is not None:
         values = values * scale[columns]
-    return values if shift is None else values + shift[columns]
+    if shift is not None:
+        values = values + shift[columns]
+    return values
 
 
 def largest(
@@ -219,13 +239,15 @@ def largest(
         raise InvalidInput(f"k={k} neighbours were asked for, and the bank has {len(bank)} rows; choose a smaller k")
     held = min(len(bank), k + spare)
     rough, places = _candidates(bank, queries, held, scale, shift)
-    reach = np.linalg.norm(queries, axis=1) * (1.0 if scale is None else float(np.abs(scale).max()))
+    reach = np.linalg.norm(queries, axis=1)
+    if scale is not None:
+        reach = reach * float(np.abs(scale).max())
     if shift is not None:
         reach = reach * float(np.sqrt(np.abs(shift)).max()) + float(np.abs(shift).max())
     doubt = (4.8e-7 * np.sqrt(queries.shape[1]) * reach)[:, None]  # many times the rounding error of a float32 product
     values = rough.astype(np.float64)
     if only:
-        levels = values[:, [rank - 1 for rank in only]]
+        levels = values[:, np.asarray(only) - 1]
         near = (np.abs(values[:, :, None] - levels[:, None, :]) <= doubt[:, :, None]).any(axis=2)
     else:
         levels = values[:, k - 1 : k]
@@ -234,8 +256,10 @@ def largest(
     values[rows, columns] = _exact(bank, queries, rows, places[rows, columns], scale, shift)
     order = np.argsort(-values, axis=1, kind="stable")[:, :k]
     values, places = np.take_along_axis(values, order, axis=1), np.take_along_axis(places, order, axis=1)
+    if held == len(bank):
+        return values, places
     # where more rows are within rounding error than were held, search again and hold more
-    crowded = np.flatnonzero(rough[:, -1] >= levels.min(axis=1) - doubt[:, 0]) if held < len(bank) else ()
+    crowded = np.flatnonzero(rough[:, -1] >= levels.min(axis=1) - doubt[:, 0])
     if len(crowded):
         more = largest(bank, queries[crowded], k, only=only, scale=scale, shift=shift, spare=16 * spare)
         values[crowded], places[crowded] = more
@@ -329,8 +353,8 @@ class Neighbours(StepHooks):
         """
         if not callable(self.index):
             _checks.choice(self.index, "index", ("exact", "faiss"))
-        classes = predictions if labels is None else labels
-        bank = _bank(features, classes, _share(self.fraction, len(features)), self.seed)
+        classes = _known_classes(labels, predictions)
+        bank = _bank(features, classes, _bank_size(self.fraction, len(features)), self.seed)
         fitted = replace(self, bank=bank)
         if fitted.rank > len(bank):
             raise InvalidInput(f"knn(k={self.k}): the bank has {len(bank)} rows; choose a smaller k")
@@ -357,7 +381,8 @@ class Neighbours(StepHooks):
         """
         if self.k is not None:
             return _checks.whole(self.k, "k", 1)
-        return min(len(self.bank), 50 if len(self.bank) <= 100_000 else 1000)
+        usual = 50 if len(self.bank) <= 100_000 else 1000
+        return min(len(self.bank), usual)
 
     def score(self, features: Floats) -> Array:
         """Compute the confidence of each sample.
@@ -412,17 +437,23 @@ class Neighbours(StepHooks):
         [array([0.]), array([-2.])]
         """
         queries = unit(np.asarray(arrays["features"], dtype=np.float64))
-        cosines: dict[tuple[int, Any], tuple[list[int], Array]] = {}
-        for one in fitted:
-            key = (id(one.bank), one.index)
+        ranks: dict[Hashable, set[int]] = {}
+        for step in fitted:
+            ranks.setdefault(step._search_key, set()).add(step.rank)
+        cosines: dict[Hashable, Array] = {}
+        confidences = []
+        for step in fitted:
+            key = step._search_key
+            needed = sorted(ranks[key])
             if key not in cosines:
-                ranks = sorted({other.rank for other in fitted if (id(other.bank), other.index) == key})
-                cosines[key] = ranks, one._search(queries, ranks)
-        found = []
-        for one in fitted:
-            ranks, table = cosines[(id(one.bank), one.index)]
-            found.append(2.0 * table[:, ranks.index(one.rank)] - 2.0)
-        return found
+                cosines[key] = step._search(queries, needed)
+            confidences.append(2.0 * cosines[key][:, needed.index(step.rank)] - 2.0)
+        return confidences
+
+    @property
+    def _search_key(self) -> Hashable:
+        """What scores must have in common to share a search: the bank itself, and the index."""
+        return id(self.bank), self.index
 
     def _search(self, queries: Floats, ranks: list[int]) -> Array:
         """Return the cosines at the given ranks."""
@@ -437,7 +468,7 @@ class Neighbours(StepHooks):
             rows = np.repeat(np.arange(len(queries)), ranks[-1])
             exact = _exact(self.bank, queries, rows, np.asarray(places, dtype=np.int64).ravel(), None, None)
             values = -np.sort(-exact.reshape(len(queries), -1), axis=1)
-        return values[:, [rank - 1 for rank in ranks]]
+        return values[:, np.asarray(ranks) - 1]
 
     @cached_property
     def _index(self) -> Any:
@@ -557,8 +588,8 @@ class NNGuide(StepHooks):
                 f"nnguide(base={self.base!r}): the base must need logits alone, not {', '.join(blank.needs)}"
             )
         base = blank.fit(outputs, val=val_outputs)
-        classes = np.asarray(outputs.predictions if outputs.labels is None else outputs.labels)
-        rows = _share(self.fraction, len(features))
+        classes = _known_classes(outputs.labels, outputs.predictions)
+        rows = _bank_size(self.fraction, len(features))
         if _checks.whole(self.k, "k", 1) > rows:
             raise InvalidInput(
                 f"nnguide(k={self.k}): the bank has {rows} rows; choose a smaller k or a larger fraction"
@@ -566,8 +597,10 @@ class NNGuide(StepHooks):
         value = base.score(outputs)
         if not np.isfinite(value).all():
             raise InvalidInput(f"nnguide(base={self.base!r}): the base is not finite on all training rows; use another")
-        shift = max(0.0, 0.01 * float(value.std()) - float(value.min())) if value.min() <= 0 else 0.0
-        kept = value if rows >= len(features) else value[stratified(classes, rows, self.seed)]
+        shift = 0.0
+        if value.min() <= 0:
+            shift = max(0.0, 0.01 * float(value.std()) - float(value.min()))
+        kept = _select_bank_rows(value, classes, rows, self.seed)
         bank = _bank(features, classes, rows, self.seed)
         return replace(self, chain=(base,), bank=bank, weight=kept + shift, shift=np.array(shift))
 
@@ -677,9 +710,10 @@ class Relation:
             If ``power`` or ``fraction`` is out of range.
         """
         _checks.number(self.power, "power", 0.0, np.inf, open_low=True, open_high=True)
-        classes, rows = predictions if labels is None else labels, _share(self.fraction, len(features))
+        classes = _known_classes(labels, predictions)
+        rows = _bank_size(self.fraction, len(features))
         bank = _bank(features, classes, rows, self.seed)
-        kept = logits if rows >= len(features) else logits[stratified(classes, rows, self.seed)]
+        kept = _select_bank_rows(logits, classes, rows, self.seed)
         return replace(self, bank=bank, answers=softmax(kept).astype(bank.dtype))
 
     def score(self, features: Floats, logits: Floats) -> Array:
@@ -801,7 +835,7 @@ class LocalOutlierFactor(StepHooks):
             raise InvalidInput(f"lof(k={k}): each of {rows} training rows has {rows - 1} others; choose a smaller k")
         kept = np.arange(rows)
         if rows < len(features):
-            kept = stratified(predictions if labels is None else labels, rows, self.seed)
+            kept = stratified(_known_classes(labels, predictions), rows, self.seed)
         h = np.asarray(features[kept], dtype=np.float64)
         bank = h - h.mean(axis=0)
         fitted = replace(self, centre=h.mean(axis=0), bank=bank)

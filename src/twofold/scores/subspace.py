@@ -29,7 +29,6 @@ from twofold.scores._fitting.spaces import (
     groups,
     mapped_spaces,
     offsets_of,
-    outside,
     over_classes,
 )
 from twofold.scores.distance import RAW
@@ -90,12 +89,20 @@ def residual_space(features: Floats, weight: Floats, bias: Floats, dim: int | No
     width = int(features.shape[1])
     if width < 2:
         raise InvalidInput("a residual needs features of width 2 or more, got width 1")
-    rule = 1000 if width >= 2048 else 512 if width >= 768 else width // 2
-    kept = rule if dim is None else _checks.whole(dim, "dim", 1)
+    kept = _usual_dimension(width) if dim is None else _checks.whole(dim, "dim", 1)
     if kept >= width:
         raise InvalidInput(f"dim must be at most {width - 1} for features of width {width}, got {kept}; none is left")
     origin, values, vectors = _about_origin(features, weight, bias)
     return origin, np.ascontiguousarray(vectors[:, dimension(values, 0.0, 1.0, kept) :])
+
+
+def _usual_dimension(width: int) -> int:
+    """Return the number of leading directions that the authors leave out of features of this width."""
+    if width >= 2048:
+        return 1000
+    if width >= 768:
+        return 512
+    return width // 2
 
 
 @once
@@ -332,19 +339,23 @@ class Residual:
 
 def _with_norms(features: Floats, layers: Mapping[str, Floats] | None) -> tuple[Floats, bool]:
     """Return the features whose norms are meaningful, and whether they are the raw ones of a cosine head."""
-    raw = None if layers is None else layers.get(RAW)
-    return (features, False) if raw is None else (raw, True)
+    if layers is None or layers.get(RAW) is None:
+        return features, False
+    return layers[RAW], True
 
 
 def _as_fitted(features: Floats, layers: Mapping[str, Floats] | None, raw: Array, name: str) -> Array:
     """Return the kind of features that was fitted, raw or normalised, in float64."""
-    chosen = _with_norms(features, layers)[0] if raw else features
-    if raw and chosen is features:
+    if not raw:
+        return np.asarray(features, dtype=np.float64)
+    chosen, is_raw = _with_norms(features, layers)
+    if not is_raw:
         raise InvalidInput(f"{name} was fitted on layers[{RAW!r}], and these outputs have none; extract it here too")
     return np.asarray(chosen, dtype=np.float64)
 
 
-def _needed(labels: Labels | None, name: str, kind: str) -> Labels:
+def _require_labels(labels: Labels | None, name: str, kind: str) -> Labels:
+    """Return the labels, or raise that a kind by class needs them."""
     if labels is None:
         raise InvalidInput(f"{name}(kind={kind!r}) needs labels, and the train outputs have none")
     return labels
@@ -458,9 +469,8 @@ class PcaError(StepHooks):
             mean, basis = global_space(chosen, share, count)
             spaces = Spaces(mean[None], basis, np.array([0, len(basis)]))
         else:
-            spaces = class_spaces(
-                chosen, _needed(labels, "pca_error", self.kind), int(np.shape(logits)[1]), share, count
-            )
+            truth = _require_labels(labels, "pca_error", self.kind)
+            spaces = class_spaces(chosen, truth, int(np.shape(logits)[1]), share, count)
         return replace(self, **spaces.leaving_one()._asdict(), raw=np.array(raw))
 
     def check_state(self) -> None:
@@ -504,14 +514,12 @@ class PcaError(StepHooks):
         """
         h = _as_fitted(features, layers, self.raw, "pca_error")
         spaces = Spaces(self.means, self.bases, self.offsets)
-
-        def error(rows: Array, c: int) -> Array:
-            return outside(rows - spaces.means[c], spaces.basis(c))
-
         chosen = np.asarray(predictions) if self.kind == "class_pred" else None
-        rest = over_classes(error, h, spaces.known, chosen, 'pca_error(kind="class_pred")')
-        share = rest / np.maximum(np.linalg.norm(h, axis=1), TINY)
-        return (1.0 - share) * logsumexp(logits) if self.fused else -share
+        error = over_classes(spaces.error, h, spaces.known, chosen, 'pca_error(kind="class_pred")')
+        share = error / np.maximum(np.linalg.norm(h, axis=1), TINY)
+        if self.fused:
+            return (1.0 - share) * logsumexp(logits)
+        return -share
 
 
 @register_score(
@@ -631,22 +639,29 @@ class KernelPcaError(StepHooks):
         """
         _checks.choice(self.map, "map", ("cosine", "fourier", "nystroem", "exact"))
         _checks.choice(self.kind, "kind", KINDS)
-        usual = 0.85 if self.map == "cosine" else 0.8
-        share = usual if self.variance is None else _checks.number(self.variance, "variance", 0.0, 1.0, open_low=True)
+        share = self._explained_share()
         _checks.number(self.gamma, "gamma", 0.0, np.inf, open_low=True, open_high=True)
         if self.kind == "global":
             truth, classes = np.zeros(len(features), np.int64), 1
         else:
-            truth, classes = _needed(labels, "kpca_error", self.kind), int(np.shape(logits)[1])
+            truth, classes = _require_labels(labels, "kpca_error", self.kind), int(np.shape(logits)[1])
         if self.map == "exact":
             return self._fit_exact(features, truth, classes, share)
-        ready = self
+        mapping = self
         if self.map == "fourier":
-            ready = self._draw(int(features.shape[1]))
+            mapping = self._draw_frequencies(int(features.shape[1]))
         elif self.map == "nystroem":
-            ready = self._choose(features, logits)
-        spaces = mapped_spaces(features, truth, classes, ready._phi, share)
-        return replace(ready, **spaces.leaving_one()._asdict())
+            mapping = self._choose_landmarks(features, logits)
+        spaces = mapped_spaces(features, truth, classes, mapping._phi, share)
+        return replace(mapping, **spaces.leaving_one()._asdict())
+
+    def _explained_share(self) -> float:
+        """Return the share of the variance to explain: ``variance``, or its default for the map."""
+        if self.variance is not None:
+            return _checks.number(self.variance, "variance", 0.0, 1.0, open_low=True)
+        if self.map == "cosine":
+            return 0.85
+        return 0.8
 
     def check_state(self) -> None:
         """Check that the map has the arrays it needs, and that there is one subspace for each class.
@@ -657,18 +672,25 @@ class KernelPcaError(StepHooks):
             If an array is missing, or its shape does not fit the others.
         """
         check_offsets(self.offsets, len(self.bases), "bases")
-        for name, wanted in {"points": self.map != "cosine", "means": self.map != "exact"}.items():
-            if wanted and getattr(self, name) is None:
-                raise InvalidInput(f'{name} is missing, which map="{self.map}" needs')
-        if self.map != "cosine" and (self.mixing is None or self.mixing.ndim != (2 if self.map == "nystroem" else 1)):
-            raise InvalidInput(f'mixing does not fit map="{self.map}"')
+        if self.map != "cosine":
+            self._check_points()
         if self.map == "exact":
             if len(self.points) != len(self.bases):
                 raise InvalidInput("points and bases must have equally many rows")
             return
+        if self.means is None:
+            raise InvalidInput(f'means is missing, which map="{self.map}" needs')
         check_means(self.means)
         if self.map != "cosine" and len(self.points) != self.means.shape[1]:
             raise InvalidInput(f"points has {len(self.points)} rows, but the means {self.means.shape[1]} columns")
+
+    def _check_points(self) -> None:
+        """Check the arrays of a map that has points."""
+        if self.points is None:
+            raise InvalidInput(f'points is missing, which map="{self.map}" needs')
+        dimensions = 2 if self.map == "nystroem" else 1
+        if self.mixing is None or self.mixing.ndim != dimensions:
+            raise InvalidInput(f'mixing does not fit map="{self.map}"')
 
     def score(self, features: Floats, predictions: Labels) -> Array:
         """Compute the confidence of each sample.
@@ -695,13 +717,12 @@ class KernelPcaError(StepHooks):
         name = 'kpca_error(kind="class_pred")'
         if self.map == "exact":
             return -over_classes(self._exact_error, unit(h), np.diff(self.offsets) > 0, chosen, name)
-        phi, spaces = self._phi(h), Spaces(self.means, self.bases, self.offsets)
-
-        def error(rows: Array, c: int) -> Array:
-            return outside(rows - spaces.means[c], spaces.basis(c))
-
-        result = over_classes(error, phi, spaces.known, chosen, name)
-        return -(result**2) / np.maximum(np.linalg.norm(phi, axis=1), TINY) if self.normalised else -result
+        phi = self._phi(h)
+        spaces = Spaces(self.means, self.bases, self.offsets)
+        error = over_classes(spaces.error, phi, spaces.known, chosen, name)
+        if self.normalised:
+            return -(error**2) / np.maximum(np.linalg.norm(phi, axis=1), TINY)
+        return -error
 
     def _phi(self, rows: Array) -> Array:
         """Apply the explicit map to features."""
@@ -715,14 +736,14 @@ class KernelPcaError(StepHooks):
     def _kernel(self, a: Array, b: Array) -> Array:
         return np.exp(-self.gamma * squared_distances(a, b))
 
-    def _draw(self, features: int) -> Self:
+    def _draw_frequencies(self, features: int) -> Self:
         """Draw the frequencies and phases of the random Fourier features."""
         rng = np.random.default_rng(_checks.whole(self.seed, "seed", 0))
         width = _checks.whole(self.width, "width", 2)
         points = rng.normal(scale=np.sqrt(2.0 * self.gamma), size=(width, features))
         return replace(self, points=points, mixing=rng.uniform(0.0, 2.0 * np.pi, size=width))
 
-    def _choose(self, features: Floats, logits: Floats) -> Self:
+    def _choose_landmarks(self, features: Floats, logits: Floats) -> Self:
         """Choose the least certain training rows as landmarks, and compute the inverse root of their kernel matrix."""
         count = _checks.whole(self.landmarks, "landmarks", 2)
         energy = np.concatenate([logsumexp(z) for (z,) in blocks(logits)])
@@ -739,7 +760,8 @@ class KernelPcaError(StepHooks):
                 f'map="exact" takes at most {EXACT_ROWS} training rows, got {len(features)}; '
                 'use map="nystroem" or map="fourier", or fit on fewer rows'
             )
-        found, counts = [], np.zeros(classes, np.int64)
+        points_of, levels, weights_of = [], [], []
+        counts = np.zeros(classes, np.int64)
         for c, rows in groups(labels, classes):
             points = unit(np.asarray(features[rows], dtype=np.float64))
             kernel = self._kernel(points, points)
@@ -747,15 +769,20 @@ class KernelPcaError(StepHooks):
             values, vectors = np.linalg.eigh(kernel - level[:, None] - level + level.mean())
             kept = dimension(values[::-1], TINY * len(rows), share)
             # a unit direction of the feature space is the sum of centred rows by these weights
-            weights = vectors[:, ::-1][:, :kept] / np.sqrt(values[::-1][:kept])
-            found.append((points, level, weights))
+            weights_of.append(vectors[:, ::-1][:, :kept] / np.sqrt(values[::-1][:kept]))
+            points_of.append(points)
+            levels.append(level)
             counts[c] = len(rows)
-        most = max(weights.shape[1] for _, _, weights in found)
-        bases = np.concatenate([np.pad(w, ((0, 0), (0, most - w.shape[1]))) for _, _, w in found])
+        most = max(weights.shape[1] for weights in weights_of)
+        bases = np.zeros((counts.sum(), most))
+        first = 0
+        for weights in weights_of:
+            bases[first : first + len(weights), : weights.shape[1]] = weights
+            first += len(weights)
         return replace(
             self,
-            points=np.concatenate([points for points, _, _ in found]),
-            mixing=np.concatenate([level for _, level, _ in found]),
+            points=np.concatenate(points_of),
+            mixing=np.concatenate(levels),
             bases=bases,
             offsets=offsets_of(counts),
         )
@@ -769,7 +796,9 @@ class KernelPcaError(StepHooks):
         square = np.maximum(1.0 - 2.0 * near + level.mean(), 0.0)
         coordinates = (kernel - near[:, None] - level + level.mean()) @ self.bases[mine]
         left = np.maximum(square - (coordinates**2).sum(axis=1), 0.0)
-        return left / np.maximum(np.sqrt(square), TINY) if self.normalised else np.sqrt(left)
+        if self.normalised:
+            return left / np.maximum(np.sqrt(square), TINY)
+        return np.sqrt(left)
 
 
 @register_score("neco", paper="Ammar et al., ICLR 2024, arXiv:2310.06823", cost="Dd + C", project=())
@@ -865,8 +894,10 @@ class Neco:
         units = int(live.sum())
         if units < 2:
             raise InvalidInput(f"neco needs at least 2 features that vary over train, got {units}")
-        usual = max(1, min(np.shape(logits)[1] - 1, units - 1))
-        dim = usual if self.dim is None else _checks.whole(self.dim, "dim", 1)
+        if self.dim is None:
+            dim = max(1, min(np.shape(logits)[1] - 1, units - 1))
+        else:
+            dim = _checks.whole(self.dim, "dim", 1)
         if dim >= units:
             raise InvalidInput(f"dim must be at most {units - 1} for {units} features that vary over train, got {dim}")
         if not self.standardise:
@@ -903,7 +934,8 @@ class Neco:
         """
         h = _as_fitted(features, layers, self.raw, "neco")
         standard = (h - self.mean) * self.scale
-        whole = np.linalg.norm(h if self.denominator == "raw" else standard, axis=1)
+        divided_by = h if self.denominator == "raw" else standard
+        whole = np.linalg.norm(divided_by, axis=1)
         share = np.linalg.norm(standard @ self.basis.T, axis=1) / np.maximum(whole, TINY)
         if not self.scale_by_logit:
             return np.asarray(share)

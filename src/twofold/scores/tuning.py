@@ -246,7 +246,8 @@ class _JudgedRows:
     def arrays(self, conf: Array) -> dict[str, Array | Mask]:
         """Return what a metric may take, by parameter name."""
         truth = self.correct if self.is_id is None else self.is_id
-        arrays = {"correct": self.correct, "truth": truth, "conf": conf, "conf_id": conf, "conf_ood": conf}
+        arrays: dict[str, Array | Mask] = {"correct": self.correct, "truth": truth}
+        arrays |= {"conf": conf, "conf_id": conf, "conf_ood": conf}
         if self.is_id is not None:
             arrays["is_id"] = self.is_id
         return arrays
