@@ -8,7 +8,6 @@ import random
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from twofold import _toml
 from twofold.bench import catalogue as benchmarks
 from twofold.bench.cache import Cache, CacheEntry
 from twofold.bench.results import Results
@@ -477,39 +475,6 @@ def test_toml_that_cannot_be_read(text, tmp_path):
         assert result.exit_code in (2, 3), (result.output, result.exception)
         assert len(result.stderr.strip().splitlines()) <= 3
         assert "Traceback" not in result.output
-
-
-def dotted(parts):
-    return ".".join(["a"] * parts)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "x = " + DEEP,
-        dotted(50_000) + " = 1",
-        f"[{dotted(50_000)}]",
-        f"[[{dotted(50_000)}]]",
-        f"x = {{{dotted(50_000)} = 1}}",
-        "'' . " * 50_000 + '"" = 1',
-        f"x = {{{dotted(90)} = {{{dotted(90)} = 1}}}}",
-        f"[{dotted(90)}]\n{dotted(90)} = 1",
-    ],
-    ids=["array", "key", "table", "tables", "inline", "quoted", "nested", "below"],
-)
-def test_deep_toml_says_so_at_once(text):
-    """The work of the parser grows with the square of the parts of a key: 50,000 would take minutes."""
-    begin = time.monotonic()
-    with pytest.raises(InvalidInput, match=r"mine.toml is nested too deeply: .* more than 100"):
-        _toml.parse(text, "mine.toml")
-    assert time.monotonic() - begin < 5
-
-
-def test_toml_that_is_not_too_deep():
-    found = _toml.parse(f"{dotted(100)} = 1\nx = '{'a.b ' * 1000}'", "mine.toml")
-    for _ in range(100):
-        found = found["a"]
-    assert found == 1
 
 
 STATES = [DEEP, "[]", "{}", "5", '{"name": 1, "preset": null, "file": ""}', '{"name": "a", "file": "b"}', "\xff", "{"]
