@@ -1,4 +1,4 @@
-"""Extraction: what the network said, once, in order; resumable, shared between processes, equal to the last byte."""
+"""Extraction: outputs of the network, once and in order; resumable, shared between processes, equal to the byte."""
 
 import os
 import subprocess
@@ -79,9 +79,9 @@ def test_each_image_goes_through_the_network_once(small, tmp_path):
 
 
 def test_many_sets_in_one_run(small, tmp_path):
-    told = []
-    run = extract(small, loader(), tmp_path / "run", name="train", role="train", done=told.append)
-    assert sum(told) == 70
+    finished = []
+    run = extract(small, loader(), tmp_path / "run", name="train", role="train", done=finished.append)
+    assert sum(finished) == 70
     extract(small, loader(20), run, name="near", role="near")
     assert run.roles == {"train": "train", "near": "near"}
     with pytest.raises(RunError, match="already holds a data set 'near'"):
@@ -170,7 +170,7 @@ def stored(run):
     return (run / "test.safetensors").read_bytes()
 
 
-def test_a_killed_extraction_goes_on_and_gives_the_same_bytes(tmp_path):
+def test_a_killed_extraction_resumes_and_gives_the_same_bytes(tmp_path):
     subprocess.run(script(tmp_path / "whole"), check=True)
     killed = subprocess.run(script(tmp_path / "cut", die=2), check=False)
     assert killed.returncode == -9

@@ -1,4 +1,4 @@
-"""Training: every recipe learns, saves, resumes to the same bits, and says what is wrong."""
+"""Training: every recipe learns, saves, resumes to the same bits, and raises clear errors."""
 
 import os
 import shutil
@@ -273,7 +273,7 @@ def test_two_processes_share_a_batch(tmp_path):
             assert torch.allclose(halves[key], apart[key], atol=1e-5), (name, key)
         if name != "basic":
             assert max(float((one[key] - apart[key]).abs().max()) for key in one) > 1e-3, name
-    for gather in (False, True):  # the record counts the right answers of both
+    for gather in (False, True):  # the record counts the correct predictions of both
         identity = TrainingIdentity(str(COUPLED["crl"]), asdict(shared(gather)), 64)
         saved = read_state(tmp_path / f"crl-{gather}" / "state.safetensors", identity)
         counts = saved.state["memory"]["correctness"]["counts"]
@@ -390,8 +390,8 @@ def test_history_for_tensorboard(tmp_path):
         )
     events = EventAccumulator(str(tmp_path / "events")).Reload()
     assert [e.step for e in events.Scalars("step/loss")] == [1, 2, 3, 4]
-    told = [e.value for e in events.Scalars("epoch/loss")]
-    assert told == pytest.approx([values["loss"] for values in made.history], rel=1e-5)
+    losses = [e.value for e in events.Scalars("epoch/loss")]
+    assert losses == pytest.approx([values["loss"] for values in made.history], rel=1e-5)
 
 
 def test_half_precision_passes(tmp_path):
@@ -463,8 +463,8 @@ def test_a_plan_trains_other_libraries_networks_too(tmp_path):
         Plan.of("sure", tiny, spec).network()
     with pytest.raises(InvalidInput, match="starts from a trained network"):
         Plan.of("aurc_finetune", "resnet8_cifar", spec)
-    told = Plan.of("sure_plus", "resnet8_cifar", spec, epochs=3, batch=16, mixers=None).describe(steps=1)
-    assert (told["passes_per_step"], told["steps"], told["classes"]) == (6, 6, 4)
+    described = Plan.of("sure_plus", "resnet8_cifar", spec, epochs=3, batch=16, mixers=None).describe(steps=1)
+    assert (described["passes_per_step"], described["steps"], described["classes"]) == (6, 6, 4)
 
 
 def test_outliers_must_be_unknown(tmp_path):

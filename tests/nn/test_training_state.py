@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import os
 
 import numpy as np
 import pytest
@@ -250,6 +251,14 @@ def test_weights_that_are_missing_or_of_another_network(tmp_path):
     weights.unlink()
     with pytest.raises(RunError, match=r"weights\.safetensors is missing; delete its folder to train again"):
         run("basic", tmp_path / "run")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+@pytest.mark.parametrize("make", [os.mkdir, getattr(os, "mkfifo", None)], ids=["folder", "pipe"])
+def test_a_state_that_is_not_a_file_is_refused(tmp_path, make):
+    make(tmp_path / "state.safetensors")
+    with pytest.raises(RunError, match="is not a regular file"):
+        run("basic", tmp_path)
 
 
 def test_a_history_whose_columns_changed_is_written(tmp_path):

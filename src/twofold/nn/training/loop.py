@@ -8,7 +8,6 @@ last epoch, and ends with the weights of a run that was never interrupted on the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -139,29 +138,18 @@ def train(
     process's own share (those of the first process are kept). Losses that couple samples (mixed pairs, CRL pairs,
     ranks) act within a share, or over the whole batch with ``Settings(gather=True)``.
     """
-    settings = settings or Settings()
-    setup = TrainingSetup(device, precision, compiled, prepare or Prepare(), mixers, outliers)
-    folder = Path(out)
-    make_folder(folder)
-    if np.asarray(data.labels).min() < 0:
-        raise InvalidInput("every training row needs a label; rows labelled -1 are outliers, pass them as outliers=")
-    identity = TrainingIdentity(str(recipe), asdict(settings), len(data))
-    if recipe.get(Stages) is not None:
-        results = list(_train_stages(recipe, model, data, folder, val, settings, setup, trained, done))
-        write_weights(folder / WEIGHTS, model, identity)
-        history = [values for result in results for values in result.history]
-        return Trained(folder / WEIGHTS, model, tuple(history), 1.0)
-    training = prepare_training(recipe, model, data, settings, setup)
-    if recipe.get(ReBN) is not None:
-        training.renew_statistics()
-        write_weights(folder / WEIGHTS, model, identity)
-        return Trained(folder / WEIGHTS, model.eval(), (), 1.0)
-    progress = _run_epochs(training, folder, identity, val, done)
-    load_weights(model, folder / WEIGHTS)
-    return Trained(folder / WEIGHTS, model.eval(), progress.history, _averaging_window(training.average))
+    setup = TrainingSetup(
+        device=device,
+        precision=precision,
+        compiled=compiled,
+        prepare=prepare or Prepare(),
+        mixers=mixers,
+        outliers=outliers,
+    )
+    return _train(recipe, model, data, Path(out), val, settings or Settings(), setup, trained=trained, done=done)
 
 
-def _train_stages(
+def _train(
     recipe: Recipe,
     model: nn.Module,
     data: Images,
@@ -169,31 +157,52 @@ def _train_stages(
     val: ImageRows | None,
     settings: Settings,
     setup: TrainingSetup,
+    *,
     trained: bool,
     done: Done,
-) -> Iterator[Trained]:
-    """Train in stages, each from the weights that the one before left in the network."""
-    stages: list[tuple[str, Recipe, Settings]] = []
+) -> Trained:
+    """Train in one stage or several, or estimate batch-norm statistics alone."""
+    make_folder(folder)
+    if np.asarray(data.labels).min() < 0:
+        raise InvalidInput("every training row needs a label; rows labelled -1 are outliers, pass them as outliers=")
+    identity = TrainingIdentity(str(recipe), asdict(settings), len(data))
+    weights = folder / WEIGHTS
+    if recipe.get(Stages) is not None:
+        history: list[EpochValues] = []
+        for stage in _list_stages(recipe, settings, trained):
+            result = _train(
+                stage.recipe, model, data, folder / stage.name, val, stage.settings, setup, trained=False, done=done
+            )
+            history += result.history
+        write_weights(weights, model, identity)
+        return Trained(weights, model, tuple(history), 1.0)
+    training = prepare_training(recipe, model, data, settings, setup)
+    if recipe.get(ReBN) is not None:
+        training.renew_statistics()
+        write_weights(weights, model, identity)
+        return Trained(weights, model.eval(), (), 1.0)
+    progress = _run_epochs(training, folder, identity, val, done)
+    load_weights(model, weights)
+    return Trained(weights, model.eval(), progress.history, _averaging_window(training.average))
+
+
+@dataclass(frozen=True)
+class _StageRun:
+    """One stage of a training: its folder, recipe and settings."""
+
+    name: str
+    recipe: Recipe
+    settings: Settings
+
+
+def _list_stages(recipe: Recipe, settings: Settings, trained: bool) -> list[_StageRun]:
+    """List the stages to run, each from the weights that the one before left in the network."""
+    stages = []
     if not trained:
-        stages.append(("classifier", recipe - Stages, settings))
+        stages.append(_StageRun("classifier", recipe - Stages, settings))
     for stage in recipe.later_stages:
-        stages.append((stage.name, stage.recipe, _stage_settings(stage, settings)))
-    for name, stage_recipe, stage_settings in stages:
-        yield train(
-            stage_recipe,
-            model,
-            data,
-            folder / name,
-            val=val,
-            settings=stage_settings,
-            prepare=setup.prepare,
-            mixers=setup.mixers,
-            outliers=setup.outliers,
-            device=setup.device,
-            precision=setup.precision,
-            compiled=setup.compiled,
-            done=done,
-        )
+        stages.append(_StageRun(stage.name, stage.recipe, _stage_settings(stage, settings)))
+    return stages
 
 
 def _stage_settings(stage: Stage, settings: Settings) -> Settings:

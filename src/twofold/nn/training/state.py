@@ -383,6 +383,10 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """
     from safetensors import SafetensorError, safe_open
 
+    if not path.exists():
+        raise RunError(f"{path} is missing; delete its folder to train again")
+    if not path.is_file():
+        raise RunError(f"{path} is not a regular file; a pipe, device or folder holds no training")
     try:
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
@@ -390,8 +394,8 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         metadata = json.loads(unseal_header(tensors, header))
     except InvalidInput as error:
         raise RunError(f"{path} {error}; delete it to start again") from error
-    except FileNotFoundError as error:
-        raise RunError(f"{path} is missing; delete its folder to train again") from error
+    except OSError as error:
+        raise RunError(f"{path} cannot be read ({error}); check its permissions") from error
     except (SafetensorError, KeyError, ValueError, RecursionError) as error:
         raise RunError(f"{path} is damaged or not a file of training; delete it to start again") from error
     if not isinstance(metadata, dict):
