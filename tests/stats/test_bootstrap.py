@@ -10,7 +10,7 @@ import scipy.stats
 from twofold import metrics
 from twofold.errors import InvalidInput, RejectedNaN, TwofoldWarning, UndefinedMetric
 from twofold.stats import bootstrap
-from twofold.stats.bootstrap import _corrected, _poisson, _strata
+from twofold.stats.bootstrap import _corrected_tails, _poisson, _strata
 from twofold.stats.bootstrap import draws as public_draws
 
 
@@ -178,7 +178,7 @@ def test_bca_levels_are_those_of_efron(seed):
     mean = sum(jackknife) / len(jackknife)
     cubes = sum((mean - x) ** 3 for x in jackknife)
     acceleration = cubes / (6 * sum((mean - x) ** 2 for x in jackknife) ** 1.5)
-    got = _corrected(np.array([0.025, 0.975]), value, replicates, np.array(jackknife))
+    got = _corrected_tails(np.array([0.025, 0.975]), value, replicates, np.array(jackknife))
     for level, tail in zip(got, (0.025, 0.975), strict=True):
         z = bias + scipy.stats.norm.ppf(tail)
         assert level == pytest.approx(scipy.stats.norm.cdf(bias + z / (1 - acceleration * z)))

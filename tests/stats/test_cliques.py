@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from twofold.errors import DoubtfulTable, InvalidInput, MissingExtra
 from twofold.stats.cliques import cliques, list_cliques, runs
 from twofold.stats.rank_tests import compare
-from twofold.stats.table import ranked
+from twofold.stats.table import rank_table
 
 GOLDEN = np.array([[4, 6, 3, 5, 4, 5], [7, 8, 6, 7, 9, 6], [6, 9, 7, 8, 8, 9]], dtype=float).T
 
@@ -46,7 +46,7 @@ def test_runs_are_bron_kerbosch(test):
     rng = np.random.default_rng(0)
     several = 0
     for _ in range(400):
-        data = ranked(random_table(rng), "higher", None)
+        data = rank_table(random_table(rng), "higher", None)
         order = sorted(range(len(data.names)), key=lambda j: data.sums[j])
         alike = compare(test, data).p >= 0.05
         quick, full = runs(alike, order), list_cliques(alike, order)

@@ -20,7 +20,7 @@ from twofold.stats.exact import (
     least_wilcoxon_p,
 )
 from twofold.stats.rank_tests import omnibus
-from twofold.stats.table import ranked
+from twofold.stats.table import rank_table
 
 UNTIED = [np.tile(np.arange(1.0, k + 1), (n, 1)) for k, n in [(2, 2), (2, 5), (3, 2), (3, 4), (4, 2), (4, 3), (5, 2)]]
 TIED = [
@@ -118,7 +118,7 @@ def test_exact_p_values_agree_with_printed_critical_values(methods, blocks):
     ordered = np.arange(1.0, methods + 1)
     for _ in range(300):  # tables that nearly agree have large statistics
         tables.append(np.array([rankdata(ordered + rng.normal(0, 1.5, methods)) for _ in range(blocks)]))
-    found = [omnibus(ranked(table, "lower", None)) for table in tables]
+    found = [omnibus(rank_table(table, "lower", None)) for table in tables]
     for level, critical in zip((0.05, 0.01), CRITICAL[methods][blocks], strict=True):
         for result in found:
             if critical is None:
@@ -183,7 +183,7 @@ def test_equal_methods_are_called_different_in_at_most_alpha_of_all_tables(metho
     """Pairs are asked only where this test rejects, so the level holds for them too."""
     rng = np.random.default_rng(3)
     ordered = [np.array([rng.permutation(methods) for _ in range(blocks)]) for _ in range(400)]
-    found = [omnibus(ranked(table.astype(float), "lower", None)) for table in ordered]
+    found = [omnibus(rank_table(table.astype(float), "lower", None)) for table in ordered]
     broken = np.mean([one.decisive_p < 0.05 for one in found])
     assert broken <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 400)
 

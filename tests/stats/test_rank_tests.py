@@ -14,8 +14,8 @@ from hypothesis.extra.numpy import arrays
 
 from twofold.errors import DoubtfulTable, InvalidInput
 from twofold.stats.rank_tests import conover_holm, conover_t, friedman, holm, rank_z, wilcoxon
-from twofold.stats.table import ranked
-from twofold.stats.table_checks import doubts
+from twofold.stats.table import rank_table
+from twofold.stats.table_checks import find_doubts
 
 GOLDEN = np.array([[4, 6, 3, 5, 4, 5], [7, 8, 6, 7, 9, 6], [6, 9, 7, 8, 8, 9]], dtype=float).T
 PAIRWISE = [conover_t, rank_z, wilcoxon]
@@ -279,7 +279,7 @@ def test_a_metric_counted_twice_is_seen():
 
 def test_twins_alone_are_not_also_called_groups():
     table = np.random.default_rng(0).normal(size=(8, 20))
-    assert len(doubts(ranked(np.vstack([table, table]), "higher", None))) == 1
+    assert len(find_doubts(rank_table(np.vstack([table, table]), "higher", None))) == 1
 
 
 def test_replicas_of_one_data_set_are_seen():
@@ -300,14 +300,14 @@ def test_weak_methods_are_named_for_the_common_standard_error_only():
 def test_strong_differences_alone_raise_no_doubt():
     rng = np.random.default_rng(0)
     steps = np.arange(6) * 5.0 + rng.normal(size=(10, 6))
-    assert doubts(ranked(steps, "higher", None), weak=True) == []
+    assert find_doubts(rank_table(steps, "higher", None), weak=True) == []
     swaps = np.tile(np.arange(5.0), (10, 1))
     swaps[8:, :2] = [1, 0]
-    assert doubts(ranked(swaps, "higher", None), weak=True) == []
+    assert find_doubts(rank_table(swaps, "higher", None), weak=True) == []
 
 
 def alarms(make, repeats):
-    found = [doubts(ranked(make(), "higher", None), weak=True) for _ in range(repeats)]
+    found = [find_doubts(rank_table(make(), "higher", None), weak=True) for _ in range(repeats)]
     kinds = ("counted twice", "correlated", "weak")
     return np.array([[any(kind in text for text in texts) for kind in kinds] for texts in found]).mean(axis=0)
 

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import kurtosis, rankdata
 
 from twofold.stats import table_checks
-from twofold.stats.table import ranked
+from twofold.stats.table import rank_table
 
 
 def ranks_of(rng, blocks, methods):
@@ -90,7 +90,7 @@ def test_weak_methods_by_definition(blocks, methods):
         table = rng.normal(size=(blocks, methods))
         behind = np.arange(1, weak + 1) * (10.0 if seed % 3 else 0.1)
         table[:, methods - weak :] -= 20.0 + behind
-        data = ranked(table, "higher", [str(j) for j in range(methods)])
+        data = rank_table(table, "higher", [str(j) for j in range(methods)])
         want = weak_by_definition(np.asarray(data.ranks))
         assert sorted(table_checks.weak_methods(data)) == sorted(str(j) for j in want)
         found += bool(want)

@@ -34,7 +34,7 @@ from twofold.errors import DoubtfulTable, InvalidInput, TooFewBlocks
 from twofold.stats.cliques import Cliques, cliques
 from twofold.stats.exact import LEAST_BLOCKS, least_friedman_p, required_blocks
 from twofold.stats.rank_tests import Friedman
-from twofold.stats.table import Better, ranked
+from twofold.stats.table import Better, rank_table
 
 TESTS = ("conover_t", "rank_z", "wilcoxon")
 FEW = 10  # blocks up to which the reference distributions of rank tests are rough (Demšar 2006, section 3.2.2)
@@ -358,7 +358,7 @@ def compare_blocks(table: BlockTable, test: str, alpha: float, columns: Sequence
     check_blocks(len(groups), len(complete.methods), test, alpha)
     fine_values = table.values(complete.blocks, complete.methods)
     values = np.stack([fine_values[members].mean(axis=0) for members in groups.values()])  # equal columns stay equal
-    mean_ranks = ranked(values, table.better, complete.methods).mean_ranks
+    mean_ranks = rank_table(values, table.better, complete.methods).mean_ranks
     order = np.argsort(mean_ranks, kind="stable")
     methods = tuple(complete.methods[j] for j in order)
     values = np.ascontiguousarray(values[:, order])

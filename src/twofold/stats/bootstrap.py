@@ -10,21 +10,22 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from twofold import _checks
-from twofold._checks import Array, ArrayLike
+from twofold._checks import AnyArray, Array, ArrayLike
 from twofold.errors import InvalidInput, RejectedNaN, TwofoldWarning, UndefinedMetric
 
 Weights = npt.NDArray[np.uint8]  # how often each row is drawn
 Value = Callable[[Weights], float]
+FloatOrArray = TypeVar("FloatOrArray", float, Array)
 
 _GROUPS = 200  # of rows, left out in turn by the jackknife of BCa
 
@@ -74,8 +75,10 @@ class Interval:
     replicates: Array = field(default_factory=lambda: np.empty(0), repr=False)
 
     def __str__(self) -> str:
-        p = "" if self.p is None else f", p = {self.p:.3g}"
-        return f"{self.value:.5g} [{self.low:.5g}, {self.high:.5g}]{p}"
+        text = f"{self.value:.5g} [{self.low:.5g}, {self.high:.5g}]"
+        if self.p is not None:
+            text += f", p = {self.p:.3g}"
+        return text
 
 
 def bootstrap(
@@ -162,27 +165,17 @@ def bootstrap(
         raise InvalidInput("bootstrap needs at least one array after the metric, such as correct and conf")
     if isinstance(seed, np.random.Generator):
         seed = int(seed.integers(2**63))
-    methods = [_entered(arrays, "positional"), *([] if versus is None else [_entered(versus, "versus")])]
-    rows = len(methods[0][0])
-    columns, settings = _named(named, rows)
-    for number, group in enumerate(methods):
-        for array in group:
-            if len(array) != rows:
-                where = "versus" if number else "positional"
-                raise InvalidInput(f"a {where} array has {len(array)} rows but the first array has {rows}")
+    first = _check_arrays(arrays, "positional")
+    rows = len(first[0])
+    columns, settings = _split_named(named, rows)
+    call = _MetricCall(metric, columns, settings)
+    methods = [first]
+    if versus is not None:
+        methods.append(_check_arrays(versus, "versus", rows))
     strata = _strata(stratify, rows)
-    value = _point(metric, methods, columns, settings)
-    values = [_value(metric, group, columns, settings) for group in methods]
-
-    def statistic(weights: Weights) -> float:
-        try:
-            first, *second = (of(weights) for of in values)
-        except UndefinedMetric:
-            return math.nan
-        return first - second[0] if second else first
-
-    parts = [_replicates(of, *strata, n, seed) for of in values]
-    replicates = parts[0] - parts[1] if versus is not None else parts[0]
+    value = _difference([call.value(method) for method in methods])
+    weighted = [call.weighted(method) for method in methods]
+    replicates = _difference([_replicates(of, *strata, n, seed) for of in weighted])
     undefined = int(np.isnan(replicates).sum())
     if undefined:
         warnings.warn(
@@ -196,31 +189,81 @@ def bootstrap(
         raise UndefinedMetric(f"the metric is undefined on all {n} resamples")
     tails = np.array([(1.0 - level) / 2.0, (1.0 + level) / 2.0])
     if kind == "bca":
-        tails = _corrected(tails, value, defined, _jackknife(statistic, rows, seed))
+        tails = _corrected_tails(tails, value, defined, _jackknife(weighted, rows, seed))
     low, high = np.quantile(defined, tails)
     p = None if versus is None else _p_value(defined)
     return Interval(value, float(low), float(high), level, n, kind, int(seed), p, undefined, replicates)
 
 
-def _entered(arrays: Sequence[ArrayLike], name: str) -> list[npt.NDArray[Any]]:
-    return [_checks.plain(a, f"{name} array {i}") for i, a in enumerate(arrays)]
+def _difference(values: Sequence[FloatOrArray]) -> FloatOrArray:
+    """Return the only value, or the first minus the second."""
+    if len(values) == 1:
+        return values[0]
+    return values[0] - values[1]
 
 
-def _named(named: dict[str, Any], rows: int) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+def _check_arrays(arrays: Sequence[ArrayLike], name: str, rows: int | None = None) -> list[AnyArray]:
+    """Validate the arrays of one method: all must have as many rows as the first one."""
+    checked: list[AnyArray] = []
+    for place, array in enumerate(arrays):
+        checked.append(_checks.plain(array, f"{name} array {place}"))
+        if rows is None:
+            rows = len(checked[0])
+        if len(checked[-1]) != rows:
+            raise InvalidInput(f"a {name} array has {len(checked[-1])} rows but the first array has {rows}")
+    return checked
+
+
+def _split_named(named: Mapping[str, Any], rows: int) -> tuple[dict[str, AnyArray], dict[str, Any]]:
     """Split named values into arrays that are resampled and settings that are not."""
     columns, settings = {}, {}
-    for name, given in named.items():
-        if given is None or isinstance(given, str | bytes | bool | int | float) or callable(given):
-            settings[name] = given
+    for name, value in named.items():
+        if value is None or isinstance(value, str | bytes | bool | int | float) or callable(value):
+            settings[name] = value
             continue
-        array = _checks.plain(given, name)
+        array = _checks.plain(value, name)
         if array.ndim and len(array) == rows:
             columns[name] = array
         elif array.ndim and name in ("is_id", "loss", "conf_ood", "conf_id", "labels"):
             raise InvalidInput(f"{name} has {len(array)} rows but the first array has {rows}")
         else:
-            settings[name] = given
+            settings[name] = value
     return columns, settings
+
+
+@dataclass(frozen=True, eq=False)
+class _MetricCall:
+    """A metric with its named arrays and settings, to be computed on the positional arrays of a method."""
+
+    metric: Callable[..., Any]
+    columns: dict[str, AnyArray]
+    settings: dict[str, Any]
+
+    def value(self, arrays: Sequence[AnyArray]) -> float:
+        """Compute the metric on all rows."""
+        return _as_float(self.metric(*arrays, **self.columns, **self.settings))
+
+    def weighted(self, arrays: Sequence[AnyArray]) -> Value:
+        """Express the metric as a function of row weights: its weighted form, or by calling it on the drawn rows."""
+        weighted = getattr(self.metric, "weighted", None)
+        if weighted is not None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RejectedNaN)  # said once, with the point estimate
+                value: Value | None = weighted(*arrays, **self.columns, **self.settings)
+            if value is not None:
+                return value
+
+        def on_drawn_rows(weights: Weights) -> float:
+            rows = np.repeat(np.arange(len(weights)), weights)
+            picked = [array[rows] for array in arrays]
+            named = {name: array[rows] for name, array in self.columns.items()}
+            return _as_float(self.metric(*picked, **named, **self.settings))
+
+        return on_drawn_rows
+
+
+def _as_float(result: Any) -> float:
+    return float(getattr(result, "value", result))
 
 
 def _strata(stratify: ArrayLike | None, rows: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
@@ -232,43 +275,6 @@ def _strata(stratify: ArrayLike | None, rows: int) -> tuple[npt.NDArray[np.int32
         raise InvalidInput(f"stratify has shape {group.shape} but the arrays have {rows} rows")
     members = np.argsort(group, kind="stable").astype(np.int32)
     return members, np.concatenate(([0], np.cumsum(np.bincount(group))))
-
-
-def _number(result: Any) -> float:
-    return float(getattr(result, "value", result))
-
-
-def _point(
-    metric: Callable[..., Any],
-    methods: list[list[npt.NDArray[Any]]],
-    columns: dict[str, npt.NDArray[Any]],
-    settings: dict[str, Any],
-) -> float:
-    first, *second = (_number(metric(*group, **columns, **settings)) for group in methods)
-    return first - second[0] if second else first
-
-
-def _value(
-    metric: Callable[..., Any],
-    arrays: list[npt.NDArray[Any]],
-    columns: dict[str, npt.NDArray[Any]],
-    settings: dict[str, Any],
-) -> Value:
-    """Express the metric as a function of row weights: its weighted form, or by calling it on the drawn rows."""
-    weighted = getattr(metric, "weighted", None)
-    if weighted is not None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RejectedNaN)  # said once, with the point estimate
-            value: Value | None = weighted(*arrays, **columns, **settings)
-        if value is not None:
-            return value
-
-    def on_drawn_rows(weights: Weights) -> float:
-        drawn = np.repeat(np.arange(len(weights)), weights)
-        picked = {name: array[drawn] for name, array in columns.items()}
-        return _number(metric(*(array[drawn] for array in arrays), **picked, **settings))
-
-    return on_drawn_rows
 
 
 def _replicates(
@@ -349,22 +355,28 @@ def _poisson() -> tuple[npt.NDArray[np.uint64], Weights]:
     return steps, np.where(low == high, low, UNCLEAR).astype(np.uint8)
 
 
-def _jackknife(statistic: Value, rows: int, seed: int) -> Array:
-    """Compute the statistic without each of at most ``_GROUPS`` random groups of rows."""
+def _jackknife(methods: Sequence[Value], rows: int, seed: int) -> Array:
+    """Compute the value, or difference, without each of at most ``_GROUPS`` random groups of rows."""
     groups = min(rows, _GROUPS)
     group = np.random.default_rng(seed).permutation(rows) % groups
-    values = np.array([statistic((group != g).astype(np.uint8)) for g in range(groups)])
-    return values[~np.isnan(values)]
+    values = []
+    for left_out in range(groups):
+        weights = (group != left_out).astype(np.uint8)
+        with suppress(UndefinedMetric):
+            values.append(_difference([method(weights) for method in methods]))
+    return np.array(values)
 
 
-def _corrected(tails: Array, value: float, replicates: Array, jackknife: Array) -> Array:
+def _corrected_tails(tails: Array, value: float, replicates: Array, jackknife: Array) -> Array:
     """Compute the quantile levels of the BCa interval."""
     from scipy.special import ndtr, ndtri
 
     below = (np.sum(replicates < value) + 0.5 * np.sum(replicates == value)) / len(replicates)
     below = np.clip(below, 0.5 / len(replicates), 1.0 - 0.5 / len(replicates))
     bias = ndtri(below)
-    pull = jackknife.mean() - jackknife if len(jackknife) else np.zeros(1)
+    pull = np.zeros(1)
+    if len(jackknife):
+        pull = jackknife.mean() - jackknife
     spread = float((pull**2).sum())
     acceleration = float((pull**3).sum()) / (6.0 * spread**1.5) if spread > 0 else 0.0
     z = bias + ndtri(tails)

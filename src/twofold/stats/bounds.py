@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -58,13 +58,12 @@ class Selection:
     looks: int
 
 
-@overload
-def clopper_pearson(errors: int, n: int, *, delta: float, side: Literal["upper", "lower"] = "upper") -> float: ...
-@overload
-def clopper_pearson(errors: int, n: int, *, delta: float, side: Literal["two"]) -> tuple[float, float]: ...
-@overload
-def clopper_pearson(errors: ArrayLike, n: ArrayLike, *, delta: float, side: str = "upper") -> Any: ...
-def clopper_pearson(errors: ArrayLike, n: ArrayLike, *, delta: float, side: str = "upper") -> Any:
+Bound: TypeAlias = Any  # a float for plain numbers, else an array
+
+
+def clopper_pearson(
+    errors: ArrayLike, n: ArrayLike, *, delta: float, side: Literal["upper", "lower", "two"] = "upper"
+) -> Bound:
     r"""Compute exact bounds of an error rate from the number of errors (binomial tail inversion).
 
     .. math:: b_\text{upper} = B^{-1}(1 - \delta;\, e + 1,\, n - e), \quad
@@ -115,11 +114,13 @@ def clopper_pearson(errors: ArrayLike, n: ArrayLike, *, delta: float, side: str 
     if (e > m).any():
         raise InvalidInput(f"errors must be at most n, got {e[e > m][0]:g} errors among {m[e > m][0]:g}")
     if side == "two":
-        return _scalar(_lower(e, m, delta / 2)), _scalar(_upper(e, m, delta / 2))
-    return _scalar(_upper(e, m, delta) if side == "upper" else _lower(e, m, delta))
+        return _as_bound(_lower(e, m, delta / 2)), _as_bound(_upper(e, m, delta / 2))
+    if side == "upper":
+        return _as_bound(_upper(e, m, delta))
+    return _as_bound(_lower(e, m, delta))
 
 
-def hoeffding_bentkus(mean_loss: ArrayLike, n: ArrayLike, *, delta: float) -> Any:
+def hoeffding_bentkus(mean_loss: ArrayLike, n: ArrayLike, *, delta: float) -> Bound:
     r"""Compute an upper bound of the mean of losses in [0, 1] from the mean of ``n`` independent ones.
 
     .. math:: b = \sup\{r : p_\mathrm{HB}(r) > \delta\}
@@ -169,10 +170,10 @@ def hoeffding_bentkus(mean_loss: ArrayLike, n: ArrayLike, *, delta: float) -> An
         above = m * _relative_entropy(loss, middle) >= -math.log(delta)
         low, high = np.where(above, low, middle), np.where(above, middle, high)
     bentkus = _upper(_ceil(loss * m), m, delta / math.e)
-    return _scalar(np.where(loss == 1.0, 1.0, np.minimum(high, bentkus)))
+    return _as_bound(np.where(loss == 1.0, 1.0, np.minimum(high, bentkus)))
 
 
-def hoeffding_bentkus_p(mean_loss: ArrayLike, n: ArrayLike, *, risk: float) -> Any:
+def hoeffding_bentkus_p(mean_loss: ArrayLike, n: ArrayLike, *, risk: float) -> Bound:
     r"""Compute the p-value of the hypothesis that the mean loss exceeds ``risk``, for losses in [0, 1].
 
     .. math:: p(r) = \min\big(e^{-n h_1(\min(\hat R, r), r)},\;
@@ -221,7 +222,7 @@ def hoeffding_bentkus_p(mean_loss: ArrayLike, n: ArrayLike, *, risk: float) -> A
     hoeffding = np.exp(-m * _relative_entropy(np.minimum(loss, level), level))
     count = _ceil(loss * m)
     tail = np.where(count >= m, 1.0, betaincc(count + 1, np.maximum(m - count, 1.0), level))
-    return _scalar(np.minimum(hoeffding, np.minimum(1.0, math.e * tail)))
+    return _as_bound(np.minimum(hoeffding, np.minimum(1.0, math.e * tail)))
 
 
 def sgr(
@@ -292,7 +293,8 @@ def sgr(
     >>> chosen.feasible, chosen.threshold, chosen.coverage, round(chosen.bound, 4)
     (True, 0.138, 0.862, 0.0989)
     """
-    right, scores = mask(correct, "correct"), confidence(conf)
+    right = mask(correct, "correct")
+    scores = confidence(conf)
     total = same_rows(correct=right, conf=scores)
     risk = number(risk, "risk", 0, 1, open_low=True, open_high=True)
     delta = number(delta, "delta", 0, 1, open_low=True, open_high=True)
@@ -329,7 +331,10 @@ def _bisect(accepted: Array, errors: Array, risk: float, level: float, looks: in
         middle = (passed + failed) // 2
         bound = float(_upper(errors[middle], accepted[middle], level))
         lowest = min(lowest, bound)
-        passed, failed = (middle, failed) if bound < risk else (passed, middle)
+        if bound < risk:
+            passed = middle
+        else:
+            failed = middle
     return passed, lowest
 
 
@@ -341,10 +346,12 @@ def _walk(accepted: Array, errors: Array, risk: float, level: float) -> tuple[in
         block = slice(left, left + 1024)
         bounds = _upper(errors[block], accepted[block], level)
         failing = bounds >= risk
-        stop = int(failing.argmax()) if failing.any() else len(bounds)
-        lowest = min(lowest, float(bounds[: stop + 1].min()))
-        if stop < len(bounds):
-            return (left + stop - 1 if left + stop > start else -1), lowest
+        if failing.any():
+            stop = int(failing.argmax())
+            lowest = min(lowest, float(bounds[: stop + 1].min()))
+            first_failure = left + stop
+            return (first_failure - 1 if first_failure > start else -1), lowest
+        lowest = min(lowest, float(bounds.min()))
     return (len(accepted) - 1 if start < len(accepted) else -1), lowest
 
 
@@ -400,5 +407,5 @@ def _broadcast(**arrays: Array) -> tuple[Array, ...]:
         raise InvalidInput(f"{shapes} do not fit together; give equal lengths, or a single number for one") from error
 
 
-def _scalar(array: Array) -> Any:
+def _as_bound(array: Array) -> Bound:
     return float(array) if np.ndim(array) == 0 else array

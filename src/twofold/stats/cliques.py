@@ -11,8 +11,8 @@ import numpy as np
 from twofold._checks import Array, ArrayLike, Mask, choice, number
 from twofold.errors import MissingExtra
 from twofold.stats.rank_tests import Friedman, Pairwise, compare, omnibus
-from twofold.stats.table import Better, ranked
-from twofold.stats.table_checks import doubts, voice
+from twofold.stats.table import Better, RankedTable, rank_table
+from twofold.stats.table_checks import find_doubts, warn_doubts
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,26 +118,34 @@ def cliques(
     ((('C', 'B'), ('A',)), ('C', 'B'))
     """
     kind = choice(test, "test", ("conover_t", "conover_holm", "rank_z", "wilcoxon"))
-    kind = "conover_t" if kind == "conover_holm" else kind
+    if kind == "conover_holm":
+        kind = "conover_t"
     alpha = number(alpha, "alpha", 0, 1, open_low=True, open_high=True)
-    search = list_cliques if kind == "wilcoxon" else runs
     if kind == "wilcoxon":
-        _networkx()
-    data = ranked(table, better, names)
+        _import_networkx()  # before the tests, which take longer
+    data = rank_table(table, better, names)
     overall, pairs = omnibus(data), compare(kind, data)
     rejected = overall.decisive_p < alpha
-    alike = pairs.p >= alpha if rejected else np.ones_like(pairs.p, dtype=bool)
     order = sorted(range(len(data.names)), key=lambda j: (data.sums[j], data.names[j]))
-    place = {j: position for position, j in enumerate(order)}
-    found = [sorted(group, key=place.__getitem__) for group in (search if rejected else runs)(alike, order)]
+    if not rejected:
+        found = [order]
+    elif kind == "wilcoxon":
+        found = list_cliques(pairs.p >= alpha, order)
+    else:
+        found = runs(pairs.p >= alpha, order)
 
     def quality(group: list[int]) -> tuple[float, float, int, tuple[str, ...]]:
         mean = round(float(data.mean_ranks[group].mean()), 12)
-        return data.mean_ranks[group[0]], mean, -len(group), tuple(data.names[j] for j in group)
+        return data.mean_ranks[group[0]], mean, -len(group), _names(data, group)
 
-    groups = tuple(tuple(data.names[j] for j in group) for group in sorted(found, key=quality))
-    voice(doubts(data, weak=kind == "conover_t"))
+    ordered = [sorted(group, key=order.index) for group in found]
+    groups = tuple(_names(data, group) for group in sorted(ordered, key=quality))
+    warn_doubts(find_doubts(data, weak=kind == "conover_t"))
     return Cliques(groups, groups[0], data.names, data.mean_ranks, pairs, overall, alpha, rejected)
+
+
+def _names(data: RankedTable, group: Sequence[int]) -> tuple[str, ...]:
+    return tuple(data.names[j] for j in group)
 
 
 def runs(alike: Mask, order: Sequence[int]) -> list[list[int]]:
@@ -191,14 +199,14 @@ def list_cliques(alike: Mask, order: Sequence[int]) -> list[list[int]]:
     MissingExtra
         If networkx is not installed.
     """
-    networkx = _networkx()
+    networkx = _import_networkx()
     graph = networkx.Graph()
     graph.add_nodes_from(order)
     graph.add_edges_from((int(i), int(j)) for i, j in np.argwhere(np.triu(alike, 1)))
     return [list(group) for group in networkx.find_cliques(graph)]
 
 
-def _networkx() -> Any:
+def _import_networkx() -> Any:
     try:
         import networkx
     except ImportError as error:

@@ -328,4 +328,6 @@ def _share(tables: int, blocks: Sequence[Ranks]) -> float:
     """Compute the share of some tables among all arrangements; Python's integers neither overflow nor underflow."""
     everything = math.prod(orders(block) for block in blocks)
     log_share = math.log(tables) - math.log(everything)
-    return max(math.exp(log_share), SMALLEST_NORMAL) if log_share > math.log(SMALLEST_NORMAL) else SMALLEST_NORMAL
+    if log_share <= math.log(SMALLEST_NORMAL):
+        return SMALLEST_NORMAL
+    return max(math.exp(log_share), SMALLEST_NORMAL)

@@ -22,8 +22,8 @@ from twofold.stats.exact import (
     least_rank_z_p,
     least_wilcoxon_p,
 )
-from twofold.stats.table import Better, Table, ranked
-from twofold.stats.table_checks import doubts, voice
+from twofold.stats.table import Better, RankedTable, rank_table
+from twofold.stats.table_checks import find_doubts, warn_doubts
 
 EXACT = 50  # signed-rank counts stay exact in float64 (2**50), and the normal approximation is good beyond
 
@@ -163,9 +163,9 @@ def friedman(table: ArrayLike, *, better: Better = "higher", names: Sequence[str
     >>> friedman([[1, 2], [3, 4]]).decisive_p
     0.5
     """
-    data = ranked(table, better, names)
+    data = rank_table(table, better, names)
     result = omnibus(data)
-    voice(doubts(data))
+    warn_doubts(find_doubts(data))
     return result
 
 
@@ -214,7 +214,7 @@ def conover_t(table: ArrayLike, *, better: Better = "higher", names: Sequence[st
     >>> [round(float(p), 6) for p in result.raw[0]], [round(float(p), 6) for p in result.p[0]]
     ([1.0, 0.001193, 0.000231], [1.0, 0.002387, 0.000692])
     """
-    return _mean_rank_test("conover_t", ranked(table, better, names))
+    return _mean_rank_test("conover_t", rank_table(table, better, names))
 
 
 conover_holm = conover_t
@@ -262,7 +262,7 @@ def rank_z(table: ArrayLike, *, better: Better = "higher", names: Sequence[str] 
     >>> result.raw[0].round(4)
     array([1.    , 0.0209, 0.0039])
     """
-    return _mean_rank_test("rank_z", ranked(table, better, names))
+    return _mean_rank_test("rank_z", rank_table(table, better, names))
 
 
 def wilcoxon(table: ArrayLike, *, better: Better = "higher", names: Sequence[str] | None = None) -> Pairwise:
@@ -312,9 +312,9 @@ def wilcoxon(table: ArrayLike, *, better: Better = "higher", names: Sequence[str
     >>> result.statistic[0], result.raw[0]
     (array([0., 0., 0.]), array([1.     , 0.03125, 0.03125]))
     """
-    data = ranked(table, better, names)
+    data = rank_table(table, better, names)
     result = compare("wilcoxon", data)
-    voice(doubts(data))
+    warn_doubts(find_doubts(data))
     return result
 
 
@@ -361,13 +361,13 @@ def holm(p: ArrayLike) -> Array:
     return adjusted.reshape(raw.shape)
 
 
-def omnibus(data: Table) -> Friedman:
+def omnibus(data: RankedTable) -> Friedman:
     """Compute Friedman's test of a validated table, without warnings.
 
     Parameters
     ----------
-    data : Table
-        The validated table, from :func:`twofold.stats.table.ranked`.
+    data : RankedTable
+        The validated table, from :func:`twofold.stats.table.rank_table`.
 
     Returns
     -------
@@ -380,7 +380,7 @@ def omnibus(data: Table) -> Friedman:
 
     Examples
     --------
-    >>> omnibus(ranked([[1, 2], [3, 4]], "higher", None)).statistic
+    >>> omnibus(rank_table([[1, 2], [3, 4]], "higher", None)).statistic
     2.0
     """
     from scipy.special import chdtrc, fdtrc
@@ -402,15 +402,15 @@ def omnibus(data: Table) -> Friedman:
     return Friedman(statistic, p, float(f), f_p, df, data.mean_ranks, data.names, blocks, exact, least)
 
 
-def compare(test: str, data: Table) -> Pairwise:
+def compare(test: str, data: RankedTable) -> Pairwise:
     """Compute one pairwise test of a validated table, without warnings.
 
     Parameters
     ----------
     test : {"conover_t", "rank_z", "wilcoxon"}
         The test.
-    data : Table
-        The validated table, from :func:`twofold.stats.table.ranked`.
+    data : RankedTable
+        The validated table, from :func:`twofold.stats.table.rank_table`.
 
     Returns
     -------
@@ -419,7 +419,7 @@ def compare(test: str, data: Table) -> Pairwise:
 
     Examples
     --------
-    >>> compare("wilcoxon", ranked([[1, 2], [3, 4]], "higher", None)).raw[0]
+    >>> compare("wilcoxon", rank_table([[1, 2], [3, 4]], "higher", None)).raw[0]
     array([1. , 0.5])
     """
     statistic, raw = TESTS[test](data)
@@ -429,22 +429,22 @@ def compare(test: str, data: Table) -> Pairwise:
     return Pairwise(p, raw, statistic, data.mean_ranks, data.names, test)
 
 
-def _mean_rank_test(test: str, data: Table) -> Pairwise:
+def _mean_rank_test(test: str, data: RankedTable) -> Pairwise:
     result = compare(test, data)
-    voice(doubts(data, weak=test == "conover_t"), stacklevel=4)
+    warn_doubts(find_doubts(data, weak=test == "conover_t"), stacklevel=4)
     return result
 
 
-def _unexplained(data: Table) -> float:
+def _unexplained(data: RankedTable) -> float:
     """Compute N A1 - sum R^2: zero exactly when every block has the same ranks."""
     return len(data.ranks) * float((data.ranks**2).sum()) - float((data.sums**2).sum())
 
 
-def _gaps(data: Table) -> Array:
+def _gaps(data: RankedTable) -> Array:
     return np.abs(data.sums[:, None] - data.sums)
 
 
-def _conover(data: Table) -> tuple[Array, Array]:
+def _conover(data: RankedTable) -> tuple[Array, Array]:
     from scipy.special import stdtr
 
     blocks, methods = data.ranks.shape
@@ -457,7 +457,7 @@ def _conover(data: Table) -> tuple[Array, Array]:
     return t, np.where(gaps == 0, 1.0, p)
 
 
-def _normal(data: Table) -> tuple[Array, Array]:
+def _normal(data: RankedTable) -> tuple[Array, Array]:
     from scipy.special import ndtr
 
     blocks, methods = data.ranks.shape
@@ -465,7 +465,7 @@ def _normal(data: Table) -> tuple[Array, Array]:
     return z, np.maximum(2 * ndtr(-z), least_rank_z_p(data.ranks))
 
 
-def _signed_ranks(data: Table) -> tuple[Array, Array]:
+def _signed_ranks(data: RankedTable) -> tuple[Array, Array]:
     methods = len(data.names)
     statistic, raw = np.zeros((methods, methods)), np.ones((methods, methods))
     for i, j in zip(*np.triu_indices(methods, 1), strict=True):
@@ -505,7 +505,7 @@ def _sign_patterns(doubled: tuple[int, ...]) -> Array:
     return np.asarray(np.cumsum(counts) / 2.0 ** len(doubled))
 
 
-TESTS: dict[str, Callable[[Table], tuple[Array, Array]]] = {
+TESTS: dict[str, Callable[[RankedTable], tuple[Array, Array]]] = {
     "conover_t": _conover,
     "rank_z": _normal,
     "wilcoxon": _signed_ranks,

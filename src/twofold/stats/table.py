@@ -15,8 +15,8 @@ Better: TypeAlias = Literal["higher", "lower"]
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
-    """Hold a validated table of results; :func:`ranked` makes it.
+class RankedTable:
+    """Hold a validated table of results; :func:`rank_table` makes it.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class Table:
 
     Examples
     --------
-    >>> ranked([[0.9, 0.8], [0.7, 0.7]], "higher", ["a", "b"]).ranks
+    >>> rank_table([[0.9, 0.8], [0.7, 0.7]], "higher", ["a", "b"]).ranks
     array([[1. , 2. ],
            [1.5, 1.5]])
     """
@@ -49,7 +49,7 @@ class Table:
         return self.sums / len(self.ranks)
 
 
-def ranked(table: ArrayLike, better: Better, names: Sequence[str] | None) -> Table:
+def rank_table(table: ArrayLike, better: Better, names: Sequence[str] | None) -> RankedTable:
     """Validate a table of results and rank the methods inside each block.
 
     Parameters
@@ -63,7 +63,7 @@ def ranked(table: ArrayLike, better: Better, names: Sequence[str] | None) -> Tab
 
     Returns
     -------
-    Table
+    RankedTable
         Values, ranks and names.
 
     Raises
@@ -74,28 +74,32 @@ def ranked(table: ArrayLike, better: Better, names: Sequence[str] | None) -> Tab
 
     Examples
     --------
-    >>> ranked([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]], "lower", None).mean_ranks
+    >>> rank_table([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]], "lower", None).mean_ranks
     array([2., 2., 2.])
     """
     from scipy.stats import rankdata
 
     choice(better, "better", ("higher", "lower"))
-    columns = getattr(table, "columns", None) if names is None else names
+    if names is None:
+        names = getattr(table, "columns", None)
     values = np.ascontiguousarray(floats(table, "table", ndim=2), dtype=np.float64)
     blocks, methods = values.shape
     if blocks < 2 or methods < 2:
         raise InvalidInput(
             f"table must have at least 2 blocks (rows) and 2 methods (columns), got shape {values.shape}"
         )
-    labels = tuple(str(c) for c in (range(methods) if columns is None else columns))
+    if names is None:
+        names = range(methods)
+    labels = tuple(str(name) for name in names)
     if len(labels) != methods or len(set(labels)) != methods:
         raise InvalidInput(f"names must be {methods} different names, one per column, got {labels}")
     bad = np.argwhere(~np.isfinite(values))
     if len(bad):
-        row, column = (int(i) for i in bad[0])
+        row, column = bad[0].tolist()
         raise InvalidInput(
             f"table must be finite, got {values[row, column]} in row {row}, column {labels[column]!r} "
             f"({len(bad)} such values); drop the block or the method"
         )
-    ranks = np.asarray(rankdata(-values if better == "higher" else values, axis=1), dtype=np.float64)
-    return Table(values, ranks, labels)
+    rising = -values if better == "higher" else values
+    ranks = np.asarray(rankdata(rising, axis=1), dtype=np.float64)
+    return RankedTable(values, ranks, labels)

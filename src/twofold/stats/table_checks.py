@@ -16,13 +16,13 @@ import numpy as np
 
 from twofold._checks import Array
 from twofold.errors import DoubtfulTable
-from twofold.stats.table import Table
+from twofold.stats.table import RankedTable
 
 DRAWS = 199  # a doubt is voiced when the table is more extreme than all of 199 simulated ones: level 1/200
 COPY = 0.95  # correlation of residual ranks from which two blocks are called copies
 
 
-def voice(messages: list[str], stacklevel: int = 3) -> None:
+def warn_doubts(messages: list[str], stacklevel: int = 3) -> None:
     """Issue every doubt as a ``DoubtfulTable`` warning at the caller of the public function.
 
     Parameters
@@ -37,7 +37,7 @@ def voice(messages: list[str], stacklevel: int = 3) -> None:
     >>> import warnings
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
-    ...     voice(["blocks are correlated"])
+    ...     warn_doubts(["blocks are correlated"])
     >>> caught[0].category.__name__
     'DoubtfulTable'
     """
@@ -45,12 +45,12 @@ def voice(messages: list[str], stacklevel: int = 3) -> None:
         warnings.warn(message, DoubtfulTable, stacklevel=stacklevel)
 
 
-def doubts(data: Table, *, weak: bool = False) -> list[str]:
+def find_doubts(data: RankedTable, *, weak: bool = False) -> list[str]:
     """List what the table shows against the assumptions of a rank test, one message each.
 
     Parameters
     ----------
-    data : Table
+    data : RankedTable
         The validated table.
     weak : bool, default=False
         Look for weak methods too, which matter where all pairs share one standard error (``conover_t``).
@@ -62,14 +62,14 @@ def doubts(data: Table, *, weak: bool = False) -> list[str]:
 
     Examples
     --------
-    >>> from twofold.stats.table import ranked
-    >>> doubts(ranked([[1, 2], [2, 1], [1, 2]], "higher", None))
+    >>> from twofold.stats.table import rank_table
+    >>> find_doubts(rank_table([[1, 2], [2, 1], [1, 2]], "higher", None))
     []
     """
     found: list[str] = []
     pairs = copied_blocks(data)
     if pairs:
-        shown = _shown([f"{i} and {j}" for i, j in pairs])
+        shown = _list_some([f"{i} and {j}" for i, j in pairs])
         found.append(
             "some blocks rank the methods almost identically, beyond what the methods' strength explains "
             f"(rows {shown}): a metric or data set seems to be counted twice, which makes p-values far too "
@@ -84,23 +84,27 @@ def doubts(data: Table, *, weak: bool = False) -> list[str]:
     feeble = weak_methods(data) if weak else []
     if feeble:
         found.append(
-            f"{len(feeble)} of {len(data.names)} methods are weak ({_shown(feeble)}): they lose to the whole "
+            f"{len(feeble)} of {len(data.names)} methods are weak ({_list_some(feeble)}): they lose to the whole "
             "top half in nearly every block and their ranks hardly vary, so the common standard error is too "
             "small for the others; use wilcoxon, or leave them out"
         )
     return found
 
 
-def _shown(items: Sequence[str]) -> str:
-    return ", ".join(items[:3]) + (f" and {len(items) - 3} more" if len(items) > 3 else "")
+def _list_some(items: Sequence[str]) -> str:
+    """List at most three items."""
+    listed = ", ".join(items[:3])
+    if len(items) > 3:
+        listed += f" and {len(items) - 3} more"
+    return listed
 
 
-def copied_blocks(data: Table) -> list[tuple[int, int]]:
+def copied_blocks(data: RankedTable) -> list[tuple[int, int]]:
     """Find pairs of blocks that are copies: equal numbers, or residual ranks that correlate beyond chance.
 
     Parameters
     ----------
-    data : Table
+    data : RankedTable
         The validated table.
 
     Returns
@@ -115,9 +119,9 @@ def copied_blocks(data: Table) -> list[tuple[int, int]]:
 
     Examples
     --------
-    >>> from twofold.stats.table import ranked
+    >>> from twofold.stats.table import rank_table
     >>> row = [0.1, 0.2, 0.35, 0.4, 0.5]
-    >>> copied_blocks(ranked([row, row[::-1], row], "higher", None))
+    >>> copied_blocks(rank_table([row, row[::-1], row], "higher", None))
     [(0, 2)]
     """
     equal = _equal_rows(data.values)
@@ -167,7 +171,7 @@ def correlated_blocks(ranks: Array) -> bool:
     return _two_groups(ranks) or _beyond_rotations(ranks, seed=2)
 
 
-def weak_methods(data: Table) -> list[str]:
+def weak_methods(data: RankedTable) -> list[str]:
     """Find methods that are beaten by all of the top half in 95 % of blocks and shrink the common variance by a sixth.
 
     Weak methods that swap places with one another do no harm; those with a fixed order add no variance but
@@ -175,7 +179,7 @@ def weak_methods(data: Table) -> list[str]:
 
     Parameters
     ----------
-    data : Table
+    data : RankedTable
         The validated table.
 
     Returns
@@ -185,8 +189,8 @@ def weak_methods(data: Table) -> list[str]:
 
     Examples
     --------
-    >>> from twofold.stats.table import ranked
-    >>> weak_methods(ranked([[1, 2], [2, 1], [1, 2]], "higher", None))
+    >>> from twofold.stats.table import rank_table
+    >>> weak_methods(rank_table([[1, 2], [2, 1], [1, 2]], "higher", None))
     []
     """
     blocks, methods = data.ranks.shape
@@ -216,9 +220,12 @@ def _equal_rows(values: Array) -> list[tuple[int, int]]:
 
 def _without_twins(ranks: Array, pairs: list[tuple[int, int]]) -> Array:
     """Keep one row of each pair of copies; larger groups stay, since they are groups and not twins."""
-    rows = [i for pair in pairs for i in pair]
-    twins = {j for i, j in pairs if rows.count(i) == rows.count(j) == 1}
-    return ranks[[i for i in range(len(ranks)) if i not in twins]]
+    copies = np.bincount(np.array(pairs, dtype=int).ravel(), minlength=len(ranks))
+    keep = np.ones(len(ranks), dtype=bool)
+    for first, second in pairs:
+        if copies[first] == copies[second] == 1:
+            keep[second] = False
+    return ranks[keep]
 
 
 def _residuals(ranks: Array) -> Array:
@@ -241,7 +248,9 @@ def _shared_spread(ranks: Array) -> float:
     residuals = _residuals(ranks)
     gram = residuals @ residuals.T
     total = float(np.trace(gram))
-    return 0.0 if total < 1e-9 else float((gram**2).sum() - (np.diag(gram) ** 2).sum()) / total**2
+    if total < 1e-9:
+        return 0.0
+    return float((gram**2).sum() - (np.diag(gram) ** 2).sum()) / total**2
 
 
 def _beyond_shuffles(ranks: Array, statistic: Callable[[Array], float], *, seed: int) -> bool:
@@ -249,12 +258,14 @@ def _beyond_shuffles(ranks: Array, statistic: Callable[[Array], float], *, seed:
     from scipy.stats import rankdata
 
     seen = statistic(ranks)
+    if seen <= 0:
+        return False
     rng = np.random.default_rng(seed)
-    for _ in range(DRAWS if seen > 0 else 0):
+    for _ in range(DRAWS):
         shuffled = rng.permuted(ranks, axis=0) + 0.2 * rng.random(ranks.shape)  # the noise breaks ties only
         if statistic(rankdata(shuffled, axis=1)) >= seen - 1e-12:
             return False
-    return seen > 0
+    return True
 
 
 def _beyond_rotations(ranks: Array, *, seed: int) -> bool:
@@ -265,11 +276,14 @@ def _beyond_rotations(ranks: Array, *, seed: int) -> bool:
     residuals = _residuals(ndtri((ranks - 0.5) / methods))
     seen = _cubes(residuals)
     rng = np.random.default_rng(seed)
+    if seen <= 0:
+        return False
     core = _centred_frame(rng, blocks).T @ residuals
-    for _ in range(DRAWS if seen > 0 else 0):
-        if _cubes(_centred_frame(rng, blocks) @ core) >= seen - 1e-12:
+    for _ in range(DRAWS):
+        rotated = _centred_frame(rng, blocks) @ core
+        if _cubes(rotated) >= seen - 1e-12:
             return False
-    return seen > 0
+    return True
 
 
 def _centred_frame(rng: np.random.Generator, blocks: int) -> Array:
