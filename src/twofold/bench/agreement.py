@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -147,6 +147,7 @@ _PROTOCOLS: dict[str, tuple[str, ...]] = {
 }
 """Protocols whose rows a paper's numbers may be compared with; the known test set alone is the same in all."""
 
+# columns that identify whose value a row is, apart from its shift; the run comes first
 _IDENTITY = ("run", "benchmark", "model", "recipe", "seed", "score", "pair", "protocol", "metric")
 
 
@@ -205,11 +206,7 @@ def agreement(rows: Iterable[ResultRow], benchmark: str) -> list[Agreement]:
     """
     results = list(rows)
     incomplete = _incomplete_levels(results)
-    recipes = {anchor.recipe for anchor in anchors() if anchor.recipe}
-    by_column: dict[tuple[str, str], list[Anchor]] = defaultdict(list)
-    for anchor in anchors(benchmark=benchmark, reliable=True):
-        by_column[anchor.metric, _column_of(anchor.shift, anchor.role)].append(anchor)
-    by_scores: dict[tuple[str, str, str, str], list[Anchor]] = {}  # rows repeat their scores: each is matched once
+    index = _AnchorIndex.of(benchmark)
     found: list[Agreement] = []
     seen: set[tuple[object, ...]] = set()
     for number, row in enumerate(results):
@@ -220,18 +217,15 @@ def agreement(rows: Iterable[ResultRow], benchmark: str) -> list[Agreement]:
         if ours is None or (texts.shift == CORRUPTION and _identity(row) in incomplete):
             continue
         low, high = _read_number(row, "low", number), _read_number(row, "high", number)
-        column = texts.metric, _column_of(texts.shift, texts.role)
-        scores = texts.score, texts.pair
-        if (*column, *scores) not in by_scores:
-            matching = [anchor for anchor in by_column.get(column, ()) if _has_scores(anchor, *scores)]
-            by_scores[*column, *scores] = matching
-        fitting = [anchor for anchor in by_scores[*column, *scores] if _fits_protocol(anchor, texts.protocol)]
-        for anchor in _match_recipe(fitting, texts.recipe, recipes):
-            once = (anchor, texts.model, texts.recipe, texts.seed, scores if anchor.score else None)
-            if once in seen:
+        for anchor in index.find(texts):
+            scores = (texts.score, texts.pair) if anchor.score else ()
+            match = (anchor, texts.model, texts.recipe, texts.seed, *scores)
+            if match in seen:
                 continue
-            seen.add(once)
-            inside = None if low is None or high is None else low <= anchor.rate <= high
+            seen.add(match)
+            inside = None
+            if low is not None and high is not None:
+                inside = low <= anchor.rate <= high
             same_model = _is_same_model(anchor.model, texts.model)
             found.append(Agreement(anchor, ours, ours - anchor.rate, inside, same_model))
     return found
@@ -281,7 +275,6 @@ def _incomplete_levels(rows: Iterable[ResultRow]) -> dict[tuple[str, ...], list[
 
 
 def _identity(row: ResultRow) -> tuple[str, ...]:
-    """Identify whose value a row is, apart from its shift; the run comes first."""
     texts = []
     for column in _IDENTITY:
         value = row.get(column)
@@ -365,6 +358,33 @@ def _mid_ranks(values: Array) -> Array:
 # --- which anchor a row may be compared with ------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, eq=False)
+class _AnchorIndex:
+    """Find the reliable published numbers of a benchmark that a row of results may be compared with."""
+
+    by_column: Mapping[tuple[str, str], Sequence[Anchor]]
+    recipes: frozenset[str]  # those that some paper has
+    by_scores: dict[tuple[str, ...], list[Anchor]] = field(default_factory=dict)  # rows repeat their scores
+
+    @classmethod
+    def of(cls, benchmark: str) -> _AnchorIndex:
+        by_column: dict[tuple[str, str], list[Anchor]] = defaultdict(list)
+        for anchor in anchors(benchmark=benchmark, reliable=True):
+            by_column[anchor.metric, _column_of(anchor.shift, anchor.role)].append(anchor)
+        recipes = frozenset(anchor.recipe for anchor in anchors() if anchor.recipe)
+        return cls(by_column, recipes)
+
+    def find(self, texts: _ResultTexts) -> list[Anchor]:
+        column = texts.metric, _column_of(texts.shift, texts.role)
+        scores = texts.score, texts.pair
+        if (*column, *scores) not in self.by_scores:
+            matching = [anchor for anchor in self.by_column.get(column, ()) if _has_scores(anchor, *scores)]
+            self.by_scores[*column, *scores] = matching
+        matching = self.by_scores[*column, *scores]
+        fitting = [anchor for anchor in matching if _fits_protocol(anchor, texts.protocol)]
+        return _match_recipe(fitting, texts.recipe, self.recipes)
+
+
 def _column_of(shift: str, role: str) -> str:
     """Name the data of a number: its role on the known test set and on a pool, its shift elsewhere."""
     if role in ("iid", "pooled") or not shift:
@@ -416,7 +436,7 @@ def _parse_steps(spec: str) -> tuple[ChainStep, ...] | None:
         return None
 
 
-def _match_recipe(fitting: Sequence[Anchor], recipe: str, recipes: set[str]) -> list[Anchor]:
+def _match_recipe(fitting: Sequence[Anchor], recipe: str, recipes: frozenset[str]) -> list[Anchor]:
     """Keep the anchors of a recipe; for a recipe that no paper has, those of plain training where there is a choice."""
     if recipe in recipes:
         return [anchor for anchor in fitting if anchor.recipe in ("", recipe)]

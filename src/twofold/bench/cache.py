@@ -48,13 +48,13 @@ def digest(*parts: object) -> str:
 
 
 @cache
-def code(*modules: str) -> str:
+def source_digest(*modules: str) -> str:
     """Compute a digest of the source of modules and folders of the package, so that a change of code is noticed.
 
     Parameters
     ----------
     *modules : str
-        Paths inside the package, such as ``"metrics"`` or ``"stats/table.py"``.
+        Paths inside the package, such as ``"metrics"`` or ``"bench/protocols.py"``.
 
     Returns
     -------
@@ -72,7 +72,7 @@ def code(*modules: str) -> str:
 
 
 @cache
-def code_of(*makers: Callable[..., object]) -> str:
+def definition_digest(*makers: Callable[..., object]) -> str:
     """Compute a digest of the source of functions and classes, also of those that a user registered.
 
     Parameters

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 
 from twofold import metrics
 from twofold._checks import Array
-from twofold.bench.cache import code, code_of, digest
+from twofold.bench.cache import definition_digest, digest, source_digest
 from twofold.bench.protocols import Tuning
 from twofold.bench.subjects import Subject
 from twofold.errors import TwofoldError
@@ -90,8 +90,8 @@ def score_digests(subject: Subject, spec: str, tuning: Tuning) -> ScoreDigests:
     chain = plan_chain(spec, tuning)
     stored = subject.digests
     fitted_on = [stored[name] for name, role in subject.roles.items() if role in FITTING]
-    score_code = code_of(*(step.info.maker for step in chain.steps))
-    fit = digest(fitted_on, stored.get("head"), chain.spec, asdict(tuning), score_code, code(*SCORING))
+    score_code = definition_digest(*(step.info.maker for step in chain.steps))
+    fit = digest(fitted_on, stored.get("head"), chain.spec, asdict(tuning), score_code, source_digest(*SCORING))
     sets = {name: digest(fit, stored[name]) for name in subject.scored_sets}
     return ScoreDigests(fit, sets)
 

@@ -10,7 +10,7 @@ from functools import cache, cached_property
 import numpy as np
 
 from twofold._checks import Array
-from twofold.bench.cache import CacheEntry, code, digest
+from twofold.bench.cache import CacheEntry, digest, source_digest
 from twofold.bench.catalogue import Benchmark
 from twofold.bench.confidences import Confidences
 from twofold.bench.protocols import Protocol, ProtocolView, ScoredSet, Tuning
@@ -192,7 +192,7 @@ class MethodEvaluation:
         dict of str to str
             By shift.
         """
-        source = code(*MEASURING)
+        source = source_digest(*MEASURING)
         found = {}
         for view in self.views:
             confidences = [self._set_digest(name) for name in view.sets]

@@ -96,25 +96,19 @@ class Bench:
         known: dict[str, Confidences] = {}
         missing: dict[str, list[str]] = {}
         for spec in specs:
-            name = _confidences_name(subject, spec, tuning)
-            stored = _read_confidences(self.cache.read(name), digests[spec])
-            if stored is not None:
-                known[spec] = stored
-            if stored is None or not stored.reason:
-                scored = {} if stored is None else stored.conf
-                absent = [name for name in subject.scored_sets if name not in scored]
-                if absent:
-                    missing[spec] = absent
+            entry = self.cache.read(_confidences_name(subject, spec, tuning))
+            known[spec] = _read_confidences(entry, digests[spec])
+            absent = [name for name in subject.scored_sets if name not in known[spec].conf]
+            if absent and not known[spec].reason:
+                missing[spec] = absent
         tasks = _confidence_tasks(subject, missing, tuning)
         for _, computed in self._run_tasks(f"{subject.name}: scores", tasks):
             for spec, new in computed.items():
-                conf = new.conf
-                if spec in known and not new.reason:
-                    conf = {**known[spec].conf, **new.conf}
+                conf = {} if new.reason else {**known[spec].conf, **new.conf}
                 known[spec] = replace(new, conf=conf, digests=digests[spec].sets)
-                name = _confidences_name(subject, spec, tuning)
-                self.cache.write(name, _confidences_entry(known[spec], digests[spec]))
-        return {spec: known[spec] for spec in specs}
+                entry = _confidences_entry(known[spec], digests[spec])
+                self.cache.write(_confidences_name(subject, spec, tuning), entry)
+        return known
 
     def measure(
         self, methods: Sequence[MethodEvaluation], *, resamples: int, label: str
@@ -173,21 +167,25 @@ class Bench:
         """
         specs = list(dict.fromkeys([*scores, *chain.from_iterable(pairs)]))
         confidences: dict[Tuning, dict[str, Confidences]] = {}
-        for one in self.protocols:
-            if one.tuning not in confidences:
-                confidences[one.tuning] = self.confidences(subject, specs, one.tuning)
+        for judged_by in self.protocols:
+            if judged_by.tuning not in confidences:
+                confidences[judged_by.tuning] = self.confidences(subject, specs, judged_by.tuning)
         rows: Rows = []
         singles: list[MethodEvaluation] = []
         doubles: list[MethodEvaluation] = []
-        for one in self.protocols:
-            conf = confidences[one.tuning]
+        for judged_by in self.protocols:
+            conf = confidences[judged_by.tuning]
             for score in scores:
-                method = self._single_method(subject, one, score, conf[score])
+                method = self._method(subject, judged_by, conf, score)
                 if conf[score].reason:
                     rows.append({**method.shared_columns, "value": math.nan, "reason": conf[score].reason})
                 else:
                     singles.append(method)
-            doubles += self._pair_methods(subject, one, pairs, conf)
+            for score, pair in pairs:
+                method = self._method(subject, judged_by, conf, score, pair)
+                has_confidences = not (conf[score].reason or conf[pair].reason)
+                if has_confidences and method.views:
+                    doubles.append(method)
         found = self.measure(singles, resamples=self.resamples, label=f"{subject.name}: values")
         found |= self.measure(doubles, resamples=0, label=f"{subject.name}: pairs")
         if self.resamples:
@@ -201,23 +199,25 @@ class Bench:
             replicates |= own_replicates
         return rows, replicates
 
-    def _single_method(self, subject: Subject, protocol: Protocol, score: str, conf: Confidences) -> MethodEvaluation:
-        return MethodEvaluation(self.benchmark, subject, protocol, score, None, conf, None, self.seed)
-
-    def _pair_methods(
-        self, subject: Subject, protocol: Protocol, pairs: Sequence[ScorePair], conf: Mapping[str, Confidences]
-    ) -> list[MethodEvaluation]:
-        """List the pairs under a protocol whose scores have confidences, if the protocol measures pairs."""
-        methods = []
-        for score, pair in pairs:
-            if conf[score].reason or conf[pair].reason:
-                continue
-            method = MethodEvaluation(
-                self.benchmark, subject, protocol, score, pair, conf[score], conf[pair], self.seed
-            )
-            if method.views:
-                methods.append(method)
-        return methods
+    def _method(
+        self,
+        subject: Subject,
+        judged_by: Protocol,
+        conf: Mapping[str, Confidences],
+        score: str,
+        pair: str | None = None,
+    ) -> MethodEvaluation:
+        """Put a score or a pair under a protocol."""
+        return MethodEvaluation(
+            benchmark=self.benchmark,
+            subject=subject,
+            protocol=judged_by,
+            score=score,
+            pair=pair,
+            first=conf[score],
+            second=None if pair is None else conf[pair],
+            seed=self.seed,
+        )
 
     def absent_sets(self, subject: Subject) -> Rows:
         """Make a row for each data set of the benchmark that the run lacks.
@@ -253,10 +253,10 @@ def _confidences_name(subject: Subject, spec: str, tuning: Tuning) -> str:
     return f"score-{digest(subject.folder, spec, asdict(tuning))}"
 
 
-def _read_confidences(entry: CacheEntry, digests: ScoreDigests) -> Confidences | None:
-    """Read the confidences in a cache entry that are still valid; None where the entry is of another fit."""
+def _read_confidences(entry: CacheEntry, digests: ScoreDigests) -> Confidences:
+    """Read the confidences in a cache entry that are still valid; none where the entry is of another fit."""
     if entry.facts.get("fit") != digests.fit:
-        return None
+        return Confidences()
     return Confidences(**entry.facts["told"], conf=entry.current(digests.sets), digests=digests.sets)
 
 
