@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -63,7 +63,7 @@ def heat_map(values: Array, rows: Sequence[str], columns: Sequence[str], about: 
 
 def _text_width(texts: Sequence[str], most: int) -> float:
     """Estimate the width of the longest text, of which at most some letters are shown."""
-    longest = max((len(text) for text in texts), default=1)
+    longest = max(map(len, texts), default=1)
     return LETTER * min(longest, most)
 
 
@@ -110,15 +110,13 @@ class _RowAxis:
         return svg_element(WIDTH, math.ceil(self.bottom + 42), about, "".join(parts))
 
 
-def bar_rows(names: Sequence[str], values: Array, x_label: str, about: str, unit: str = "%") -> str:
+def bar_rows(values: Mapping[str, float], x_label: str, about: str, unit: str = "%") -> str:
     """Draw a horizontal bar for each name, from zero to the left or right.
 
     Parameters
     ----------
-    names : sequence of str
-        Names of the bars, from top to bottom.
-    values : ndarray of shape (n_names,)
-        Lengths of the bars. A value that is not finite leaves its row empty.
+    values : mapping of str to float
+        Name and length of each bar, from top to bottom. A value that is not finite leaves its row empty.
     x_label : str
         Label of the horizontal axis.
     about : str
@@ -136,14 +134,15 @@ def bar_rows(names: Sequence[str], values: Array, x_label: str, about: str, unit
     Bars are cut at -100 and 100; the number beside a bar is never cut.
     """
     row = 22.0
-    finite = values[np.isfinite(values)]
-    ends = np.clip(np.append(finite, 0.0), -100.0, 100.0)
-    low, high = widen((float(ends.min()), float(ends.max())))
-    axis = _RowAxis(150.0, WIDTH - 66.0, low, high, bottom=ROWS_TOP + row * len(names) + 4)
+    finite = [value for value in values.values() if math.isfinite(value)]
+    low = max(min([0.0, *finite]), -100.0)
+    high = min(max([0.0, *finite]), 100.0)
+    low, high = widen((low, high))
+    axis = _RowAxis(150.0, WIDTH - 66.0, low, high, bottom=ROWS_TOP + row * len(values) + 4)
     zero = axis.pixel(0)
     parts = [f'<path class="a" d="M{zero:.1f} {ROWS_TOP}V{axis.bottom}"/>']
-    for i, name in enumerate(names):
-        y, value = ROWS_TOP + row * i, float(values[i])
+    for i, (name, value) in enumerate(values.items()):
+        y = ROWS_TOP + row * i
         parts.append(label(axis.left - 6, y + 15, name, "t e", 22))
         if not math.isfinite(value):
             continue
@@ -216,7 +215,7 @@ def box_rows(groups: Sequence[tuple[str, Array]], x_label: str, about: str) -> s
     for i, (name, values) in enumerate(groups):
         y = ROWS_TOP + row * i + row / 2
         quantiles = np.quantile(values, (0, 0.25, 0.5, 0.75, 1)).tolist()
-        least, lower, median, upper, most = (axis.pixel(quantile) for quantile in quantiles)
+        least, lower, median, upper, most = map(axis.pixel, quantiles)
         parts.append(label(axis.left - 6, y + 4, f"{name} ({len(values)})", "t e", 20))
         parts.append(f'<path class="w" d="M{least:.1f} {y}H{most:.1f}"/>')
         size = f'width="{max(upper - lower, 1):.1f}" height="16"'
@@ -311,7 +310,7 @@ def member_map(rows: Sequence[str], columns: Sequence[str], member: Mask, judged
         parts.append(_slanted_label(x, top - 6, name, 26))
         members = np.flatnonzero(member[:, j]).tolist()
         if len(members) > 1:
-            first, last = (top + row * (i + 0.5) for i in (members[0], members[-1]))
+            first, last = top + row * (members[0] + 0.5), top + row * (members[-1] + 0.5)
             parts.append(f'<path class="l k0" d="M{x:.1f} {first:.1f}V{last:.1f}"/>')
     for i, name in enumerate(rows):
         y = top + row * (i + 0.5)

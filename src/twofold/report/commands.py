@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from twofold.report.document import ReportTable
 from twofold.report.options import SUFFIXES, Format, ReportOptions
 from twofold.report.scored import ReportSource, ScorePair
 from twofold.report.threshold_grid import Thresholds
@@ -195,8 +196,7 @@ def plugin_options(specs: Sequence[str]) -> str:
         for step in chain.steps:
             modules[step.info.maker.__module__] = None
             waiting += step.inner_chains
-    found = [module for module in modules if module in plugins()]
-    return "".join(f" --plugin {module}" for module in found)
+    return "".join(f" --plugin {module}" for module in modules if module in plugins())
 
 
 def gate_fit_start(source: ReportSource, pair: ScorePair) -> str:
@@ -332,6 +332,25 @@ def gate_commands(source: ReportSource, pair: ScorePair, thresholds: Thresholds,
         each = f"twofold gate card {folder} {quote_path(source.path)}{plugin_options(pair.scores)}"
         commands.append(Command(each, f"the same of {pair.name} for each data set"))
     return commands
+
+
+def commands_table(commands: Sequence[Command], notes: tuple[str, ...] = ()) -> ReportTable:
+    """Tabulate the commands of a page.
+
+    Parameters
+    ----------
+    commands : sequence of Command
+        The commands.
+    notes : tuple of str, default=()
+        Remarks below the table.
+
+    Returns
+    -------
+    ReportTable
+        Each command, and what it gives.
+    """
+    lines = tuple((command.line, command.gives) for command in commands)
+    return ReportTable("commands", "Commands", ("command", "gives"), lines, notes=notes)
 
 
 def json_threshold(threshold: float) -> float | str:

@@ -298,12 +298,11 @@ def calibration_section(measurements: Measurements) -> Section:
         Sentences and a figure; one sentence where the confidences are not probabilities.
     """
     title = "Does it know how sure it is?"
-    tests = [one for one in measurements.source.tests if one.prob is not None]
-    if not tests:
+    tests = measurements.source.pool()
+    if tests.prob is None:
         why = "The confidences are not probabilities: they leave the range from 0 to 1, so calibration is not checked."
         return Section("calibration", title, (why,))
-    correct = np.concatenate([one.correct for one in tests])
-    prob = np.concatenate([one.prob for one in tests if one.prob is not None])
+    correct, prob = tests.correct, tests.prob
     mean_prob, accuracy = 100 * float(prob.mean()), 100 * float(correct.mean())
     text = (
         f"On known test inputs the classifier is {_describe_calibration(correct, prob)} on average: its mean "
@@ -378,14 +377,14 @@ def _improvement_figure(areas: dict[str, float], base: str, roles: Roles) -> Fig
     for spec, area in areas.items():
         if spec != base:
             gains[spec] = 100 * (areas[base] - area) / areas[base]
-    names = sorted(gains, key=lambda spec: -gains[spec])
+    gains = dict(sorted(gains.items(), key=lambda item: -item[1]))
     if roles:
         key, kind, metric, whose = roles[0], UNKNOWN_NAMES[roles[0]], "aurc_id", "known"
     else:
         key, kind, metric, whose = "known", "known inputs only", "aurc", "all"
-    about = f"Improvement of {len(names)} scores over {base}, {kind}"
-    svg = bar_rows(names, np.array([gains[name] for name in names]), f"{metric} below that of {base}, %", about)
+    about = f"Improvement of {len(gains)} scores over {base}, {kind}"
+    svg = bar_rows(gains, f"{metric} below that of {base}, %", about)
     quantity = f"the area under the risk ({metric}, over the coverage of {whose} inputs)"
     caption = f"How much lower {quantity} is than that of {base}."
-    rows = tuple((name, areas[name], gains[name]) for name in names)
+    rows = tuple((name, areas[name], gain) for name, gain in gains.items())
     return Figure(f"improvement-{key}", kind, caption, svg, ("score", metric, "improvement %"), rows)

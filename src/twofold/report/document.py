@@ -270,8 +270,7 @@ class Document:
         """
         lines = [f"# {markdown(self.title)}", "", markdown(self.subtitle), ""]
         for section in self.sections:
-            texts = [_markdown_part(part) for part in section.parts]
-            shown = [text for text in texts if text]
+            shown = list(filter(None, map(_markdown_part, section.parts)))
             if shown:
                 lines += [f"## {markdown(section.title)}", ""]
             for text in shown:
@@ -286,7 +285,7 @@ class Document:
         str
             The tables in order; sentences and figures are left out.
         """
-        return "\n".join(_latex_table(table) for table in self.tables())
+        return "\n".join(map(_latex_table, self.tables()))
 
     def to_json(self) -> str:
         """Format the sentences and tables as JSON, with values in natural units.
@@ -299,7 +298,7 @@ class Document:
         content: dict[str, object] = {"title": self.title, "subtitle": self.subtitle}
         if self.summary:
             content["summary"] = self.summary
-        content["sections"] = [_json_section(section) for section in self.sections]
+        content["sections"] = list(map(_json_section, self.sections))
         return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -334,11 +333,11 @@ def _markdown_part(part: Part) -> str:
 
 
 def _markdown_table(table: ReportTable) -> str:
-    head = _markdown_row([markdown(column) for column in table.columns])
+    head = _markdown_row(list(map(markdown, table.columns)))
     rule = "|" + "---|" * table.heads + "---:|" * (len(table.columns) - table.heads)
     lines = [markdown(table.caption), "", head, rule]
     for row in table.rows:
-        texts = [markdown(text) for text in _cell_texts(row)]
+        texts = list(map(markdown, _cell_texts(row)))
         for i, cell in enumerate(row):
             if _is_strong(cell):
                 texts[i] = f"**{texts[i]}**"
@@ -356,14 +355,14 @@ def _markdown_row(texts: Sequence[str]) -> str:
 def _latex_table(table: ReportTable) -> str:
     layout = "l" * table.heads + "r" * (len(table.columns) - table.heads)
     lines = [r"\begin{table}", r"\centering", rf"\begin{{tabular}}{{{layout}}}", r"\hline"]
-    lines += [_latex_row([latex(column) for column in table.columns]), r"\hline"]
+    lines += [_latex_row(list(map(latex, table.columns))), r"\hline"]
     for row in table.rows:
-        texts = [latex(text) for text in _cell_texts(row)]
+        texts = list(map(latex, _cell_texts(row)))
         for i, cell in enumerate(row):
             if _is_strong(cell):
                 texts[i] = rf"\textbf{{{texts[i]}}}"
         lines.append(_latex_row(texts))
-    caption = " ".join(latex(text) for text in (table.caption, *table.notes))
+    caption = " ".join(map(latex, (table.caption, *table.notes)))
     lines += [r"\hline", r"\end{tabular}", rf"\caption{{{caption}}}", r"\end{table}"]
     return "\n".join(lines) + "\n"
 
@@ -386,7 +385,7 @@ def _json_table(table: ReportTable) -> dict[str, object]:
         "key": table.key,
         "caption": table.caption,
         "columns": list(table.columns),
-        "rows": [[_json_cell(cell) for cell in row] for row in table.rows],
+        "rows": [list(map(_json_cell, row)) for row in table.rows],
         "notes": list(table.notes),
     }
 

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from itertools import groupby
@@ -44,7 +44,7 @@ def format_html(document: Document) -> str:
         chart_style=read_static("chart.css"),
         contents="".join(contents),
         tiles=_format_tiles(document.tiles),
-        body="".join(_format_section(section) for section in document.sections),
+        body="".join(map(_format_section, document.sections)),
         summary=_format_summary(document),
         data=script_json({"figures": _figure_data(document), "explorer": document.data or None}),
         script=script,
@@ -140,7 +140,7 @@ def _format_section(section: Section) -> str:
     """Format a section; figures that follow one another stand side by side."""
     parts = []
     for are_figures, several in groupby(section.parts, key=lambda part: isinstance(part, Figure)):
-        inside = "".join(_format_part(part) for part in several)
+        inside = "".join(map(_format_part, several))
         if are_figures:
             inside = f'<div class="figures">{inside}</div>'
         parts.append(inside)
@@ -173,13 +173,16 @@ def _format_figure(figure: Figure) -> str:
 
 def _format_cautions(table: ReportTable) -> str:
     """Format a table of one column as a box with a list."""
-    items = "".join(f"<li>{escape(str(row[0]))}</li>" for row in table.rows)
+    items = _format_items([str(row[0]) for row in table.rows])
     return f'<div class="cautions"><strong>{escape(table.caption)}</strong><ul>{items}</ul></div>'
 
 
+def _format_items(texts: Sequence[str]) -> str:
+    return "".join(f"<li>{escape(text)}</li>" for text in texts)
+
+
 def _format_table(table: ReportTable) -> str:
-    notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
-    below = f'<ul class="notes">{notes}</ul>' if notes else ""
+    below = f'<ul class="notes">{_format_items(table.notes)}</ul>' if table.notes else ""
     key, caption = escape(table.key), escape(table.caption)
     return (
         f'<div class="scroll" role="region" aria-label="{caption}" tabindex="0"><table data-table="{key}">'
@@ -207,14 +210,14 @@ def _format_rows(table: ReportTable) -> str:
     for row in table.rows:
         starts_group = is_grouped and previous is not None and row[0] != previous
         previous = row[0]
-        cells = "".join(_format_cell(cell, is_head=i < table.heads) for i, cell in enumerate(row))
-        lines.append(f"<tr{' class=first' if starts_group else ''}>{cells}</tr>")
+        heads = "".join(f'<th scope="row">{escape(str(cell))}</th>' for cell in row[: table.heads])
+        cells = "".join(map(_format_cell, row[table.heads :]))
+        attribute = " class=first" if starts_group else ""
+        lines.append(f"<tr{attribute}>{heads}{cells}</tr>")
     return "".join(lines)
 
 
-def _format_cell(cell: TableCell, *, is_head: bool) -> str:
-    if is_head:
-        return f'<th scope="row">{escape(str(cell))}</th>'
+def _format_cell(cell: TableCell) -> str:
     if isinstance(cell, Number):
         return _format_number(cell)
     if isinstance(cell, int):

@@ -189,14 +189,14 @@ class Measurements:
     def _compute_joint_metrics(self, roles: Roles, pair: ScorePair) -> Replicates:
         names = tuple(JOINT) if roles else ("accuracy", "aurc", "augrc")
         tests = self.source.tests
-        if sum(len(one) for one in tests) > EXACT:
+        if sum(map(len, tests)) > EXACT:
             return _metrics_of_large_pool(self.source.pool(*roles), pair, names)
         unknown = self.source.sets_of(*roles)
         scored = {}
         for one in (*tests, *unknown):
             conf_ood = one.conf[pair.ood] if roles else None
             scored[one.name] = ScoredSet(one.correct, np.full(len(one), one.is_known), one.conf[pair.id], conf_ood)
-        rows = sum(len(one) for one in scored.values())
+        rows = sum(map(len, scored.values()))
         known_names = tuple(one.name for one in tests)
         unknown_names = tuple(one.name for one in unknown)
         view = ProtocolView("report", "near", known_names, unknown_names, "joint", names)

@@ -9,7 +9,7 @@ from typing import TypedDict
 import numpy as np
 
 from twofold._math import sigmoid
-from twofold.report.commands import Command, gate_commands, gate_folders, json_threshold, quote_path
+from twofold.report.commands import Command, commands_table, gate_commands, gate_folders, json_threshold, quote_path
 from twofold.report.document import ReportTable, Section
 from twofold.report.measure import Measurements
 
@@ -71,10 +71,8 @@ def provenance_section(measurements: Measurements, commands: Sequence[Command]) 
             f"{source.gate_share:.6g}. The interval of that risk that gate card prints is wider than the one here, "
             "because it does not treat the share as part of the sample.",
         )
-    lines = tuple((command.line, command.gives) for command in commands)
     facts_table = ReportTable("facts", "Provenance", ("what", "value"), tuple(facts.items()))
-    commands_table = ReportTable("commands", "Commands", ("command", "gives"), lines, notes=notes)
-    return Section("provenance", "Where this comes from", (facts_table, commands_table))
+    return Section("provenance", "Where this comes from", (facts_table, commands_table(commands, notes)))
 
 
 def _threshold_text(measurements: Measurements) -> str:

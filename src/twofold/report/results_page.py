@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from twofold.bench.rows import ResultRow, better_of, finest, is_missing, method
 from twofold.bench.text import MAIN_METRICS, coverage_of, scale
 from twofold.errors import InvalidInput
 from twofold.report import charts
-from twofold.report.commands import Command, quote_path, report_command
+from twofold.report.commands import Command, commands_table, quote_path, report_command
 from twofold.report.document import (
     Document,
     Figure,
@@ -65,8 +66,8 @@ def results_document(results: Results, source: str, options: ReportOptions) -> D
     measured = [row for row in results.rows if row["metric"] is not None and not is_missing(row["value"])]
     if not measured:
         raise InvalidInput(f"{source} holds no values; the column reason says why")
-    protocols = dict.fromkeys(row["protocol"] for row in measured)
-    summaries = [summarise_protocol(results, protocol, measured) for protocol in protocols]
+    protocols = _distinct(measured, "protocol")
+    summaries = [_summarise_protocol(results, protocol, measured) for protocol in protocols]
     options.done("comparing")
     sections = [_verdict_section(summaries)]
     for summary in summaries:
@@ -81,12 +82,16 @@ def results_document(results: Results, source: str, options: ReportOptions) -> D
     )
 
 
-def _subtitle(summaries: Sequence[ProtocolSummary], measured: Sequence[ResultRow], source: str) -> str:
+def _distinct(rows: Sequence[ResultRow], column: str) -> list[Any]:
+    """List the different values of a column, in the order in which they first appear."""
+    return list(dict.fromkeys(row[column] for row in rows))
+
+
+def _subtitle(summaries: Sequence[_ProtocolSummary], measured: Sequence[ResultRow], source: str) -> str:
     methods: set[str] = set()
     for summary in summaries:
         methods.update(summary.methods)
-    sets = {row["shift"] for row in measured}
-    models = {row["model"] for row in measured if row["model"]}
+    sets, models = _distinct(measured, "shift"), list(filter(None, _distinct(measured, "model")))
     return (
         f"{format_count(len(methods), 'method')} on "
         f"{format_count(len(sets), 'data set or group', 'data sets and groups')} of "
@@ -94,7 +99,7 @@ def _subtitle(summaries: Sequence[ProtocolSummary], measured: Sequence[ResultRow
     )
 
 
-def _tiles(summaries: Sequence[ProtocolSummary], measured: Sequence[ResultRow]) -> tuple[Tile, ...]:
+def _tiles(summaries: Sequence[_ProtocolSummary], measured: Sequence[ResultRow]) -> tuple[Tile, ...]:
     tiles = [Tile(f"{len(measured):,}", "values", format_count(len(summaries), "protocol"))]
     for summary in summaries[:MOST_TILES]:
         best = summary.methods[0]
@@ -107,7 +112,7 @@ def _tiles(summaries: Sequence[ProtocolSummary], measured: Sequence[ResultRow]) 
 
 
 @dataclass(frozen=True, eq=False)
-class ProtocolSummary:
+class _ProtocolSummary:
     """Hold what the page says of one protocol: its main metric, its methods, and their comparison where possible.
 
     Parameters
@@ -214,7 +219,7 @@ class ProtocolSummary:
         return 100.0 * difference / abs(base)
 
 
-def summarise_protocol(results: Results, protocol: str | None, measured: Sequence[ResultRow]) -> ProtocolSummary:
+def _summarise_protocol(results: Results, protocol: str | None, measured: Sequence[ResultRow]) -> _ProtocolSummary:
     """Rank the methods of one protocol by the mean of its main metric, and compare them where possible.
 
     Parameters
@@ -228,7 +233,7 @@ def summarise_protocol(results: Results, protocol: str | None, measured: Sequenc
 
     Returns
     -------
-    ProtocolSummary
+    _ProtocolSummary
         What the page says of the protocol.
     """
     own = [row for row in measured if row["protocol"] == protocol and row["score"] is not None]
@@ -258,7 +263,7 @@ def summarise_protocol(results: Results, protocol: str | None, measured: Sequenc
             cliques = clique_map(results, metric, protocol=protocol)
         except InvalidInput as error:
             why_no_cliques = str(error)
-    return ProtocolSummary(
+    return _ProtocolSummary(
         protocol=protocol,
         metric=metric,
         rows=rows,
@@ -275,7 +280,7 @@ def summarise_protocol(results: Results, protocol: str | None, measured: Sequenc
 
 def _main_metric(protocol: str | None, rows: Sequence[ResultRow]) -> str:
     """Choose the metric of a protocol that was measured: its main one, else the first."""
-    present = list(dict.fromkeys(row["metric"] for row in rows))
+    present = _distinct(rows, "metric")
     preferred = MAIN_METRICS.get(str(protocol), ("aurc",))
     return next(name for name in (*preferred, *present) if name in present)
 
@@ -289,7 +294,7 @@ def _usual_places(values: Mapping[str, Mapping[tuple[object, ...], float]]) -> f
 # --- the verdict ----------------------------------------------------------------------------------------------------
 
 
-def _verdict_section(summaries: Sequence[ProtocolSummary]) -> Section:
+def _verdict_section(summaries: Sequence[_ProtocolSummary]) -> Section:
     parts: list[Part] = [_describe_leader(summary) for summary in summaries]
     protocols: dict[str, list[str]] = defaultdict(list)  # by warning
     for summary in summaries:
@@ -302,7 +307,7 @@ def _verdict_section(summaries: Sequence[ProtocolSummary]) -> Section:
     return Section("verdict", "The verdict", tuple(parts))
 
 
-def _describe_leader(summary: ProtocolSummary) -> str:
+def _describe_leader(summary: _ProtocolSummary) -> str:
     best, baseline, comparison = summary.methods[0], summary.baseline, summary.comparison
     text = f"{summary.name}: {best} has the best mean {summary.metric_title}, {summary.number(summary.means[best])}"
     if baseline and best != baseline:
@@ -322,7 +327,7 @@ def _describe_leader(summary: ProtocolSummary) -> str:
 # --- tables and figures of a protocol -------------------------------------------------------------------------------
 
 
-def _protocol_section(summary: ProtocolSummary) -> Section:
+def _protocol_section(summary: _ProtocolSummary) -> Section:
     parts: list[Part] = [_values_table(summary)]
     if summary.comparison is not None:
         parts.append(_ranks_figure(summary, summary.comparison))
@@ -338,9 +343,9 @@ def _protocol_section(summary: ProtocolSummary) -> Section:
     return Section(f"protocol-{summary.key}", f"Protocol {summary.name}", tuple(parts))
 
 
-def _values_table(summary: ProtocolSummary) -> ReportTable:
+def _values_table(summary: _ProtocolSummary) -> ReportTable:
     """Tabulate the mean of each method, and its values by data set; the best of each column is bold."""
-    shifts = list(dict.fromkeys(str(row["shift"]) for row in summary.rows))
+    shifts = list(map(str, _distinct(summary.rows, "shift")))
     cells: dict[tuple[str, str], list[ResultRow]] = defaultdict(list)  # by method and shift
     for row in summary.rows:
         cells[method(row), str(row["shift"])].append(row)
@@ -369,7 +374,7 @@ def _mean_value(rows: Sequence[ResultRow]) -> float:
     return float(np.mean([row["value"] for row in rows]))
 
 
-def _value_cell(summary: ProtocolSummary, rows: Sequence[ResultRow], best: float) -> Number:
+def _value_cell(summary: _ProtocolSummary, rows: Sequence[ResultRow], best: float) -> Number:
     """Make the cell of a method on a data set: the mean over runs; the interval where there is one run."""
     if not rows:
         return Number(math.nan)
@@ -380,8 +385,11 @@ def _value_cell(summary: ProtocolSummary, rows: Sequence[ResultRow], best: float
     return summary.number(mean, low, high, strong=mean == best)
 
 
-def _ranks_figure(summary: ProtocolSummary, comparison: Comparison) -> Figure:
-    top, cliques = ((), ()) if not comparison.omnibus else (comparison.top, comparison.cliques)
+def _ranks_figure(summary: _ProtocolSummary, comparison: Comparison) -> Figure:
+    top: tuple[str, ...] = ()
+    cliques: tuple[tuple[str, ...], ...] = ()
+    if comparison.omnibus:
+        top, cliques = comparison.top, comparison.cliques
     about = f"Mean ranks of {len(comparison.methods)} methods under {summary.name}"
     svg = charts.rank_rows(comparison.methods, comparison.mean_ranks, cliques, top, about)
     rule = f"{comparison.test} with Holm's correction at {comparison.alpha:g}"
@@ -391,7 +399,7 @@ def _ranks_figure(summary: ProtocolSummary, comparison: Comparison) -> Figure:
     return Figure(key, "Ranks and cliques", caption, svg, ("method", "mean rank"), rows, wide=True)
 
 
-def _cliques_figure(summary: ProtocolSummary, cliques: CliqueMap) -> Figure:
+def _cliques_figure(summary: _ProtocolSummary, cliques: CliqueMap) -> Figure:
     columns = [f"{name} ({blocks})" for name, blocks in zip(cliques.columns, cliques.blocks, strict=True)]
     some = slice(0, MOST_METHODS)
     about = f"Which of {len(cliques.rows)} methods lead which group under {summary.name}"
@@ -410,7 +418,7 @@ def _cliques_figure(summary: ProtocolSummary, cliques: CliqueMap) -> Figure:
     return Figure(key, "Who leads where", caption, svg, ("method", "group", "place"), tuple(rows), wide=True)
 
 
-def _improvement_part(summary: ProtocolSummary) -> Part:
+def _improvement_part(summary: _ProtocolSummary) -> Part:
     """Draw how much better each method is than the plain one.
 
     Methods that lack a value are left out: a mean over fewer, perhaps easier, data sets is not an improvement.
@@ -420,25 +428,25 @@ def _improvement_part(summary: ProtocolSummary) -> Part:
         return f"There is no {BASE} here to compare with."
     gains = {}
     if baseline in summary.complete:
-        gains = {name: summary.gain(name) for name in summary.means if name in summary.complete and name != baseline}
+        for name in summary.means:
+            if name in summary.complete and name != baseline:
+                gains[name] = summary.gain(name)
     if not gains:
         return f"No method is measured wherever {BASE} is, so there is no improvement to show."
-    names = sorted(gains, key=lambda name: -gains[name])[:MOST_METHODS]
-    about = f"Improvement of {len(names)} methods over {BASE}"
-    label = f"improvement of {summary.metric} over {BASE}, %"
-    svg = charts.bar_rows(names, np.array([gains[name] for name in names]), label, about)
+    shown = dict(sorted(gains.items(), key=lambda item: -item[1])[:MOST_METHODS])
+    about = f"Improvement of {len(shown)} methods over {BASE}"
+    svg = charts.bar_rows(shown, f"improvement of {summary.metric} over {BASE}, %", about)
     caption = f"Improvement of the mean {summary.metric}, in percent of that of {BASE}."
     left_out = len(summary.means) - 1 - len(gains)
     if left_out:
         caption += f" Left out: {format_count(left_out, 'method')} without a value on every data set and run."
-    rows = tuple((name, gains[name]) for name in names)
-    title = f"Improvement over {BASE}"
-    return Figure(f"improvement-{summary.key}", title, caption, svg, ("method", "improvement %"), rows)
+    key, title = f"improvement-{summary.key}", f"Improvement over {BASE}"
+    return Figure(key, title, caption, svg, ("method", "improvement %"), tuple(shown.items()))
 
 
-def _box_figures(summary: ProtocolSummary) -> list[Part]:
+def _box_figures(summary: _ProtocolSummary) -> list[Part]:
     """Draw the leading method and the plain one by architecture."""
-    shown = list(dict.fromkeys(name for name in (summary.methods[0], summary.baseline) if name))
+    shown = list(dict.fromkeys(filter(None, (summary.methods[0], summary.baseline))))
     groups: dict[str, list[float]] = defaultdict(list)
     for row in summary.rows:
         if method(row) in shown:
@@ -472,24 +480,23 @@ def _missing_section(results: Results) -> Section:
 
 
 def _provenance_section(
-    results: Results, source: str, summaries: Sequence[ProtocolSummary], command: str | None
+    results: Results, source: str, summaries: Sequence[_ProtocolSummary], command: str | None
 ) -> Section:
     from twofold import __version__
 
     facts = {"source": source, "rows": f"{len(results):,}", "report made with": f"twofold {__version__}"}
     for column in ("benchmark", "model", "recipe", "seed", "run", "version", "command"):
-        values = dict.fromkeys(str(row[column]) for row in results.rows if row[column] is not None)
-        facts[column] = join_words(list(values), 8) or "–"
+        values = [str(value) for value in _distinct(results.rows, column) if value is not None]
+        facts[column] = join_words(values, 8) or "–"
     tables = [ReportTable("facts", "Provenance", ("what", "value"), tuple(facts.items()))]
     if Path(source).exists():
         commands = _list_commands(results, source, summaries, command)
-        lines = tuple((one.line, one.gives) for one in commands)
-        tables.append(ReportTable("commands", "Commands", ("command", "gives"), lines))
+        tables.append(commands_table(commands))
     return Section("provenance", "Where this comes from", tuple(tables))
 
 
 def _list_commands(
-    results: Results, source: str, summaries: Sequence[ProtocolSummary], command: str | None
+    results: Results, source: str, summaries: Sequence[_ProtocolSummary], command: str | None
 ) -> list[Command]:
     """List the commands that reproduce the numbers of the page; those without output are left out."""
     from twofold.bench.agreement import agreement, counterparts
@@ -503,7 +510,7 @@ def _list_commands(
             line += f" --protocol {shlex.quote(summary.protocol)}"
         commands.append(Command(line, f"ranks, tests and cliques of {summary.metric} under {summary.name}"))
     published: dict[str, None] = {}
-    for benchmark in dict.fromkeys(row["benchmark"] for row in results.rows if row["benchmark"]):
+    for benchmark in filter(None, _distinct(results.rows, "benchmark")):
         published |= dict.fromkeys(counterparts(benchmark))
     if any(agreement(results.to_dicts(), name) for name in published):
         commands.append(Command(f"twofold bench check {quote_path(source)}", "agreement with published numbers"))

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from twofold._checks import Array, Labels, Mask
 from twofold.roles import OOD_TEST
+
+ScalarT = TypeVar("ScalarT", bound=np.generic)
 
 UNKNOWN = (*OOD_TEST, "unknown")  # roles of inputs of no known class; the last where nobody says which
 
@@ -115,12 +118,19 @@ class Pool:
         Role of each row.
     conf : mapping of str to ndarray of shape (n_samples,)
         Confidences by score.
+    prob : ndarray of shape (n_samples,), optional
+        Probability of the predicted class; None where a set lacks it.
+    predictions, labels : ndarray of int, shape (n_samples,), optional
+        Predicted and true classes; None where a set lacks them.
     """
 
     correct: Mask
     is_id: Mask
     role: npt.NDArray[np.str_]
     conf: Mapping[str, Array]
+    prob: Array | None = None
+    predictions: Labels | None = None
+    labels: Labels | None = None
 
     @classmethod
     def stack(cls, sets: Sequence[ReportSet], scores: Sequence[str]) -> Pool:
@@ -141,10 +151,18 @@ class Pool:
         role = np.concatenate([np.full(len(one), one.role) for one in sets])
         conf = {}
         for score in scores:
-            if all(score in one.conf for one in sets):
-                conf[score] = np.concatenate([one.conf[score] for one in sets])
-        correct = np.concatenate([one.correct for one in sets])
-        return cls(correct, ~np.isin(role, UNKNOWN), role, conf)
+            stacked = _stack([one.conf.get(score) for one in sets])
+            if stacked is not None:
+                conf[score] = stacked
+        return cls(
+            correct=np.concatenate([one.correct for one in sets]),
+            is_id=~np.isin(role, UNKNOWN),
+            role=role,
+            conf=conf,
+            prob=_stack([one.prob for one in sets]),
+            predictions=_stack([one.predictions for one in sets]),
+            labels=_stack([one.labels for one in sets]),
+        )
 
     @property
     def is_id_or_none(self) -> Mask | None:
@@ -160,6 +178,12 @@ class Pool:
             if mask.any():
                 masks[role] = mask
         return masks
+
+
+def _stack(arrays: Sequence[npt.NDArray[ScalarT] | None]) -> npt.NDArray[ScalarT] | None:
+    """Concatenate arrays; None where one of them is missing."""
+    present = [array for array in arrays if array is not None]
+    return np.concatenate(present) if len(present) == len(arrays) else None
 
 
 @dataclass(frozen=True, eq=False)

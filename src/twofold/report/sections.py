@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from twofold import metrics
 from twofold._checks import Array
@@ -39,8 +37,6 @@ from twofold.report.provenance import headline_summary, list_commands, provenanc
 from twofold.report.scored import ReportSet, ReportSource, ScorePair
 from twofold.report.tables import JOINT
 from twofold.report.verdict import headline_tiles, verdict_section
-
-ScalarT = TypeVar("ScalarT", bound=np.generic)
 
 MOST_CLASSES = 60  # rows of the class table
 ALL_KNOWN = (
@@ -129,24 +125,24 @@ def joint_section(measurements: Measurements) -> Section:
     """
     source, groups = measurements.source, measurements.unknown_groups
     measurements.compute_in_threads([(roles, pair) for roles in groups for pair in source.pairs])
-    columns = {}
+    headings, factors = [], {}
     for name in measurements.joint_metrics(groups[0], measurements.pair):
         heading, factor, _ = JOINT.get(name, (f"{name.upper()} x1000", 1000, ""))
-        columns[name] = heading, factor
+        headings.append(heading)
+        factors[name] = factor
     rows: list[tuple[TableCell, ...]] = []
     for roles in groups:
         found = {pair: measurements.joint_metrics(roles, pair) for pair in source.pairs}
-        factors = {name: factor for name, (_, factor) in columns.items()}
         rows += _joint_rows(roles, found, factors)
     has_unknown = bool(groups[0])
     first = ("unknown inputs", "scores") if has_unknown else ("scores",)
     notes = list(MEANING if has_unknown else ALL_KNOWN)
-    if sum(len(one) for one in source.tests) > EXACT:
+    if sum(map(len, source.tests)) > EXACT:
         notes.append("DS-AURC is computed on a grid of 1000 quantile thresholds on each axis.")
     table = ReportTable(
         key="joint",
         caption=f"Both kinds of failure, {_describe_intervals(measurements)}; the best of each group is bold",
-        columns=(*first, *(heading for heading, _ in columns.values())),
+        columns=(*first, *headings),
         rows=tuple(rows),
         heads=len(first),
         notes=tuple(notes),
@@ -162,7 +158,10 @@ def _joint_rows(
     roles: Roles, found: Mapping[ScorePair, Replicates], factors: Mapping[str, int]
 ) -> list[tuple[TableCell, ...]]:
     """Format the rows of one kind of unknown inputs; the best value of each metric is bold."""
-    best = {name: _best_value(name, [float(drawn[name][0]) for drawn in found.values()]) for name in factors}
+    best = {}
+    for name in factors:
+        values = [float(drawn[name][0]) for drawn in found.values()]
+        best[name] = max(values) if metrics.info(name).better == "higher" else min(values)
     rows = []
     for pair, drawn in found.items():
         cells: list[TableCell] = [UNKNOWN_NAMES[roles[0]], pair.name] if roles else [pair.name]
@@ -173,13 +172,9 @@ def _joint_rows(
     return rows
 
 
-def _best_value(name: str, values: list[float]) -> float:
-    return max(values) if metrics.info(name).better == "higher" else min(values)
-
-
 def _describe_intervals(measurements: Measurements) -> str:
     roles = measurements.unknown_groups[0]
-    rows = sum(len(one) for one in measurements.source.sets_of("test", *roles))
+    rows = sum(map(len, measurements.source.sets_of("test", *roles)))
     resamples = measurements.resamples_for(rows)
     if not resamples:
         return "no intervals: at this size they are narrower than the printed digits"
@@ -265,9 +260,9 @@ def classes_section(measurements: Measurements) -> Section:
         A table; one sentence where the source has no labels.
     """
     source = measurements.source
-    if any(one.labels is None for one in source.tests):
-        return Section("classes", "Class by class", ("The file holds no labels, so there is no table of classes.",))
     classes = _summarise_classes(measurements)
+    if not classes:
+        return Section("classes", "Class by class", ("The file holds no labels, so there is no table of classes.",))
     classes.sort(key=lambda one: (math.isnan(one.accuracy.value), one.accuracy.value, one.name))
     order = ", lowest accuracy first"
     if len(classes) > MOST_CLASSES:
@@ -300,33 +295,33 @@ class _ClassSummary:
 
 
 def _summarise_classes(measurements: Measurements) -> list[_ClassSummary]:
-    """Summarise the classes that occur: as a label, or as the accepted prediction of an unknown input."""
-    source = measurements.source
-    labels = _stack([one.labels for one in source.tests])
-    predictions = _stack([one.predictions for one in source.tests])
-    prob = _stack([one.prob for one in source.tests])
-    correct = np.concatenate([one.correct for one in source.tests])
-    accepted = np.concatenate([measurements.accepts(one) for one in source.tests])
-    unknown_predictions = []
-    for one in source.unknown_sets:
-        if one.predictions is not None:
-            unknown_predictions.append(one.predictions[measurements.accepts(one)])
-    unknown = np.concatenate([np.zeros(0, int), *unknown_predictions])
-    size = int(np.concatenate([labels, predictions, unknown]).max()) + 1
+    """Summarise the classes that occur: as a label, or as the accepted prediction of an unknown input.
+
+    The list is empty where the source has no labels.
+    """
+    source, pool = measurements.source, measurements.pool
+    tests = source.pool()
+    if tests.labels is None or tests.predictions is None or tests.prob is None:
+        return []
+    accepted = measurements.accepts(tests)
+    unknown = np.zeros(0, np.int64)
+    if pool.predictions is not None:
+        unknown = pool.predictions[measurements.accepts(pool) & ~pool.is_id]
+    size = int(np.concatenate([tests.labels, tests.predictions, unknown]).max()) + 1
     unknown_counts = np.bincount(unknown, minlength=size)
     names = source.class_names or tuple(f"class {k}" for k in range(size))
     classes = []
     for k, name in enumerate(names[:size]):
-        own = labels == k
+        own = tests.labels == k
         if not own.any() and not unknown_counts[k]:
             continue
-        probability = float(prob[own].mean()) if own.any() else math.nan
-        mistakes = accepted & (predictions == k) & ~correct
+        probability = float(tests.prob[own].mean()) if own.any() else math.nan
+        mistakes = accepted & (tests.predictions == k) & ~tests.correct
         classes.append(
             _ClassSummary(
                 name=name,
                 inputs=int(own.sum()),
-                accuracy=count_share(correct, own),
+                accuracy=count_share(tests.correct, own),
                 probability=Number(probability, factor=100.0),
                 accepted=count_share(accepted, own),
                 mistakes=int(mistakes.sum()),
@@ -334,8 +329,3 @@ def _summarise_classes(measurements: Measurements) -> list[_ClassSummary]:
             )
         )
     return classes
-
-
-def _stack(arrays: Sequence[npt.NDArray[ScalarT] | None]) -> npt.NDArray[ScalarT]:
-    """Concatenate the arrays that are there."""
-    return np.concatenate([array for array in arrays if array is not None])

@@ -81,8 +81,9 @@ def _read_run(run: Run, options: ReportOptions) -> ReportSource:
     tests = run.names("test") or run.names("val")
     _check_run(run, tests, options)
     unknown = [name for role in OOD_TEST for name in run.names(role)]
-    has_test, has_validation, has_unknown_validation = (bool(run.names(role)) for role in ("test", "val", "ood_val"))
-    data = FittingData.from_run(run)
+    has_test = bool(run.names("test"))
+    has_validation, has_unknown_validation = bool(run.names("val")), bool(run.names("ood_val"))
+    data = _FittingData.from_run(run)
     chains, skipped = _fit_scores(data, options)
     choice = _choose_pairs(run, chains, options)
     pairs = list(dict.fromkeys([*choice.pairs, _plain_pair(chains), BASELINE]))
@@ -178,7 +179,7 @@ def _superclasses(run: Run) -> dict[str, str]:
 
 
 @dataclass(frozen=True, eq=False)
-class FittingData:
+class _FittingData:
     """Hold the data that scores are fitted on and that they must be computable on.
 
     Parameters
@@ -204,7 +205,7 @@ class FittingData:
         return computable_scores(self.judged)
 
     @classmethod
-    def from_run(cls, run: Run) -> FittingData:
+    def from_run(cls, run: Run) -> _FittingData:
         """Collect the sets of a run by role.
 
         Parameters
@@ -214,7 +215,7 @@ class FittingData:
 
         Returns
         -------
-        FittingData
+        _FittingData
             Its training data, its validation data with unknown inputs, and the sets that are judged.
         """
         train = validation = None
@@ -225,7 +226,7 @@ class FittingData:
         return cls(judged_sets(run), train, validation)
 
 
-def _fit_scores(data: FittingData, options: ReportOptions) -> tuple[dict[str, Chain], dict[str, str]]:
+def _fit_scores(data: _FittingData, options: ReportOptions) -> tuple[dict[str, Chain], dict[str, str]]:
     """Fit the scores to compare, as :meth:`~twofold.Gate.fit` does, and say why others are left out.
 
     A score that was asked for must work: where it does not, its error is raised.
@@ -247,7 +248,7 @@ def _fit_scores(data: FittingData, options: ReportOptions) -> tuple[dict[str, Ch
     return chains, skipped
 
 
-def _fit_score(chain: Chain, data: FittingData, *, is_required: bool) -> Chain:
+def _fit_score(chain: Chain, data: _FittingData, *, is_required: bool) -> Chain:
     """Fit one score; a score that was not asked for must also keep its meaning where the outputs are probabilities."""
     needed = f"needs {' and '.join(chain.needs)}, which not all sets have"
     if is_required and not set(chain.needs) <= data.fields:
@@ -266,7 +267,7 @@ def _fit_score(chain: Chain, data: FittingData, *, is_required: bool) -> Chain:
 
 
 @dataclass(frozen=True)
-class PairChoice:
+class _PairChoice:
     """Hold the pairs of scores to report on, and how they were chosen.
 
     Parameters
@@ -284,17 +285,17 @@ class PairChoice:
     cautions: tuple[str, ...] = ()
 
 
-def _choose_pairs(run: Run, chains: Mapping[str, Chain], options: ReportOptions) -> PairChoice:
+def _choose_pairs(run: Run, chains: Mapping[str, Chain], options: ReportOptions) -> _PairChoice:
     """Take the pair that was asked for, else the best on validation data, else the plain one."""
     plain = _plain_pair(chains)
     if options.id is not None or options.ood is not None:
-        return PairChoice((_requested_pair(options, plain),), ASKED_FOR)
+        return _PairChoice((_requested_pair(options, plain),), ASKED_FOR)
     kinds = {"train": "training", "val": "validation", "ood_val": "unknown validation"}
     lacking = [f"{kind} data (role {role})" for role, kind in kinds.items() if not run.names(role)]
     if lacking:
         missing = " and ".join(lacking)
         explanation = f"The pair is the default one. No other pair was tried: the run has no {missing} to choose on."
-        return PairChoice((plain,), explanation)
+        return _PairChoice((plain,), explanation)
     resamples = min(options.resamples, 1000)
     found = choose_pairs(run, list(chains), show=BEST, n=resamples, seed=options.seed, done=options.done)
     pairs = [ScorePair(pair.id_score, pair.ood_score) for pair in found.pairs]
@@ -303,7 +304,7 @@ def _choose_pairs(run: Run, chains: Mapping[str, Chain], options: ReportOptions)
         f"here were not used. Every pair of {join_words(list(chains), len(chains))} was tried, except scores that rank "
         "inputs identically."
     )
-    return PairChoice(tuple(pairs), explanation, tuple(_as_sentence(text) for text in found.cautions))
+    return _PairChoice(tuple(pairs), explanation, tuple(_as_sentence(text) for text in found.cautions))
 
 
 def _requested_pair(options: ReportOptions, plain: ScorePair) -> ScorePair:
@@ -470,7 +471,7 @@ def _read_outputs_file(path: Path, options: ReportOptions) -> ReportSource:
         raise InvalidInput(
             f"{path} has no labels, which tell correct predictions from wrong ones; add labels (-1: unknown input)"
         )
-    chains, skipped = _fit_scores(FittingData([outputs]), options)
+    chains, skipped = _fit_scores(_FittingData([outputs]), options)
     plain = _plain_pair(chains)
     known, unknown = _split_rows(outputs.is_id)
     if not len(known):

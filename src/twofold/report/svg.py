@@ -191,29 +191,29 @@ class Plot:
     legend: list[LegendEntry] = field(default_factory=list)
 
     @property
-    def top(self) -> int:
+    def _top(self) -> int:
         """Upper end of the vertical axis in pixels, below the legend."""
         return 16 + 17 * self.lines
 
     @property
-    def bottom(self) -> int:
+    def _bottom(self) -> int:
         """Position of the horizontal axis in pixels."""
         return self.height - 44
 
     @property
-    def right(self) -> int:
+    def _right(self) -> int:
         """Right end of the horizontal axis in pixels."""
         return self.width - 12
 
     def _x_pixels(self, values: Values) -> Array:
         low, high = widen(self.x)
         share = (np.asarray(values, dtype=np.float64) - low) / (high - low)
-        return np.asarray(self.left + share * (self.right - self.left))
+        return np.asarray(self.left + share * (self._right - self.left))
 
     def _y_pixels(self, values: Values) -> Array:
         low, high = widen(self.y)
         share = (np.asarray(values, dtype=np.float64) - low) / (high - low)
-        return np.asarray(self.bottom - share * (self.bottom - self.top))
+        return np.asarray(self._bottom - share * (self._bottom - self._top))
 
     def line(self, xs: Values, ys: Values, style: str, name: str = "") -> None:
         """Add a line through points.
@@ -245,7 +245,7 @@ class Plot:
         """
         px, py = self._x_pixels(xs), self._y_pixels(ys)
         if len(px):
-            closed = f"{_line_path(px, py)}L{px[-1]:.1f} {self.bottom}L{px[0]:.1f} {self.bottom}Z"
+            closed = f"{_line_path(px, py)}L{px[-1]:.1f} {self._bottom}L{px[0]:.1f} {self._bottom}Z"
             self.body.append(f'<path class="f {style}" d="{closed}"/>')
         self.line(xs, ys, style, name)
 
@@ -283,7 +283,7 @@ class Plot:
             Name in the legend; an empty name leaves the bars out of it.
         """
         for left, right, y in zip(self._x_pixels(lows), self._x_pixels(highs), self._y_pixels(heights), strict=True):
-            size = f'width="{max(right - left - 1, 0.5):.1f}" height="{max(self.bottom - y, 0):.1f}"'
+            size = f'width="{max(right - left - 1, 0.5):.1f}" height="{max(self._bottom - y, 0):.1f}"'
             self.body.append(f'<rect class="b {style}" x="{left + 0.5:.1f}" y="{y:.1f}" {size}/>')
         self._add_to_legend(f"b {style}", name)
 
@@ -303,8 +303,8 @@ class Plot:
             self.legend.append(LegendEntry(style, name))
 
     def _grid(self) -> str:
-        across = "".join(f"M{x:.1f} {self.top}V{self.bottom}" for x in self._x_pixels(self._x_ticks()))
-        up = "".join(f"M{self.left} {y:.1f}H{self.right}" for y in self._y_pixels(self._y_ticks()))
+        across = "".join(f"M{x:.1f} {self._top}V{self._bottom}" for x in self._x_pixels(self._x_ticks()))
+        up = "".join(f"M{self.left} {y:.1f}H{self._right}" for y in self._y_pixels(self._y_ticks()))
         return f'<path d="{across}{up}"/>'
 
     def _x_ticks(self) -> list[float]:
@@ -314,14 +314,14 @@ class Plot:
         return ticks(*widen(self.y))
 
     def _axes(self) -> str:
-        parts = [f'<path class="a" d="M{self.left} {self.top}V{self.bottom}H{self.right}"/>']
+        parts = [f'<path class="a" d="M{self.left} {self._top}V{self._bottom}H{self._right}"/>']
         for tick, x in zip(self._x_ticks(), self._x_pixels(self._x_ticks()), strict=True):
-            parts.append(label(float(x), self.bottom + 16, format_tick(tick), "t m"))
+            parts.append(label(float(x), self._bottom + 16, format_tick(tick), "t m"))
         for tick, y in zip(self._y_ticks(), self._y_pixels(self._y_ticks()), strict=True):
             parts.append(label(self.left - 6, float(y) + 4, format_tick(tick), "t e"))
-        middle = (self.left + self.right) / 2
+        middle = (self.left + self._right) / 2
         parts.append(label(middle, self.height - 8, self.x_label, "t m"))
-        centre = (self.top + self.bottom) / 2
+        centre = (self._top + self._bottom) / 2
         parts.append(label(11, centre, self.y_label, "t m", extra=f' transform="rotate(-90 11 {centre:.1f})"'))
         return "".join(parts)
 
@@ -338,7 +338,7 @@ class Plot:
             x += width
         parts = []
         for i, line in enumerate(lines):
-            y = self.top - 12 - 17 * (len(lines) - 1 - i)
+            y = self._top - 12 - 17 * (len(lines) - 1 - i)
             for entry, x in line:
                 parts.append(_legend_mark(entry.style, x, y))
                 parts.append(label(x + 27, y, entry.name, "t", self._most_letters))
