@@ -341,7 +341,9 @@ class Images:
         kept = self[np.flatnonzero(np.isin(self.labels, numbers))]
         if len(kept) == 0:
             raise InvalidInput(f"{self.name}: no row has one of the classes {numbers[:5]}")
-        return kept if keep_labels else kept.renumber(numbers)
+        if keep_labels:
+            return kept
+        return kept.renumber(numbers)
 
     def renumber(self, numbers: Sequence[int]) -> Images:
         """Number some classes 0, 1, ... in the order given; rows of other classes get the label -1.
@@ -448,7 +450,9 @@ class Images:
 
 
 def _to_names(class_names: Sequence[str] | None) -> tuple[str, ...] | None:
-    return None if class_names is None else tuple(str(name) for name in class_names)
+    if class_names is None:
+        return None
+    return tuple(str(name) for name in class_names)
 
 
 def _check_labels(labels: npt.ArrayLike | None, count: int, class_names: tuple[str, ...] | None, name: str) -> Labels:

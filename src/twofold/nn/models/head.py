@@ -201,7 +201,9 @@ class Classifier:
     def classes(self) -> int:
         """Number of classes, without an abstention output."""
         outputs = len(self._head_layer.weight)
-        return outputs - 1 if self._abstains else outputs
+        if self._abstains:
+            return outputs - 1
+        return outputs
 
     def layers(self, names: Sequence[str] | None = None) -> dict[str, nn.Module]:
         """Return the modules whose output maps are used for layer statistics, by name in the order they ran.
@@ -300,8 +302,9 @@ def _find_network(model: nn.Module) -> Network | None:
 def _branch_confidence(branch: ConfidenceBranch, features: Tensor, images: list[Tensor]) -> Tensor:
     """Compute the confidence from the features, or from the images if the branch has an encoder of its own."""
     features = features.to(next(branch.parameters()).dtype)
-    confidence = branch.of(images[0], features) if images else branch(features)
-    return _to_float(confidence)
+    if images:
+        return _to_float(branch.of(images[0], features))
+    return _to_float(branch(features))
 
 
 def _to_float(tensor: Tensor) -> Tensor:
@@ -312,7 +315,9 @@ def _to_float(tensor: Tensor) -> Tensor:
 def _head_input(call: _Call) -> Tensor:
     """Return the features in float32 or better; a cosine head takes unit vectors."""
     features = _to_float(call.input.flatten(1))
-    return call.layer.unit(features) if isinstance(call.layer, CosineHead) else features
+    if isinstance(call.layer, CosineHead):
+        return call.layer.unit(features)
+    return features
 
 
 def _effective_weights(layer: HeadLayer) -> tuple[Tensor, Tensor | None]:

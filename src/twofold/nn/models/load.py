@@ -162,8 +162,9 @@ def _build_zoo(spec: str, classes: int | None, head: str | None, parameters: Map
     if "classes" not in options:
         if parameters is None or "linear.weight" not in parameters:
             raise InvalidInput(f"how many classes? write {name}?classes=10, or pass classes= or a checkpoint of it")
-        outputs = len(parameters["linear.weight"])
-        options["classes"] = outputs - 1 if options.get("abstain") else outputs
+        options["classes"] = len(parameters["linear.weight"])
+        if options.get("abstain"):
+            options["classes"] -= 1
     return build(name, **options)
 
 

@@ -383,7 +383,9 @@ class Network(nn.Module):
         options : Options
             Number of classes, dropout, head and branches.
         """
-        outputs = options.classes + 1 if options.abstain else options.classes
+        outputs = options.classes
+        if options.abstain:
+            outputs += 1
         self.width = width
         self.abstain = options.abstain
         if options.head == "cosine":

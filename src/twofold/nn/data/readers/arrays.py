@@ -26,8 +26,10 @@ from twofold.nn.rows import Pixels
 ShiftPart: TypeAlias = Literal["source", "shifted"]
 
 
-def _select_shift_part(images: Images, part: ShiftPart) -> Images:
-    """Select one side of the sub-class shift of FD-Shifts."""
+def _select_shift_part(images: Images, part: ShiftPart | None) -> Images:
+    """Select one side of the sub-class shift of FD-Shifts, if one is asked for."""
+    if part is None:
+        return images
     source, shifted = super_cifar100(images)
     return replace(source if part == "source" else shifted, name=f"{images.name}-{part}")
 
@@ -38,8 +40,9 @@ def _open_npz(path: Path) -> NpzArchive:
 
 def _find_beside(name: str, file: Path) -> Path:
     """Find a second file: by its own path, or else in the folder of the first, where it may not exist."""
-    path = Path(name)
-    return path if path.exists() else file.parent / name
+    if Path(name).exists():
+        return Path(name)
+    return file.parent / name
 
 
 # --- CIFAR ----------------------------------------------------------------------------------------------------------
@@ -75,7 +78,7 @@ def _read_cifar100(
         pixels, truth = read_cifar(Path(path), "cifar100", split, labels)
     names = class_list("cifar100") if labels == "fine" else tuple(superclasses())
     images = Images.of(pixels, truth, class_names=names, name=f"cifar100-{split}")
-    return images if part is None else _select_shift_part(images, part)
+    return _select_shift_part(images, part)
 
 
 @reader("cifar10c")
@@ -133,11 +136,15 @@ def _read_corruption(folder: Path, name: str, level: int | None, clean_set: str)
     images = Images.of(
         source, labels, ids=ids, class_names=class_list(clean_set), name=_name_corruption(clean_set, name, level)
     )
-    return images if level is None else images[(level - 1) * block_rows : level * block_rows]
+    if level is not None:
+        images = images[(level - 1) * block_rows : level * block_rows]
+    return images
 
 
 def _name_corruption(clean_set: str, name: str, level: int | None) -> str:
-    return f"{clean_set}c-{name}" if level is None else f"{clean_set}c-{name}-{level}"
+    if level is None:
+        return f"{clean_set}c-{name}"
+    return f"{clean_set}c-{name}-{level}"
 
 
 # --- sheets ---------------------------------------------------------------------------------------------------------
@@ -179,7 +186,7 @@ def _read_sheet(
         class_names=None if names is None else archive.read(names).tolist(),
         name=file.stem,
     )
-    return images if part is None else _select_shift_part(images, part)
+    return _select_shift_part(images, part)
 
 
 def _cut_tiles(file: Path, side: int, columns: int) -> Pixels:
@@ -255,7 +262,9 @@ def _read_npz(
         class_names=None if class_names is None else class_names.tolist(),
         name=Path(path).stem,
     )
-    return result if rows is None else result[archive.read(rows).tolist()]
+    if rows is not None:
+        result = result[archive.read(rows).tolist()]
+    return result
 
 
 def _read_optional(archive: NpzArchive, name: str | None, usual_name: str) -> AnyArray | None:
