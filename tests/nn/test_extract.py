@@ -448,6 +448,9 @@ def test_a_process_that_waits_in_vain_says_so(small, tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "0")  # what the second process wrote is kept, and the first completes it
     extract(small, loader(), tmp_path / "run", name="test", role="test", batch=16)
     assert len(Run.open(tmp_path / "run")["test"]) == 70
+    monkeypatch.setenv("RANK", "1")  # outputs that are being replaced are not taken for the new ones
+    with pytest.raises(RunError, match="the first process did not finish 'test'"):
+        extract(small, loader(), tmp_path / "run", name="test", role="test", batch=16, replace=True)
 
 
 def test_other_errors_leave_no_run(tmp_path):

@@ -284,11 +284,20 @@ def _close(writer: Writer, run: Run, name: str, rank: int) -> None:
     if rank == 0:
         _wait_until(lambda: not writer.missing())
         writer.close()  # raises and names the missing rows if another process never finished
-    elif not _wait_until(lambda: name in run):
+    elif not _wait_until(lambda: _is_closed(writer) and name in run):
         raise RunError(
             f"the first process did not finish {name!r} within {WAIT:g} s after this one; see its messages, then run "
             "the same command again to resume"
         )
+
+
+def _is_closed(writer: Writer) -> bool:
+    """Tell whether another process closed the data set; a replaced one is in the run before, with its old outputs."""
+    try:
+        writer.missing()
+    except RunError:
+        return True
+    return False
 
 
 def _wait_until(is_true: Callable[[], bool]) -> bool:
