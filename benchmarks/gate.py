@@ -21,7 +21,7 @@ import numpy as np
 
 from timing import best, finish, row
 from twofold.gate import Gate, guarantee
-from twofold.gate.thresholds import ScoredRows, Thresholds, most_coverage
+from twofold.gate.thresholds import ScoredSamples, Thresholds, most_coverage
 from twofold.outputs import Head, Outputs
 from twofold.scores.chain import scorer
 from twofold.stats import sgr
@@ -63,7 +63,7 @@ def world(name, rng, n):
         one, two = one + 0.5 * is_id, two + 0.5 * right
     if name == "tied":
         one, two = np.round(one * 4) / 4, np.round(two * 4) / 4
-    return ScoredRows(right, is_id, one, two)
+    return ScoredSamples(right, is_id, one, two)
 
 
 def of_pair(data, pair):
@@ -131,7 +131,7 @@ def single(side, way):
     def found(data):
         conf = (data.conf_id, data.conf_ood)[side]
         if way == "path":
-            pair = path(ScoredRows(data.correct, data.is_id, conf, np.zeros(len(conf))))
+            pair = path(ScoredSamples(data.correct, data.is_id, conf, np.zeros(len(conf))))
             tau = None if pair is None else pair.tau_id
         else:
             made = sgr(data.correct, conf, risk=RISK, delta=DELTA)
@@ -206,7 +206,7 @@ def real(folder):
         msp, energy, knn = (np.concatenate([c.score(known), c.score(other)]) for c in chains)
         correct, is_id = (np.concatenate([getattr(o, a) for o in (known, other)]) for a in ("correct", "is_id"))
         for label, second in (("msp + energy", energy), ("msp + knn", knn)):
-            data, case = ScoredRows(correct, is_id, msp, second), f"CIFAR-10, {unknown}, {label}"
+            data, case = ScoredSamples(correct, is_id, msp, second), f"CIFAR-10, {unknown}, {label}"
             found = {way: [] for way in ("path", "SGR, ID score", "SGR, OOD score")}
             for seed in range(SAMPLES):
                 chosen, told = halves(data, seed)

@@ -11,11 +11,10 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from twofold._checks import Array
+from twofold._checks import Array, Labels
 from twofold._files import is_temporary
 from twofold.errors import RunError
 from twofold.outputs import Head, Outputs
@@ -34,7 +33,8 @@ UNKNOWN = {"near": "other_digits", "far": "photographs"}  # data sets by role
 PLAIN = (("msp", "msp"), ("msp", "energy"))  # what everybody tries first
 BEST = 3  # pairs recommended beside them
 
-Step = Callable[[str], Any]
+Report = Callable[[str], object]
+LabelledRows = tuple[Array, Labels]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def steps() -> int:
 
 
 def demo(
-    path: str | Path, *, resamples: int = 1000, seed: int = 0, done: Step = lambda _: None
+    path: str | Path, *, resamples: int = 1000, seed: int = 0, done: Report = lambda _: None
 ) -> tuple[list[Row], Recommendation]:
     """Train a small classifier, write its run, choose the best pairs of scores, and judge them on near and far OOD.
 
@@ -97,10 +97,14 @@ def demo(
     RunError
         If the folder holds another run, or files that no demo wrote.
     """
-    run = _write(_fresh(Path(path)), _split(seed), seed, done)
+    _remove_earlier_demo(Path(path))
+    run = _write_run(Path(path), _split(seed), seed, done)
     chosen = choose_pairs(run, show=BEST, n=resamples, seed=seed, done=done)
-    pairs = dict.fromkeys([*PLAIN, *((pair.id_score, pair.ood_score) for pair in chosen.pairs)])
-    specs = list(dict.fromkeys(spec for pair in pairs for spec in pair))
+    pairs = list(PLAIN)
+    for best in chosen.pairs:
+        if (best.id_score, best.ood_score) not in pairs:
+            pairs.append((best.id_score, best.ood_score))
+    specs = sorted({spec for pair in pairs for spec in pair})
     chains = fit_all(specs, run["train"], val=run["val"])
     rows = []
     for name in ("near", "far"):
@@ -121,43 +125,48 @@ def demo(
     return rows, chosen
 
 
-def _fresh(path: Path) -> Path:
+def _remove_earlier_demo(path: Path) -> None:
     """Remove the run of an earlier demo; a folder with anything else in it is left alone."""
     if not (path / "run.json").exists():
-        return path
+        return
     earlier = Run.open(path)
     if earlier.provenance.get("model") != MODEL:
         raise RunError(f"{path} holds another run; choose another folder with --out")
-    own = {"run.json", "run.lock", "head.safetensors", *(f"{name}.safetensors" for name in earlier.names())}
+    own = {"run.json", "run.lock", "head.safetensors"}
+    own.update(f"{name}.safetensors" for name in earlier.names())
     for entry in sorted(path.iterdir()):
         if entry.name not in own and not is_temporary(entry.name):
             raise RunError(f"{path} also holds {entry.name}, which no demo wrote; choose another folder with --out")
     shutil.rmtree(path)
-    return path
 
 
-def _split(seed: int) -> dict[str, tuple[Array, Any]]:
+def _split(seed: int) -> dict[str, LabelledRows]:
     """Split images in [0, 1], as rows with labels, by role."""
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
     rng = np.random.default_rng(seed)
     known = rng.permutation(np.flatnonzero(labels < KNOWN))
-    parts = dict(zip(("train", "val", "test"), np.split(known, [TRAIN, TRAIN + VAL]), strict=True))
-    split = {role: (images[rows] / 16.0, labels[rows]) for role, rows in parts.items()}
-    strangers = images[labels >= KNOWN] / 16.0
-    patches = _patches(rng)
-    near, far = rng.permutation(len(strangers)) % 3 == 0, rng.permutation(len(patches)) % 3 == 0
-    sets = {
-        "near": strangers[~near],
-        "far": patches[~far],
-        "ood_val": np.concatenate([strangers[near], patches[far]]),  # to choose on; the tables never see them
+    train, val, test = np.split(known, [TRAIN, TRAIN + VAL])
+    split = {}
+    for role, rows in (("train", train), ("val", val), ("test", test)):
+        split[role] = images[rows] / 16.0, labels[rows]
+    unknown_digits = images[labels >= KNOWN] / 16.0
+    patches = _cut_patches(rng)
+    # a third of each kind is there to choose on; the tables never see it
+    digits_to_choose = rng.permutation(len(unknown_digits)) % 3 == 0
+    patches_to_choose = rng.permutation(len(patches)) % 3 == 0
+    unknown = {
+        "near": unknown_digits[~digits_to_choose],
+        "far": patches[~patches_to_choose],
+        "ood_val": np.concatenate([unknown_digits[digits_to_choose], patches[patches_to_choose]]),
     }
-    split |= {name: (rows, np.full(len(rows), -1)) for name, rows in sets.items()}
+    for role, inputs in unknown.items():
+        split[role] = inputs, np.full(len(inputs), -1)
     return split
 
 
-def _patches(rng: np.random.Generator) -> Array:
+def _cut_patches(rng: np.random.Generator) -> Array:
     """Cut square pieces from the two photographs, in grey, averaged down to 8x8."""
     from sklearn.datasets import load_sample_images
 
@@ -166,13 +175,14 @@ def _patches(rng: np.random.Generator) -> Array:
     patches = []
     for i in range(PATCHES):
         photo = photos[i % len(photos)]
-        top, left = (int(rng.integers(side - PATCH + 1)) for side in photo.shape)
+        top = int(rng.integers(photo.shape[0] - PATCH + 1))
+        left = int(rng.integers(photo.shape[1] - PATCH + 1))
         piece = photo[top : top + PATCH, left : left + PATCH]
         patches.append(piece.reshape(8, cell, 8, cell).mean(axis=(1, 3)).ravel())
     return np.stack(patches)
 
 
-def _write(path: Path, split: dict[str, tuple[Array, Any]], seed: int, done: Step) -> Run:
+def _write_run(path: Path, split: dict[str, LabelledRows], seed: int, done: Report) -> Run:
     """Train on the training digits, and store the outputs of the classifier on every set."""
     from sklearn.neural_network import MLPClassifier
 
@@ -185,9 +195,8 @@ def _write(path: Path, split: dict[str, tuple[Array, Any]], seed: int, done: Ste
     head = Head(outer.T, outer_bias)
     names = [f"digit {k}" for k in range(KNOWN)]
     run = Run.create(path, model=MODEL, class_names=names, command="twofold demo", seed=seed)
-    for role, (rows, truth) in split.items():
-        features = np.maximum(rows @ inner + inner_bias, 0.0)  # the hidden layer, input of the last one
-        run.add(
-            UNKNOWN.get(role, role), Outputs(head.logits(features), truth, features, head, class_names=names), role=role
-        )
+    for role, (inputs, truth) in split.items():
+        features = np.maximum(inputs @ inner + inner_bias, 0.0)  # the hidden layer, input of the last one
+        outputs = Outputs(head.logits(features), truth, features, head, class_names=names)
+        run.add(UNKNOWN.get(role, role), outputs, role=role)
     return run

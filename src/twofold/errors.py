@@ -69,10 +69,12 @@ class UnknownName(TwofoldError, KeyError):
         """
         known = sorted(known)
         near = get_close_matches(name, known, n=3, cutoff=0.5)
-        listed = " or ".join(repr(n) for n in near) if near else ""
-        hint = f"did you mean {listed}?" if near else f"known: {', '.join(known[:LISTED])}"
-        if not near and len(known) > LISTED:
-            hint += f" and {len(known) - LISTED} more"
+        if near:
+            hint = f"did you mean {' or '.join(map(repr, near))}?"
+        else:
+            hint = f"known: {', '.join(known[:LISTED])}"
+            if len(known) > LISTED:
+                hint += f" and {len(known) - LISTED} more"
         return cls(f"no {kind} {name!r}; {hint}")
 
 

@@ -56,7 +56,7 @@ WORLDS = [(s, levels, share) for s in range(9) for levels, share in ((None, None
 
 @pytest.mark.parametrize(("seed", "levels", "share"), WORLDS)
 def test_every_objective_is_the_best_of_all_pairs(seed, levels, share):
-    data = thresholds.ScoredRows(*small(seed, levels=levels), share)
+    data = thresholds.ScoredSamples(*small(seed, levels=levels), share)
     ids = int(data.is_id.sum())
     slow = list(every_pair(data.correct, data.is_id, data.conf_id, data.conf_ood, data.weight))
     some = [row for row in slow if row[0] > 0]

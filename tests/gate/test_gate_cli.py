@@ -25,7 +25,7 @@ def run(*args):
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
     path = tmp_path_factory.mktemp("demo") / "run"
-    demo._write(path, demo._split(0), 0, lambda _: None)
+    demo._write_run(path, demo._split(0), 0, lambda _: None)
     return path
 
 

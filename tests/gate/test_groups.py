@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from twofold.errors import DependentRows, Infeasible, InvalidInput
 from twofold.gate import Gate, grouped, guarantee
-from twofold.gate.thresholds import ScoredRows
+from twofold.gate.thresholds import ScoredSamples
 from twofold.outputs import Outputs
 from twofold.run import Run
 
@@ -44,7 +44,7 @@ class Scenes:
         shared = rng.normal(size=(groups, 2))[code]
         noise = math.sqrt(self.rho) * shared + math.sqrt(1 - self.rho) * rng.normal(size=(len(code), 2))
         one, two = (self.means[kind] + noise).T
-        return ScoredRows(kind == RIGHT, kind != OUTSIDE, one, two, share, code)
+        return ScoredSamples(kind == RIGHT, kind != OUTSIDE, one, two, share, code)
 
     def true_risk(self, pair, share=None):
         """Of rows; ``share`` gives ID and OOD rows other weights than they have here."""
@@ -73,7 +73,7 @@ WORLDS = {
 
 def chosen(data, risk=RISK, delta=DELTA, by_group=True):
     groups = data.groups if by_group else None
-    data = ScoredRows(data.correct, data.is_id, data.conf_id, data.conf_ood, data.share, groups)
+    data = ScoredSamples(data.correct, data.is_id, data.conf_id, data.conf_ood, data.share, groups)
     learn, test = guarantee.split(data.is_id, data.share, groups)
     a, b = data[learn], data[test]
     return guarantee.walk(a, b, a.curve(), risk, delta)

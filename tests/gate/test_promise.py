@@ -10,7 +10,7 @@ from scipy.stats import beta, binom, norm
 
 from twofold.errors import Infeasible
 from twofold.gate import Gate, guarantee
-from twofold.gate.thresholds import ScoredRows
+from twofold.gate.thresholds import ScoredSamples
 from twofold.outputs import Outputs
 from twofold.stats import sgr
 
@@ -74,7 +74,7 @@ def sample(world, rng, n, drawn, alone):
         kind = rng.permutation(kind)
     one, two = world.draw(rng, kind)
     share = world.share if drawn == "ood_share" else None
-    return ScoredRows(kind == RIGHT, kind != OUTSIDE, one, np.zeros(n) if alone else two, share)
+    return ScoredSamples(kind == RIGHT, kind != OUTSIDE, one, np.zeros(n) if alone else two, share)
 
 
 def true_risk(world, pair, alone):
@@ -335,7 +335,7 @@ def test_two_scores_cover_more_than_one_at_equal_guarantee():
         covered["two"].append(0.0 if pair is None else true_coverage(world, pair, False))
         for side, name in enumerate(("id", "ood")):
             conf = (data.conf_id, data.conf_ood)[side]
-            one = chosen(ScoredRows(data.correct, data.is_id, conf, np.zeros(len(conf))), risk, delta)
+            one = chosen(ScoredSamples(data.correct, data.is_id, conf, np.zeros(len(conf))), risk, delta)
             paper = sgr(data.correct, conf, risk=risk, delta=delta)
             for key, tau in ((name, one and one.tau_id), (f"sgr {name}", paper.threshold if paper.feasible else None)):
                 full = (tau, -np.inf) if side == 0 else (-np.inf, tau)

@@ -45,7 +45,7 @@ from twofold.gate.promise import (
 )
 from twofold.gate.schema import VERDICTS
 from twofold.gate.thresholds import (
-    ScoredRows,
+    ScoredSamples,
     Thresholds,
     best_f1,
     clear_of_samples,
@@ -239,7 +239,7 @@ class Gate:
         conf_id, conf_ood = confidences(id_chain, ood_chain, outputs)
         if conf_ood is None:
             conf_ood = np.zeros(len(outputs))
-        rows = ScoredRows(outputs.correct, outputs.is_id, conf_id, conf_ood, data.share, data.groups)
+        rows = ScoredSamples(outputs.correct, outputs.is_id, conf_id, conf_ood, data.share, data.groups)
         pair = _choose_thresholds(request, rows, parts)
         if ood_chain is None:
             pair = Thresholds(pair.tau_id, -math.inf)
@@ -581,7 +581,7 @@ def _split(request: Request, data: ValidationData) -> _Parts | None:
     return _Parts(learn, test)
 
 
-def _choose_thresholds(request: Request, rows: ScoredRows, parts: _Parts | None) -> Thresholds:
+def _choose_thresholds(request: Request, rows: ScoredSamples, parts: _Parts | None) -> Thresholds:
     if request.thresholds is not None:
         return request.thresholds
     if request.risk is not None and request.delta is not None and parts is not None:

@@ -45,7 +45,7 @@ import numpy.typing as npt
 
 from twofold._checks import Array
 from twofold._math import SMALLEST_NORMAL
-from twofold.gate.thresholds import ScoredRows
+from twofold.gate.thresholds import ScoredSamples
 
 Codes = npt.NDArray[np.int64]
 CAUTIOUS = 0.9  # share of the largest stake: a group in which every row fails leaves a tenth of the wealth
@@ -76,12 +76,12 @@ def group_codes(groups: npt.NDArray[np.generic]) -> Codes:
     return place[codes]
 
 
-def first_accepting(data: ScoredRows, pairs: Array) -> npt.NDArray[np.int64]:
+def first_accepting(data: ScoredSamples, pairs: Array) -> npt.NDArray[np.int64]:
     """Find the strictest pair of a path that accepts each row.
 
     Parameters
     ----------
-    data : ScoredRows
+    data : ScoredSamples
         Samples with both confidences.
     pairs : ndarray of shape (n_pairs, 2)
         Thresholds ``(tau_id, tau_ood)``, from strict to loose in both columns.
@@ -94,7 +94,7 @@ def first_accepting(data: ScoredRows, pairs: Array) -> npt.NDArray[np.int64]:
     Examples
     --------
     >>> yes = np.array([True, True])
-    >>> data = ScoredRows(correct=yes, is_id=yes, conf_id=np.array([0.9, 0.4]), conf_ood=np.zeros(2))
+    >>> data = ScoredSamples(correct=yes, is_id=yes, conf_id=np.array([0.9, 0.4]), conf_ood=np.zeros(2))
     >>> first_accepting(data, np.array([[0.8, -1.0], [0.5, -1.0]]))
     array([0, 2])
     """
@@ -108,9 +108,9 @@ class GroupTest:
 
     Parameters
     ----------
-    learn : ScoredRows
+    learn : ScoredSamples
         Rows with ``groups`` of the part that chose the path; they also fix the stakes and the start.
-    test : ScoredRows
+    test : ScoredSamples
         Rows with ``groups`` of the part that tests it.
     pairs : ndarray of shape (n_pairs, 2)
         The path, from strict to loose.
@@ -120,7 +120,7 @@ class GroupTest:
         Level for which the stakes are optimal; the p-values are valid at any level.
     """
 
-    def __init__(self, learn: ScoredRows, test: ScoredRows, pairs: Array, risk: float, delta: float) -> None:
+    def __init__(self, learn: ScoredSamples, test: ScoredSamples, pairs: Array, risk: float, delta: float) -> None:
         self.test, self.risk = test, risk
         self.first = first_accepting(test, pairs)
         self.sizes = group_weights(test)
@@ -166,12 +166,12 @@ class GroupTest:
         return np.array(found)
 
 
-def row_weights(data: ScoredRows) -> Array:
+def row_weights(data: ScoredSamples) -> Array:
     """Compute the weight of each row: 1, and for OOD rows what follows from the expected share.
 
     Parameters
     ----------
-    data : ScoredRows
+    data : ScoredSamples
         The rows.
 
     Returns
@@ -183,12 +183,12 @@ def row_weights(data: ScoredRows) -> Array:
     return np.where(data.is_id, 1.0, weight)
 
 
-def group_weights(data: ScoredRows) -> Array:
+def group_weights(data: ScoredSamples) -> Array:
     """Sum the weights of the rows of each group.
 
     Parameters
     ----------
-    data : ScoredRows
+    data : ScoredSamples
         The rows, with groups; without groups each row is one.
 
     Returns
@@ -199,12 +199,12 @@ def group_weights(data: ScoredRows) -> Array:
     return group_sums(data.groups, row_weights(data))
 
 
-def excess(data: ScoredRows, accepted: npt.NDArray[np.bool_], risk: float) -> Array:
+def excess(data: ScoredSamples, accepted: npt.NDArray[np.bool_], risk: float) -> Array:
     """Compute :math:`Z_g` of each group: the weighted sum over its accepted rows of failure (1 or 0) minus ``risk``.
 
     Parameters
     ----------
-    data : ScoredRows
+    data : ScoredSamples
         The rows, with groups; without groups each row is one.
     accepted : ndarray of shape (n_samples,)
         True for accepted rows.

@@ -42,6 +42,7 @@ are OOD have on average a true risk of 0.046 there, of 0.077 where two fifths ar
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,7 +51,7 @@ import numpy.typing as npt
 from twofold._checks import Array
 from twofold.errors import Infeasible
 from twofold.gate.grouped import GroupTest, first_accepting
-from twofold.gate.thresholds import SLACK, ScoredRows, Thresholds, gap_middles
+from twofold.gate.thresholds import SLACK, ScoredSamples, Thresholds, gap_middles
 from twofold.metrics.joint import DoubleCurve
 
 LEARN = 0.3  # part of the sample that chooses the path; 0.2 to 0.5 reach the same coverage
@@ -96,12 +97,12 @@ class Counts:
     outside: Array
 
     @classmethod
-    def of(cls, data: ScoredRows, pairs: Array) -> Counts:
+    def of(cls, data: ScoredSamples, pairs: Array) -> Counts:
         """Count the accepted samples at each pair of a path.
 
         Parameters
         ----------
-        data : ScoredRows
+        data : ScoredSamples
             Labelled samples with both confidences.
         pairs : ndarray of shape (n_pairs, 2)
             Thresholds ``(tau_id, tau_ood)`` from strict to loose: what one pair accepts, every later one accepts.
@@ -114,18 +115,25 @@ class Counts:
         Examples
         --------
         >>> correct, is_id = np.array([True, False]), np.array([True, True])
-        >>> data = ScoredRows(correct, is_id, conf_id=np.array([0.9, 0.4]), conf_ood=np.zeros(2))
+        >>> data = ScoredSamples(correct, is_id, conf_id=np.array([0.9, 0.4]), conf_ood=np.zeros(2))
         >>> counts = Counts.of(data, np.array([[0.5, -np.inf], [0.0, -np.inf]]))
         >>> counts.known, counts.wrong
         (array([1., 2.]), array([0., 1.]))
         """
         first = first_accepting(data, pairs)
 
-        def counted(kind: npt.NDArray[np.bool_]) -> Array:
-            return np.cumsum(np.bincount(first[kind], minlength=len(pairs) + 1)[: len(pairs)]).astype(np.float64)
+        def count(kind: npt.NDArray[np.bool_]) -> Array:
+            """Count the samples of a kind that each pair accepts."""
+            newly_accepted = np.bincount(first[kind], minlength=len(pairs) + 1)[: len(pairs)]
+            return np.cumsum(newly_accepted).astype(np.float64)
 
-        ids, oods = float(data.is_id.sum()), float((~data.is_id).sum())
-        return cls(ids, oods, counted(data.is_id), counted(data.is_id & ~data.correct), counted(~data.is_id))
+        return cls(
+            ids=float(data.is_id.sum()),
+            oods=float((~data.is_id).sum()),
+            known=count(data.is_id),
+            wrong=count(data.is_id & ~data.correct),
+            outside=count(~data.is_id),
+        )
 
     def scaled(self, factor: float) -> Counts:
         """Scale all counts to those expected in a sample ``factor`` times as large.
@@ -140,8 +148,13 @@ class Counts:
         Counts
             The scaled counts, in general not whole numbers.
         """
-        kept = (self.known * factor, self.wrong * factor, self.outside * factor)
-        return Counts(self.ids * factor, self.oods * factor, *kept)
+        return Counts(
+            ids=self.ids * factor,
+            oods=self.oods * factor,
+            known=self.known * factor,
+            wrong=self.wrong * factor,
+            outside=self.outside * factor,
+        )
 
     def at(self, places: slice) -> Counts:
         """Select the counts at some of the pairs.
@@ -202,14 +215,14 @@ def split(
     return np.flatnonzero(learns[groups]), np.flatnonzero(~learns[groups])
 
 
-def choose_guaranteed(learn: ScoredRows, test: ScoredRows, *, risk: float, delta: float) -> Thresholds:
+def choose_guaranteed(learn: ScoredSamples, test: ScoredSamples, *, risk: float, delta: float) -> Thresholds:
     """Choose the loosest pair of the path whose risk is at most ``risk`` with confidence 1 - ``delta``.
 
     Parameters
     ----------
-    learn : ScoredRows
+    learn : ScoredSamples
         Samples that choose the path of pairs and its start.
-    test : ScoredRows
+    test : ScoredSamples
         Samples that test the pairs, independent of ``learn``.
     risk : float
         Largest allowed share of failures (wrong labels and OOD inputs) among accepted inputs.
@@ -230,49 +243,58 @@ def choose_guaranteed(learn: ScoredRows, test: ScoredRows, *, risk: float, delta
     Examples
     --------
     >>> from twofold.errors import Infeasible
-    >>> few = ScoredRows(np.ones(5, bool), np.ones(5, bool), conf_id=np.arange(5.0), conf_ood=np.zeros(5))
+    >>> few = ScoredSamples(np.ones(5, bool), np.ones(5, bool), conf_id=np.arange(5.0), conf_ood=np.zeros(5))
     >>> try:
     ...     choose_guaranteed(few, few, risk=0.01, delta=0.1)
     ... except Infeasible as error:
     ...     print(round(error.best["risk"], 2))
     0.37
     """
+    best = {"risk": 1.0, "delta": 1.0}
     if learn.is_id.any() and test.is_id.any():
         curve = learn.curve()
         found = walk(learn, test, curve, risk, delta)
         if found is not None:
             return found
-        low, high = risk, 1.0
-        for _ in range(7):
-            middle = (low + high) / 2
-            low, high = (low, middle) if walk(learn, test, curve, middle, delta) is not None else (middle, high)
-        surer, doubtful = 1.0, delta
-        for _ in range(7):
-            middle = (surer + doubtful) / 2
-            passed = walk(learn, test, curve, risk, middle) is not None
-            surer, doubtful = (middle, doubtful) if passed else (surer, middle)
-        best = {"risk": high, "delta": surer}
-    else:
-        best = {"risk": 1.0, "delta": 1.0}
-    samples = f"{len(learn.correct)} + {len(test.correct)} validation samples"
+        best = {
+            "risk": _least_passing(lambda other: walk(learn, test, curve, other, delta) is not None, risk),
+            "delta": _least_passing(lambda other: walk(learn, test, curve, risk, other) is not None, delta),
+        }
+    units = "samples"
+    available = f"{len(learn.correct)} + {len(test.correct)} validation samples"
     if learn.groups is not None and test.groups is not None:
-        samples += f" in {len(np.unique(learn.groups)) + len(np.unique(test.groups))} groups"
-    hint = f"about {best['risk']:.3g} can be at this delta" if best["risk"] < 1.0 else "no risk below 1 can be"
+        units = "groups"
+        available += f" in {len(np.unique(learn.groups)) + len(np.unique(test.groups))} groups"
+    hint = "no risk below 1 can be"
+    if best["risk"] < 1.0:
+        hint = f"about {best['risk']:.3g} can be at this delta"
     raise Infeasible(
-        f"a risk of at most {risk:g} cannot be guaranteed at delta = {delta:g} with {samples}; "
-        f"{hint}: ask for a larger risk or delta, or bring more {'samples' if learn.groups is None else 'groups'}",
+        f"a risk of at most {risk:g} cannot be guaranteed at delta = {delta:g} with {available}; "
+        f"{hint}: ask for a larger risk or delta, or bring more {units}",
         best,
     )
 
 
-def walk(learn: ScoredRows, test: ScoredRows, curve: DoubleCurve, risk: float, delta: float) -> Thresholds | None:
+def _least_passing(passes: Callable[[float], bool], failing: float) -> float:
+    """Find about the least value above ``failing`` that passes, by bisection; 1 if none below 1 does."""
+    passing = 1.0
+    for _ in range(7):
+        middle = (failing + passing) / 2
+        if passes(middle):
+            passing = middle
+        else:
+            failing = middle
+    return passing
+
+
+def walk(learn: ScoredSamples, test: ScoredSamples, curve: DoubleCurve, risk: float, delta: float) -> Thresholds | None:
     """Test the pairs of the path one after another, and return the last one that passed.
 
     Parameters
     ----------
-    learn : ScoredRows
+    learn : ScoredSamples
         Samples that choose the path and its start.
-    test : ScoredRows
+    test : ScoredSamples
         Samples that test the pairs.
     curve : DoubleCurve
         Risk-coverage curve of ``learn`` over all pairs.
@@ -291,13 +313,17 @@ def walk(learn: ScoredRows, test: ScoredRows, curve: DoubleCurve, risk: float, d
         tested: RowTest | GroupTest = RowTest(learn, test, pairs, risk, delta)
     else:
         tested = GroupTest(learn, test, pairs, risk, delta)
-    start = stop = tested.start
+    start = stop = tested.start  # pairs from start to stop have passed
     while stop < len(pairs):  # in blocks, because the walk may end early
         failed = np.flatnonzero(~(tested.p_values(slice(stop, stop + BLOCK)) <= delta))
-        stop += int(failed[0]) if len(failed) else min(BLOCK, len(pairs) - stop)
         if len(failed):
+            stop += int(failed[0])
             break
-    return Thresholds(*(float(t) for t in pairs[stop - 1])) if stop > start else None
+        stop = min(stop + BLOCK, len(pairs))
+    if stop == start:
+        return None
+    tau_id, tau_ood = pairs[stop - 1]
+    return Thresholds(float(tau_id), float(tau_ood))
 
 
 class RowTest:
@@ -305,9 +331,9 @@ class RowTest:
 
     Parameters
     ----------
-    learn : ScoredRows
+    learn : ScoredSamples
         Samples that chose the path; they also fix the start and the combining weights.
-    test : ScoredRows
+    test : ScoredSamples
         Samples that test the pairs.
     pairs : ndarray of shape (n_pairs, 2)
         The path, from strict to loose.
@@ -317,7 +343,7 @@ class RowTest:
         Level of the test.
     """
 
-    def __init__(self, learn: ScoredRows, test: ScoredRows, pairs: Array, risk: float, delta: float) -> None:
+    def __init__(self, learn: ScoredSamples, test: ScoredSamples, pairs: Array, risk: float, delta: float) -> None:
         self.risk, self.delta, self.share = risk, delta, learn.share
         first = Counts.of(learn, pairs)
         self.weights = combining_weights(first, risk, learn.share)
@@ -348,7 +374,7 @@ class RowTest:
         return p_values(self.counts.at(places), self.risk, self.delta, self.share, self.weights[places])
 
 
-def path(learn: ScoredRows, curve: DoubleCurve, risk: float) -> Array:
+def path(learn: ScoredSamples, curve: DoubleCurve, risk: float) -> Array:
     """Construct the path of pairs, from strict to loose, through the pair with most coverage at this risk.
 
     Both thresholds move together along a line between quantiles of their confidences. If no pair has this risk on the
@@ -356,7 +382,7 @@ def path(learn: ScoredRows, curve: DoubleCurve, risk: float) -> Array:
 
     Parameters
     ----------
-    learn : ScoredRows
+    learn : ScoredSamples
         Samples that choose the path.
     curve : DoubleCurve
         Their risk-coverage curve over all pairs.
@@ -368,10 +394,11 @@ def path(learn: ScoredRows, curve: DoubleCurve, risk: float) -> Array:
     ndarray of shape (n_pairs, 2)
         Distinct thresholds ``(tau_id, tau_ood)``, each in the gap below a confidence; the last pair accepts everything.
     """
-    levels = curve.risk
-    good = np.flatnonzero(levels <= risk + SLACK)
-    at = int(good[-1]) if len(good) else int(np.flatnonzero(levels == levels.min())[-1])
-    through = curve.tau_id[at], curve.tau_ood[at]
+    feasible = np.flatnonzero(curve.risk <= risk + SLACK)
+    if not len(feasible):
+        feasible = np.flatnonzero(curve.risk == curve.risk.min())
+    best = feasible[-1]
+    through = curve.tau_id[best], curve.tau_ood[best]
     columns = []
     for conf, tau in zip((learn.conf_id, learn.conf_ood), through, strict=True):
         ranked = np.sort(conf)

@@ -11,7 +11,7 @@ import numpy as np
 
 from twofold import _checks
 from twofold.errors import InvalidInput
-from twofold.gate.thresholds import Costs, ScoredRows, Thresholds
+from twofold.gate.thresholds import Costs, ScoredSamples, Thresholds
 from twofold.metrics.operating_points import operating_point
 from twofold.scores.chain import Chain
 
@@ -218,7 +218,7 @@ def _check_costs(costs: CostValues) -> Costs:
 
 
 def make_promise(
-    request: Request, data: ScoredRows, pair: Thresholds, *, groups: int | None, cautions: Sequence[str]
+    request: Request, data: ScoredSamples, pair: Thresholds, *, groups: int | None, cautions: Sequence[str]
 ) -> Promise:
     """Measure what thresholds do on the validation data, and record it with what was requested.
 
@@ -226,7 +226,7 @@ def make_promise(
     ----------
     request : Request
         What was requested.
-    data : ScoredRows
+    data : ScoredSamples
         Validation samples with both confidences.
     pair : Thresholds
         The thresholds.
@@ -302,7 +302,7 @@ def mean_cost(costs: Costs, right: int, known: Sequence[int], outside: Sequence[
 
 def list_cautions(
     request: Request,
-    data: ScoredRows,
+    data: ScoredSamples,
     *,
     groups: int | None,
     given: Sequence[str | Chain | None],
@@ -314,7 +314,7 @@ def list_cautions(
     ----------
     request : Request
         What was requested.
-    data : ScoredRows
+    data : ScoredSamples
         Validation samples.
     groups : int or None
         Number of groups of dependent samples; None without groups.

@@ -56,7 +56,7 @@ class Costs(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class ScoredRows:
+class ScoredSamples:
     """Hold labelled samples with both confidences.
 
     Parameters
@@ -82,16 +82,26 @@ class ScoredRows:
     share: float | None = None
     groups: npt.NDArray[np.int64] | None = None
 
-    def __getitem__(self, rows: np.ndarray) -> ScoredRows:
+    def __getitem__(self, rows: np.ndarray) -> ScoredSamples:
         """Select some of the rows; their groups are renumbered."""
-        groups = None if self.groups is None else np.unique(self.groups[rows], return_inverse=True)[1]
-        kept = (self.correct[rows], self.is_id[rows], self.conf_id[rows], self.conf_ood[rows])
-        return ScoredRows(*kept, self.share, groups)
+        groups = None
+        if self.groups is not None:
+            _, groups = np.unique(self.groups[rows], return_inverse=True)
+        return ScoredSamples(
+            correct=self.correct[rows],
+            is_id=self.is_id[rows],
+            conf_id=self.conf_id[rows],
+            conf_ood=self.conf_ood[rows],
+            share=self.share,
+            groups=groups,
+        )
 
     @property
     def known(self) -> Mask | None:
         """``is_id`` as the metrics take it: None where all samples are ID and no share is set."""
-        return self.is_id if self.share is not None or not self.is_id.all() else None
+        if self.share is None and self.is_id.all():
+            return None
+        return self.is_id
 
     @property
     def weight(self) -> float:
@@ -179,14 +189,14 @@ def gap_middles(levels: Array) -> Array:
     return np.where(between, middle, levels)
 
 
-def clear_of_samples(pair: Thresholds, data: ScoredRows) -> Thresholds:
+def clear_of_samples(pair: Thresholds, data: ScoredSamples) -> Thresholds:
     """Move both thresholds between neighbouring confidences; see :func:`between_neighbours`.
 
     Parameters
     ----------
     pair : Thresholds
         Thresholds that were chosen on ``data``.
-    data : ScoredRows
+    data : ScoredSamples
         Samples with both confidences.
 
     Returns
@@ -197,12 +207,12 @@ def clear_of_samples(pair: Thresholds, data: ScoredRows) -> Thresholds:
     return Thresholds(between_neighbours(pair.tau_id, data.conf_id), between_neighbours(pair.tau_ood, data.conf_ood))
 
 
-def best_f1(data: ScoredRows) -> Thresholds:
+def best_f1(data: ScoredSamples) -> Thresholds:
     """Choose the pair with the best DS-F1.
 
     Parameters
     ----------
-    data : ScoredRows
+    data : ScoredSamples
         Labelled samples with both confidences.
 
     Returns
@@ -213,19 +223,19 @@ def best_f1(data: ScoredRows) -> Thresholds:
     Examples
     --------
     >>> correct, is_id = np.array([True, True, False]), np.array([True, True, False])
-    >>> best_f1(ScoredRows(correct, is_id, conf_id=np.array([0.9, 0.8, 0.7]), conf_ood=np.array([3.0, 2.0, 1.0])))
+    >>> best_f1(ScoredSamples(correct, is_id, conf_id=np.array([0.9, 0.8, 0.7]), conf_ood=np.array([3.0, 2.0, 1.0])))
     Thresholds(tau_id=0.8, tau_ood=2.0)
     """
     best = metrics.ds_f1(data.correct, data.conf_id, data.conf_ood, data.known, ood_share=data.share)
     return Thresholds(best.tau_id, best.tau_ood)
 
 
-def most_coverage(data: ScoredRows, risk: float) -> Thresholds:
+def most_coverage(data: ScoredSamples, risk: float) -> Thresholds:
     """Choose the pair with the largest ID coverage among those whose selective risk is at most ``risk``.
 
     Parameters
     ----------
-    data : ScoredRows
+    data : ScoredSamples
         Labelled samples with both confidences.
     risk : float
         Largest selective risk; differences by rounding alone (1e-12) are allowed.
@@ -243,12 +253,12 @@ def most_coverage(data: ScoredRows, risk: float) -> Thresholds:
     Examples
     --------
     >>> correct, is_id = np.array([True, True, False]), np.array([True, True, True])
-    >>> most_coverage(ScoredRows(correct, is_id, conf_id=np.array([0.9, 0.8, 0.7]), conf_ood=np.zeros(3)), 0.0)
+    >>> most_coverage(ScoredSamples(correct, is_id, conf_id=np.array([0.9, 0.8, 0.7]), conf_ood=np.zeros(3)), 0.0)
     Thresholds(tau_id=0.8, tau_ood=0.0)
     """
     curve = data.curve()
-    good = np.flatnonzero(curve.risk <= risk + SLACK)
-    if not len(good):
+    feasible = np.flatnonzero(curve.risk <= risk + SLACK)
+    if not len(feasible):
         least = float(curve.risk.min())
         at = float(curve.coverage[np.flatnonzero(curve.risk == least)[-1]])
         raise Infeasible(
@@ -256,15 +266,16 @@ def most_coverage(data: ScoredRows, risk: float) -> Thresholds:
             f"the least is {least:.4g}, at an ID coverage of {at:.4g}: ask for that, or for other scores",
             {"risk": least, "coverage": at},
         )
-    return Thresholds(float(curve.tau_id[good[-1]]), float(curve.tau_ood[good[-1]]))
+    best = feasible[-1]
+    return Thresholds(float(curve.tau_id[best]), float(curve.tau_ood[best]))
 
 
-def least_risk(data: ScoredRows, coverage: float) -> Thresholds:
+def least_risk(data: ScoredSamples, coverage: float) -> Thresholds:
     """Choose the pair with the least risk among those that accept at least this share of the ID samples.
 
     Parameters
     ----------
-    data : ScoredRows
+    data : ScoredSamples
         Labelled samples with both confidences.
     coverage : float
         Least ID coverage, in (0, 1].
@@ -275,13 +286,14 @@ def least_risk(data: ScoredRows, coverage: float) -> Thresholds:
         The thresholds; of equal risks those with the largest coverage.
     """
     curve = data.curve()
-    start = int(np.ceil(coverage * len(curve.risk) * (1.0 - SLACK))) - 1
-    tail = curve.risk[max(start, 0) :]
-    best = max(start, 0) + int(np.flatnonzero(tail <= tail.min() + SLACK)[-1])
+    fewest = int(np.ceil(coverage * len(curve.risk) * (1.0 - SLACK)))  # ID samples to accept
+    start = max(fewest - 1, 0)
+    tail = curve.risk[start:]
+    best = start + int(np.flatnonzero(tail <= tail.min() + SLACK)[-1])
     return Thresholds(float(curve.tau_id[best]), float(curve.tau_ood[best]))
 
 
-def least_cost(data: ScoredRows, costs: Costs) -> Thresholds:
+def least_cost(data: ScoredSamples, costs: Costs) -> Thresholds:
     """Choose the pair with the least expected cost.
 
     Accepting a sample saves the cost of its rejection and pays for its failure, so the best pair has the largest sum
@@ -289,7 +301,7 @@ def least_cost(data: ScoredRows, costs: Costs) -> Thresholds:
 
     Parameters
     ----------
-    data : ScoredRows
+    data : ScoredSamples
         Labelled samples with both confidences.
     costs : Costs
         Costs of failures and rejections.
@@ -302,17 +314,20 @@ def least_cost(data: ScoredRows, costs: Costs) -> Thresholds:
     Examples
     --------
     >>> correct, is_id = np.array([True, True, False]), np.array([True, True, True])
-    >>> data = ScoredRows(correct, is_id, conf_id=np.array([0.9, 0.8, 0.7]), conf_ood=np.zeros(3))
+    >>> data = ScoredSamples(correct, is_id, conf_id=np.array([0.9, 0.8, 0.7]), conf_ood=np.zeros(3))
     >>> least_cost(data, Costs(wrong=5.0, ood=5.0, reject=1.0))
     Thresholds(tau_id=0.8, tau_ood=0.0)
     """
-    weight = np.where(data.is_id, 1.0, data.weight if not data.is_id.all() else 1.0)
+    weight = np.ones(len(data.is_id))
+    if not data.is_id.all():
+        weight[~data.is_id] = data.weight
     paid = np.where(data.correct, 0.0, np.where(data.is_id, costs.wrong, costs.ood))
     gain = weight * (costs.reject - paid)
     levels_id, column = np.unique(-data.conf_id, return_inverse=True)
     levels_ood, row = np.unique(-data.conf_ood, return_inverse=True)
-    order = np.argsort(row, kind="stable")
+    order = np.argsort(row, kind="stable")  # from the largest conf_ood to the least
     ends = np.append(np.flatnonzero(np.diff(row[order])), len(order) - 1)
+    # gains by level of conf_id, in blocks, so that a new sample changes the sums of one block alone
     size = max(1, int(np.sqrt(len(levels_id))))
     blocks = -(-len(levels_id) // size)
     cells = np.zeros((blocks, size))
@@ -325,7 +340,7 @@ def least_cost(data: ScoredRows, costs: Costs) -> Thresholds:
         for block in np.unique(column[rows] // size):
             sums = np.cumsum(cells[block])
             total[block], top[block] = sums[-1], sums.max()
-        reach = np.cumsum(total) - total + top
+        reach = np.cumsum(total) - total + top  # largest prefix sum that ends in each block
         block = int(reach.argmax())
         if reach[block] > best * (1.0 + SLACK):
             best = float(reach[block])
