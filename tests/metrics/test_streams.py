@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from twofold import metrics
 from twofold._files import arrays_digest
 from twofold.errors import InvalidInput, RejectedNaN, UndefinedMetric
-from twofold.metrics.streams import Bounded, PairSummary, ScoreSummary, _cuts
+from twofold.metrics._axis import choose_cuts
+from twofold.metrics.streams import Bounded, PairSummary, ScoreSummary
 
 ROUNDING = 1e-12
 
@@ -331,7 +332,7 @@ def test_ood_may_come_first():
         pair.ds_f1()
     with pytest.raises(UndefinedMetric, match="ds_aurc needs at least one ID sample"):
         pair.ds_aurc()
-    with pytest.raises(InvalidInput, match="ood_share re-weighs"):
+    with pytest.raises(InvalidInput, match="ood_share reweights"):
         summary.aurc(ood_share=0.5)
     assert summary.update([1], [0.9]).auroc().value == 1.0
     assert pair.update([1], [0.9], [0.9]).ds_f1().value == 1.0
@@ -379,7 +380,7 @@ def test_cuts_use_the_cells_they_are_given():
         cells, count = int(rng.integers(2, 40)), int(rng.integers(1, 90))
         values = np.unique(rng.choice([-np.inf, np.inf, *rng.normal(size=90)], count))
         mass = rng.geometric(rng.choice([0.01, 0.5, 1.0]), len(values)) ** int(rng.integers(1, 4))
-        cuts = _cuts(values, mass, cells)
+        cuts = choose_cuts(values, mass, cells)
         assert len(cuts) < cells
         assert (np.diff(cuts[np.isfinite(cuts)]) > 0).all()
         place = np.searchsorted(cuts, values, side="right")

@@ -63,7 +63,7 @@ IN_WORDS_OF_COMMANDS = {
     "; pass head=None if there is none": "; leave head.weight out if there is none",
     "add one, or pass labelled Outputs": "add one, or give an npz file with logits and labels",
     "; call .fit(train) on the chain first": "; pass the outputs of a training set with --train",
-    "ood_share re-weighs OOD against ID samples; pass is_id with at least one of each": (
+    "ood_share reweights OOD against ID samples; pass is_id with at least one of each": (
         "--ood-share weighs OOD against ID samples, and one of the two is missing; give unknown inputs with --unknown, "
         "by the label -1 or by is_id"
     ),

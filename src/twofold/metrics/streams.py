@@ -30,12 +30,12 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from twofold import _checks, _math
-from twofold._checks import Array, ArrayLike, Mask, NaNPolicy
+from twofold._checks import AnyArray, Array, ArrayLike, Mask, NaNPolicy
 from twofold._files import NPZ_DAMAGE, arrays_digest, read_regular, replacing
 from twofold.errors import InvalidInput, UndefinedMetric
+from twofold.metrics._axis import Axis, Integers, choose_cuts, join_axes, move_counts
 from twofold.metrics.operating_points import (
     DoublePoint,
     OperatingPoint,
@@ -50,8 +50,6 @@ __all__ = [
     "PairSummary",
     "ScoreSummary",
 ]
-
-Integers = npt.NDArray[np.int64]
 
 _FORMAT = 2  # of the npz file
 
@@ -93,143 +91,33 @@ class Bounded:
         return self.low == self.high
 
 
-# One axis
+_KINDS = np.arange(3)  # correct, wrong, OOD: the last axis of a table of counts
 
 
-@dataclass(frozen=True, eq=False)
-class _Axis:
-    """Hold the cells of one confidence, ascending; an empty cell has low > high."""
-
-    cells: int  # most cells it may have
-    edges: Array | None  # cuts, ascending; None while each distinct value has a cell
-    low: Array  # (K,) smallest confidence of each cell
-    high: Array  # (K,) largest
-
-    @classmethod
-    def start(cls, cells: int, edges: ArrayLike | None, name: str) -> _Axis:
-        if edges is None:
-            return cls(_checks.whole(cells, "cells", 2), None, np.empty(0), np.empty(0))
-        cuts = _checks.confidence(edges, name) + 0.0
-        if (cuts[1:] <= cuts[:-1]).any():
-            row = int((cuts[1:] <= cuts[:-1]).argmax()) + 1
-            raise InvalidInput(f"{name} must increase strictly, got {cuts[row]} after {cuts[row - 1]} in row {row}")
-        return cls.fixed(cuts, len(cuts) + 1)
-
-    @classmethod
-    def fixed(cls, edges: Array, cells: int) -> _Axis:
-        count = len(edges) + 1
-        return cls(cells, edges, np.full(count, np.inf), np.full(count, -np.inf))
-
-    def check(self) -> None:
-        """Raise unless the arrays, which come from a file, describe ascending cells."""
-        cuts = [] if self.edges is None else [self.edges]
-        for array in (*cuts, self.low, self.high):
-            if array.ndim != 1 or array.dtype != np.float64 or np.isnan(array).any():
-                raise ValueError("edges and ends of cells must be float64 without NaN")
-        if len(self.low) != len(self.high) or self.cells < 2:
-            raise ValueError("every cell needs both ends")
-        if self.edges is not None and (len(self.low) != len(self.edges) + 1 or (np.diff(self.edges) <= 0).any()):
-            raise ValueError("edges must ascend and lie between the cells")
-        filled = self.low <= self.high
-        ends = np.stack([self.low[filled], self.high[filled]], axis=1).ravel()
-        if (ends[1:] < ends[:-1]).any():
-            raise ValueError("cells must ascend")
-
-    def empty(self) -> _Axis:
-        if self.edges is None:
-            return _Axis(self.cells, None, np.empty(0), np.empty(0))
-        return _Axis.fixed(self.edges, self.cells)
-
-
-def _cuts(values: Array, mass: Integers, cells: int) -> Array:
-    """Return cut points for at most ``cells`` cells; ``values`` ascend and are distinct.
-
-    Where all values fit, each keeps a cell, and the heaviest are closed above too while cuts last. Otherwise
-    cells have about equal mass, and a value with more than the mass of two cells is cut out on both sides:
-    it takes two cuts and frees as much mass, so the other cells stay as fine as they were.
-    """
-    if len(values) <= cells:
-        below = values if len(values) < cells else values[1:]
-        closed = values[np.argsort(-mass, kind="stable")[: cells - 1 - len(below)]]
-    else:
-        heavy = mass * cells > 2 * mass.sum()  # fewer than cells / 2 of them
-        closed, light, load = values[heavy], values[~heavy], mass[~heavy]
-        left = cells - 1 - 2 * len(closed)
-        wanted = np.arange(1, left + 1) * (float(load.sum()) / (left + 1))
-        place = np.searchsorted(np.cumsum(load) - load, wanted)
-        below = np.concatenate((closed, light[place[place < len(light)]]))
-    with np.errstate(over="ignore", under="ignore"):  # beside the largest float and beside 0
-        above = np.nextafter(closed, np.inf)
-    cuts = np.unique(np.concatenate((below, above)))
-    return cuts[cuts > -np.inf]  # nothing lies below -inf
-
-
-def _join(axes: Sequence[_Axis], masses: Sequence[Integers], name: str) -> tuple[_Axis, list[Integers]]:
-    """Merge axes, and map each of their cells to a cell of the result; unfixed axes may repeat values."""
-    fixed = [axis for axis in axes if axis.edges is not None]
-    if fixed:
-        cells, edges = fixed[0].cells, fixed[0].edges
-        if not all(np.array_equal(axis.edges, edges) for axis in fixed):  # type: ignore[arg-type]
-            raise InvalidInput(
-                f"the summaries have different cuts of {name}, so their counts do not add up; "
-                "start all of them from one summary.freeze().empty(), or give all the same edges"
-            )
-    else:
-        cells, edges = axes[0].cells, None
-        if any(axis.cells != cells for axis in axes):
-            sizes = sorted({axis.cells for axis in axes})
-            raise InvalidInput(f"the summaries have different numbers of cells: {', '.join(map(str, sizes))}")
-        values, where = np.unique(np.concatenate([axis.low for axis in axes]), return_inverse=True)
-        if len(values) <= cells:
-            ends = np.cumsum([len(axis.low) for axis in axes])[:-1]
-            return _Axis(cells, None, values, values), list(np.split(where, ends))
-        mass = np.bincount(where, np.concatenate(masses)).astype(np.int64)
-        edges = _cuts(values, mass, cells)
-    assert edges is not None
-    result = _Axis.fixed(edges, cells)
-    places = []
-    for axis in axes:
-        same = axis.edges is not None
-        place = np.arange(len(axis.low)) if same else np.searchsorted(edges, axis.low, side="right")
-        np.minimum.at(result.low, place, axis.low)
-        np.maximum.at(result.high, place, axis.high)
-        places.append(place)
-    return result, places
-
-
-def _moved(counts: Integers, places: Sequence[Integers], shape: tuple[int, ...]) -> Integers:
-    """Move each cell of a table of counts to its place in a table of another shape."""
-    if counts.shape == shape and all(np.array_equal(p, np.arange(len(p))) for p in places):
-        return counts.copy()
-    moved = np.zeros(shape, np.int64)
-    np.add.at(moved, np.ix_(*places), counts)
-    return moved
-
-
-# What both summaries do
+def _table_shape(axes: Sequence[Axis]) -> tuple[int, ...]:
+    """Return the shape of a table of counts: the cells of each axis, and the three kinds of sample."""
+    return (*map(len, axes), len(_KINDS))
 
 
 class _Summary(ABC):
     """Hold the axes and the (cells of each axis..., 3) table of correct, wrong and OOD counts; neither ever changes."""
 
     _names: tuple[str, ...]
-    _axes: tuple[_Axis, ...]
+    _axes: tuple[Axis, ...]
     _counts: Integers
 
     @abstractmethod
     def __init__(self) -> None: ...
 
-    def _store(self, axes: tuple[_Axis, ...], counts: Integers | None = None) -> None:
+    def _store(self, axes: tuple[Axis, ...], counts: Integers | None = None) -> None:
         self._axes = axes
-        self._counts = np.zeros((*(len(a.low) for a in axes), 3), np.int64) if counts is None else counts
-        arrays = [
-            self._counts,
-            *(a for axis in axes for a in (axis.low, axis.high, axis.edges) if a is not None),
-        ]
-        for array in arrays:
-            array.flags.writeable = False
+        self._counts = np.zeros(_table_shape(axes), np.int64) if counts is None else counts
+        self._counts.flags.writeable = False
+        for axis in axes:
+            for array in axis.arrays:
+                array.flags.writeable = False
 
-    def _new(self, axes: Iterable[_Axis], counts: Integers | None = None) -> Self:
+    def _new(self, axes: Iterable[Axis], counts: Integers | None = None) -> Self:
         made = object.__new__(type(self))
         made._store(tuple(axes), counts)
         return made
@@ -237,7 +125,7 @@ class _Summary(ABC):
     def __repr__(self) -> str:
         right, wrong, outside = self._kinds
         state = "every value kept" if all(axis.edges is None for axis in self._axes) else "cuts fixed"
-        shape = " x ".join(str(len(axis.low)) for axis in self._axes)
+        shape = " x ".join(str(len(axis)) for axis in self._axes)
         return f"{type(self).__name__}({right} right, {wrong} wrong, {outside} OOD; {shape} cells, {state})"
 
     def __len__(self) -> int:
@@ -251,13 +139,16 @@ class _Summary(ABC):
     @property
     def exact(self) -> bool:
         """Whether every cell holds one value, so that every metric is exact."""
-        return not any((axis.low < axis.high).any() for axis in self._axes)
+        return not any(axis.mixed.any() for axis in self._axes)
 
     @property
     def nbytes(self) -> int:
         """Memory of all arrays, in bytes."""
-        held = [(axis.low, axis.high, axis.edges) for axis in self._axes]
-        return self._counts.nbytes + sum(a.nbytes for arrays in held for a in arrays if a is not None)
+        total = self._counts.nbytes
+        for axis in self._axes:
+            for array in axis.arrays:
+                total += array.nbytes
+        return total
 
     def empty(self) -> Self:
         """Return a summary with the same cuts (none if none are fixed yet) and no samples.
@@ -296,13 +187,17 @@ class _Summary(ABC):
         >>> ScoreSummary().update([1, 0], [0.9, 0.2]).freeze().edges is None
         False
         """
-        if any(axis.edges is None and len(axis.low) == 0 for axis in self._axes):
-            raise InvalidInput("cuts are quantiles of the samples seen, and there is none yet; call update first")
-        starts = [
-            axis if axis.edges is not None else _Axis.fixed(_cuts(axis.low, self._mass(d), axis.cells), axis.cells)
-            for d, axis in enumerate(self._axes)
-        ]
-        return type(self).merge([self._new(axis.empty() for axis in starts), self])
+        starts = []
+        for d, axis in enumerate(self._axes):
+            edges = axis.edges
+            if edges is None:
+                if len(axis) == 0:
+                    raise InvalidInput(
+                        "cuts are quantiles of the samples seen, and there is none yet; call update first"
+                    )
+                edges = choose_cuts(axis.low, self._mass(d), axis.limit)
+            starts.append(Axis.cut(edges, axis.limit))
+        return type(self).merge([self._new(starts), self])
 
     def _mass(self, d: int) -> Integers:
         others = tuple(i for i in range(self._counts.ndim) if i != d)
@@ -345,36 +240,42 @@ class _Summary(ABC):
         >>> ScoreSummary.merge(parts)
         ScoreSummary(2 right, 2 wrong, 0 OOD; 3 cells, every value kept)
         """
-        given = list(parts)
-        if not given:
+        summaries = list(parts)
+        if not summaries:
             raise InvalidInput("merge needs at least one summary")
-        for part in given:
+        for part in summaries:
             if not isinstance(part, cls):
                 raise InvalidInput(f"merge adds up {cls.__name__} objects, got {type(part).__name__}")
-        axes, places = [], []
-        for d, name in enumerate(given[0]._names):
-            axis, where = _join([p._axes[d] for p in given], [p._mass(d) for p in given], name)
+        axes = []
+        places: list[list[Integers]] = [[] for _ in summaries]  # of each summary, where the cells of each axis go
+        for d, name in enumerate(summaries[0]._names):
+            own = [part._axes[d] for part in summaries]
+            masses = [part._mass(d) for part in summaries]
+            axis, where = join_axes(own, masses, name)
             axes.append(axis)
-            places.append(where)
-        shape = (*(len(axis.low) for axis in axes), 3)
-        kinds = np.arange(3)
-        tables = [_moved(p._counts, [*(w[i] for w in places), kinds], shape) for i, p in enumerate(given)]
-        return given[0]._new(axes, np.asarray(sum(tables)))
+            for part_places, cells in zip(places, where, strict=True):
+                part_places.append(cells)
+        counts = np.zeros(_table_shape(axes), np.int64)
+        for part, part_places in zip(summaries, places, strict=True):
+            counts += move_counts(part._counts, [*part_places, _KINDS], counts.shape)
+        return summaries[0]._new(axes, counts)
 
-    def _added(self, confs: Sequence[Array], right: Mask, inside: Mask | None) -> Self:
+    def _add(self, confs: Sequence[Array], right: Mask, inside: Mask | None) -> Self:
+        """Return the summary with the samples of a batch."""
         ones = np.broadcast_to(np.int64(1), len(right))
         axes, old, new = [], [], []
         for d, conf in enumerate(confs):
-            axis, conf = self._axes[d], conf + 0.0  # -0.0 becomes 0.0, so that equal samples give equal bytes
-            batch = _Axis(axis.cells, None, conf, conf)
-            axis, (before, here) = _join([axis, batch], [self._mass(d), ones], self._names[d])
+            values = conf + 0.0  # -0.0 becomes 0.0, so that equal samples give equal bytes
+            batch = Axis(self._axes[d].limit, None, values, values)
+            axis, (before, here) = join_axes([self._axes[d], batch], [self._mass(d), ones], self._names[d])
             axes.append(axis)
             old.append(before)
             new.append(here)
-        shape = (*(len(axis.low) for axis in axes), 3)
-        kind = np.where(right, 0, 1) if inside is None else 2 - inside.astype(np.int64) - right
+        shape = _table_shape(axes)
+        known = np.ones(len(right), bool) if inside is None else inside
+        kind = 2 - known.astype(np.int64) - right  # 0 correct, 1 wrong, 2 OOD
         flat = np.ravel_multi_index([*new, kind], shape)
-        counts = _moved(self._counts, [*old, np.arange(3)], shape)
+        counts = move_counts(self._counts, [*old, _KINDS], shape)
         counts += np.bincount(flat, minlength=counts.size).reshape(shape)
         return self._new(axes, counts)
 
@@ -392,8 +293,10 @@ class _Summary(ABC):
     def _point(self, taken: tuple[float, float, float], weight: float) -> dict[str, Any]:
         """Describe the operating point of an accepted set, ``taken`` = its numbers of correct, ID and OOD samples."""
         right, known, outside = taken
-        point = operating_point(right, known, weight * outside, sum(self._kinds[:2]))
-        return {**point, "method": "exact" if self.exact else "grid"}
+        n_right, n_wrong, _ = self._kinds
+        point: dict[str, Any] = dict(operating_point(right, known, weight * outside, n_right + n_wrong))
+        point["method"] = "exact" if self.exact else "grid"
+        return point
 
     def to_npz(self, path: str | os.PathLike[str]) -> None:
         """Write the summary to one npz file, without pickle.
@@ -415,12 +318,15 @@ class _Summary(ABC):
         ...     ScoreSummary.from_npz(f"{folder}/summary.npz")
         ScoreSummary(1 right, 1 wrong, 0 OOD; 2 cells, every value kept)
         """
-        arrays: dict[str, Any] = {"twofold": type(self).__name__, "format": _FORMAT, "counts": self._counts}
+        arrays: dict[str, AnyArray] = {
+            "twofold": np.asarray(type(self).__name__),
+            "format": np.asarray(_FORMAT),
+            "counts": self._counts,
+        }
         for d, axis in enumerate(self._axes):
-            arrays |= {f"cells{d}": axis.cells, f"low{d}": axis.low, f"high{d}": axis.high}
+            arrays |= {f"cells{d}": np.asarray(axis.limit), f"low{d}": axis.low, f"high{d}": axis.high}
             if axis.edges is not None:
                 arrays[f"edges{d}"] = axis.edges
-        arrays = {name: np.asarray(value) for name, value in arrays.items()}
         arrays["sha256"] = np.asarray(arrays_digest(arrays, {}))
         with replacing(Path(path)) as file:
             np.savez_compressed(file, **arrays)
@@ -459,14 +365,13 @@ class _Summary(ABC):
                 raise InvalidInput(f"{where} is of an older format without a digest; write it again with {writer}")
             if str(digest) != arrays_digest(held, {}):
                 raise InvalidInput(f"{where} is damaged: its SHA-256 does not fit; write it again with {writer}")
-            axes = [
-                _Axis(int(held[f"cells{d}"]), held.get(f"edges{d}"), held[f"low{d}"], held[f"high{d}"])
-                for d in range(len(cls._names))
-            ]
-            counts = held["counts"]
-            for axis in axes:
+            axes = []
+            for d in range(len(cls._names)):
+                axis = Axis(int(held[f"cells{d}"]), held.get(f"edges{d}"), held[f"low{d}"], held[f"high{d}"])
                 axis.check()
-            fits = counts.dtype.kind == "i" and counts.shape == (*(len(axis.low) for axis in axes), 3)
+                axes.append(axis)
+            counts = held["counts"]
+            fits = counts.dtype.kind == "i" and counts.shape == _table_shape(axes)
             if not fits or (counts < 0).any():
                 raise InvalidInput(f"{problem}, not by hand: its counts do not fit")
         except InvalidInput:
@@ -567,7 +472,7 @@ class ScoreSummary(_Summary):
     _names = ("conf",)
 
     def __init__(self, cells: int = 4096, *, edges: ArrayLike | None = None):
-        self._store((_Axis.start(cells, edges, "edges"),))
+        self._store((Axis.start(cells, edges, "edges"),))
 
     @property
     def edges(self) -> Array | None:
@@ -608,13 +513,13 @@ class ScoreSummary(_Summary):
         """
         conf = _checks.confidence(conf, nan=nan)
         right, inside = _checks.joint(correct, is_id, conf=conf)
-        return self._added([conf], right, inside)
+        return self._add([conf], right, inside)
 
     def _falling(self, weight: float) -> _Cells:
         axis, counts = self._axes[0], self._counts
         some = (counts[:, :2].sum(axis=1) + weight * counts[:, 2] > 0)[::-1]
         right, wrong, outside = counts[::-1][some].T.astype(np.float64)
-        mixed = (axis.low < axis.high)[::-1][some]
+        mixed = axis.mixed[::-1][some]
         return _Cells(axis.low[::-1][some], mixed, right, wrong, outside, weight)
 
     def aurc(self, *, coverage: Coverage = "all", ood_share: float | None = None) -> Bounded:
@@ -850,11 +755,11 @@ class _Corners:
     useful: Mask  # both cells hold right samples: where the best F1 is to be found
 
 
-def _corners(axes: tuple[_Axis, ...], counts: Integers, weight: float) -> _Corners:
+def _corners(axes: tuple[Axis, ...], counts: Integers, weight: float) -> _Corners:
     some = [counts.sum(axis=(1 - d, 2))[::-1] > 0 for d in (0, 1)]
     table = counts[::-1, ::-1][np.ix_(*some)]
     low = [axis.low[::-1][s] for axis, s in zip(axes, some, strict=True)]
-    mixed = [(axis.low < axis.high)[::-1][s] for axis, s in zip(axes, some, strict=True)]
+    mixed = [axis.mixed[::-1][s] for axis, s in zip(axes, some, strict=True)]
     useful = np.logical_and.outer(table[..., 0].any(axis=1), table[..., 0].any(axis=0))
     accepted = np.zeros((table.shape[0] + 1, table.shape[1] + 1, 3))
     accepted[1:, 1:] = table.cumsum(axis=0).cumsum(axis=1)
@@ -925,7 +830,7 @@ class PairSummary(_Summary):
 
     def __init__(self, cells: int = 256, *, edges: tuple[ArrayLike | None, ArrayLike | None] | None = None):
         first, second = (None, None) if edges is None else edges
-        self._store((_Axis.start(cells, first, "edges[0]"), _Axis.start(cells, second, "edges[1]")))
+        self._store((Axis.start(cells, first, "edges[0]"), Axis.start(cells, second, "edges[1]")))
 
     @property
     def edges(self) -> tuple[Array | None, Array | None]:
@@ -975,7 +880,7 @@ class PairSummary(_Summary):
         first = _checks.confidence(conf_id, "conf_id", nan=nan)
         second = _checks.confidence(conf_ood, "conf_ood", nan=nan)
         right, inside = _checks.joint(correct, is_id, conf_id=first, conf_ood=second)
-        return self._added([first, second], right, inside)
+        return self._add([first, second], right, inside)
 
     def ds_f1(self, *, ood_share: float | None = None) -> Bounded:
         r"""Bound the best F1 with two thresholds, as :func:`twofold.metrics.ds_f1` defines it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -80,17 +80,18 @@ def rank_table(table: ArrayLike, better: Better, names: Sequence[str] | None) ->
     from scipy.stats import rankdata
 
     choice(better, "better", ("higher", "lower"))
-    if names is None:
-        names = getattr(table, "columns", None)
+    columns: Iterable[object] | None = names
+    if columns is None:
+        columns = getattr(table, "columns", None)
     values = np.ascontiguousarray(floats(table, "table", ndim=2), dtype=np.float64)
     blocks, methods = values.shape
     if blocks < 2 or methods < 2:
         raise InvalidInput(
             f"table must have at least 2 blocks (rows) and 2 methods (columns), got shape {values.shape}"
         )
-    if names is None:
-        names = range(methods)
-    labels = tuple(str(name) for name in names)
+    if columns is None:
+        columns = range(methods)
+    labels = tuple(map(str, columns))
     if len(labels) != methods or len(set(labels)) != methods:
         raise InvalidInput(f"names must be {methods} different names, one per column, got {labels}")
     bad = np.argwhere(~np.isfinite(values))
