@@ -8,7 +8,7 @@ import pytest
 
 from twofold.errors import InvalidInput
 from twofold.outputs import Head, Outputs
-from twofold.scores._fitting.moments import whitened
+from twofold.scores._fitting.moments import whiten_rows
 from twofold.scores._fitting.shared import once
 from twofold.scores._fitting.spaces import groups
 from twofold.scores.chain import fit_all
@@ -81,7 +81,7 @@ def test_a_training_set_is_read_a_few_times_for_many_scores(monkeypatch):
 def test_triangular_products(shape):
     rng = np.random.default_rng(0)
     lower, rows = np.tril(rng.normal(size=shape)), rng.normal(size=(4, shape[0]))
-    assert whitened(rows, lower) == pytest.approx(rows @ lower)
+    assert whiten_rows(rows, lower) == pytest.approx(rows @ lower)
 
 
 def test_groups_are_the_rows_of_each_class_in_order():

@@ -6,7 +6,7 @@ import pytest
 from twofold.errors import InvalidInput
 from twofold.outputs import Head, Outputs
 from twofold.scores.chain import load_chain, scorer
-from twofold.scores.neighbours import TILE, largest, stratified, unit
+from twofold.scores.neighbours import TILE, draw_stratified, largest, unit
 from twofold.scores.scoring import score_all
 
 
@@ -144,12 +144,12 @@ def test_nnguide_is_score_times_guidance(base):
 
 def test_nnguide_bank_holds_every_class():
     labels = np.sort(np.arange(1000) % 10)  # a list sorted by class
-    kept = stratified(labels, 50, seed=3)
+    kept = draw_stratified(labels, 50, seed=3)
     assert np.bincount(labels[kept]).tolist() == [5] * 10
     assert (np.diff(kept) > 0).all()
-    assert (stratified(labels, 50, seed=3) == kept).all()
-    assert (stratified(labels, 50, seed=4) != kept).any()
-    assert (stratified(labels, 1000, seed=0) == np.arange(1000)).all()
+    assert (draw_stratified(labels, 50, seed=3) == kept).all()
+    assert (draw_stratified(labels, 50, seed=4) != kept).any()
+    assert (draw_stratified(labels, 1000, seed=0) == np.arange(1000)).all()
     train = world(900)
     fitted = scorer("nnguide(fraction=0.1)").fit(train).steps[0].instance
     assert fitted.bank.shape == (90, 5)

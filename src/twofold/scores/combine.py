@@ -13,8 +13,7 @@ from typing import Literal, Self
 import numpy as np
 
 from twofold import _checks
-from twofold._checks import Array, Labels
-from twofold._math import SMALLEST_NORMAL, TINY, Floats, log_odds, sigmoid
+from twofold._math import SMALLEST_NORMAL, TINY, log_odds, sigmoid
 from twofold.errors import InvalidInput
 from twofold.outputs import Head, Outputs, Passes
 from twofold.scores._fitting.moments import blocks, mean_feature
@@ -24,7 +23,7 @@ from twofold.scores.logits import entropy
 from twofold.scores.passes import means
 from twofold.scores.registry import register_score
 from twofold.scores.subspace import residual_norm, residual_space
-from twofold.typing import Changes, StepHooks, chain_state, state
+from twofold.typing import Array, Changes, Floats, Labels, StepHooks, chain_state, state
 
 Second = Literal["norm", "residual"]
 

@@ -13,13 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from twofold import _checks
-from twofold._checks import Array, Labels
-from twofold._math import Floats, logsumexp
+from twofold._math import logsumexp
 from twofold.errors import InvalidInput
 from twofold.outputs import release
 from twofold.scores._fitting.moments import mean_feature
 from twofold.scores.registry import register_score
-from twofold.typing import StepHooks, state
+from twofold.typing import Array, Floats, Labels, StepHooks, state
 
 KEPT = 100_000  # largest number of rows from which the trees of a forest draw theirs
 

@@ -12,15 +12,14 @@ from typing import Literal, Self
 import numpy as np
 
 from twofold import _checks
-from twofold._checks import Array, Labels
-from twofold._math import TINY, Floats, log_softmax, squared_distances, unit
+from twofold._math import TINY, log_softmax, squared_distances, unit
 from twofold.errors import InvalidInput
 from twofold.outputs import Head
 from twofold.scores._fitting.moments import moments as moments_of
-from twofold.scores._fitting.moments import whitened, whitening
+from twofold.scores._fitting.moments import whiten_rows, whitening
 from twofold.scores._fitting.spaces import check_means
 from twofold.scores.registry import PROJECTIONS, register_score
-from twofold.typing import StepHooks, state
+from twofold.typing import Array, Floats, Labels, StepHooks, state
 
 RAW = "penultimate/raw"  # features before a cosine head normalised them
 
@@ -133,7 +132,7 @@ class Mahalanobis(StepHooks):
         InvalidInput
             If ``nearest=False`` and a predicted class had no training row.
         """
-        h = whitened(np.asarray(features, dtype=np.float64), self.whiten)
+        h = whiten_rows(np.asarray(features, dtype=np.float64), self.whiten)
         known = ~np.isnan(self.centres[:, 0])
         if self.nearest:
             return -squared_distances(h, self.centres[known]).min(axis=1)
@@ -230,8 +229,8 @@ class RelativeMahalanobis:
             Confidence of each sample; higher is safer to accept.
         """
         h = np.asarray(features, dtype=np.float64)
-        nearest = squared_distances(whitened(h, self.whiten), self.centres).min(axis=1)
-        return squared_distances(whitened(h, self.whiten_all), self.centre)[:, 0] - nearest
+        nearest = squared_distances(whiten_rows(h, self.whiten), self.centres).min(axis=1)
+        return squared_distances(whiten_rows(h, self.whiten_all), self.centre)[:, 0] - nearest
 
 
 @register_score("she", paper="Zhang et al., ICLR 2023", cost="D", grid={"kind": ("inner", "cosine", "euclidean")})

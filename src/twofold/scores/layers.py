@@ -14,13 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from twofold import _checks
-from twofold._checks import Array, Labels, Mask
-from twofold._math import TINY, Floats, log_softmax, squared_distances
+from twofold._math import TINY, log_softmax, squared_distances
 from twofold.errors import InvalidInput
 from twofold.outputs import release
-from twofold.scores._fitting.moments import ROWS, Moments, blocks, whitened, whitening
+from twofold.scores._fitting.moments import ROWS, Moments, blocks, whiten_rows, whitening
 from twofold.scores.registry import register_score
-from twofold.typing import StepHooks, state
+from twofold.typing import Array, Floats, Labels, Mask, StepHooks, state
 
 Layers = Mapping[str, Floats]
 Packed = npt.NDArray[np.uint8]
@@ -646,7 +645,7 @@ class _LayerGaussian:
     def score(self, layers: Layers) -> Array:
         """Compute minus half the squared distance to the nearest class mean."""
         h = np.concatenate([np.asarray(layers[key], dtype=np.float64) for key in self.keys], axis=1)
-        distances = squared_distances(whitened(h - self.mean, self.whiten), self.centres)
+        distances = squared_distances(whiten_rows(h - self.mean, self.whiten), self.centres)
         return -0.5 * distances.min(axis=1)
 
 

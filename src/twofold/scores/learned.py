@@ -11,10 +11,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from twofold import _checks
-from twofold._checks import Array
-from twofold._math import Floats, log_softmax
+from twofold._math import log_softmax
 from twofold.errors import InvalidInput
 from twofold.scores.registry import register_score
+from twofold.typing import Array, Floats
 
 Learned = Mapping[str, Floats]
 

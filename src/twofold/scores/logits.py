@@ -11,13 +11,12 @@ from typing import Self
 import numpy as np
 
 from twofold import _checks
-from twofold._checks import Array, Labels
-from twofold._math import TINY, Floats, log_odds, log_softmax, logsumexp, sigmoid
+from twofold._math import TINY, log_odds, log_softmax, logsumexp, sigmoid
 from twofold.errors import InvalidInput
 from twofold.outputs import Outputs
 from twofold.scores._fitting.moments import blocks
 from twofold.scores.registry import register_score
-from twofold.typing import StepHooks, state
+from twofold.typing import Array, Floats, Labels, StepHooks, state
 
 
 @register_score(

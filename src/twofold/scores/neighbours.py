@@ -17,15 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from twofold import _checks
-from twofold._checks import Array, Labels
-from twofold._math import TINY, Floats, softmax
+from twofold._math import TINY, softmax
 from twofold.errors import InvalidInput, MissingExtra
 from twofold.outputs import Outputs
 from twofold.scores._fitting.moments import blocks
 from twofold.scores._fitting.shared import once
 from twofold.scores.chain import Chain, scorer
 from twofold.scores.registry import register_score
-from twofold.typing import StepHooks, chain_state, state
+from twofold.typing import Array, Floats, Labels, StepHooks, chain_state, state
 
 Places = npt.NDArray[np.int64]
 F = TypeVar("F", bound=np.floating[Any])
@@ -73,7 +72,7 @@ def _whole_bank(features: Floats) -> Floats:
 @once
 def _sampled_bank(features: Floats, classes: Labels, rows: int, seed: int) -> Floats:
     """Normalise a stratified sample of the training rows."""
-    bank = unit(np.asarray(features[stratified(classes, rows, seed)]))
+    bank = unit(np.asarray(features[draw_stratified(classes, rows, seed)]))
     bank.flags.writeable = False
     return bank
 
@@ -89,7 +88,7 @@ def _select_bank_rows(values: npt.NDArray[F], classes: Labels, rows: int, seed: 
     """Return the values of the training rows that :func:`_bank` holds."""
     if rows >= len(values):
         return values
-    return values[stratified(classes, rows, seed)]
+    return values[draw_stratified(classes, rows, seed)]
 
 
 def _known_classes(labels: Labels | None, predictions: Labels) -> Labels:
@@ -97,7 +96,7 @@ def _known_classes(labels: Labels | None, predictions: Labels) -> Labels:
     return np.asarray(predictions if labels is None else labels)
 
 
-def stratified(classes: Labels, rows: int, seed: int) -> Places:
+def draw_stratified(classes: Labels, rows: int, seed: int) -> Places:
     """Draw a random sample of rows with every class in proportion.
 
     Parameters
@@ -116,7 +115,7 @@ def stratified(classes: Labels, rows: int, seed: int) -> Places:
 
     Examples
     --------
-    >>> np.bincount(np.array([0, 0, 1, 1, 1, 1])[stratified(np.array([0, 0, 1, 1, 1, 1]), 3, seed=0)])
+    >>> np.bincount(np.array([0, 0, 1, 1, 1, 1])[draw_stratified(np.array([0, 0, 1, 1, 1, 1]), 3, seed=0)])
     array([1, 2])
     """
     rng = np.random.default_rng(seed)
@@ -835,7 +834,7 @@ class LocalOutlierFactor(StepHooks):
             raise InvalidInput(f"lof(k={k}): each of {rows} training rows has {rows - 1} others; choose a smaller k")
         kept = np.arange(rows)
         if rows < len(features):
-            kept = stratified(_known_classes(labels, predictions), rows, self.seed)
+            kept = draw_stratified(_known_classes(labels, predictions), rows, self.seed)
         h = np.asarray(features[kept], dtype=np.float64)
         bank = h - h.mean(axis=0)
         fitted = replace(self, centre=h.mean(axis=0), bank=bank)

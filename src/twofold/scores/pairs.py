@@ -167,13 +167,14 @@ class _Resampling:
 
     def interval(self, rows: _ScoredRows, pair: _TriedPair, better: _TriedPair | None = None) -> Interval:
         """Estimate the value of a pair, or by how much another pair is better."""
-        own = rows.arrays(*pair.names)
-        first, versus = (own, None) if better is None else (rows.arrays(*better.names), own)
+        arrays, versus = rows.arrays(*pair.names), None
+        if better is not None:
+            arrays, versus = rows.arrays(*better.names), arrays
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TwofoldWarning)  # undefined resamples are counted in the interval
             return bootstrap(
                 rows.metric.function,
-                *first,
+                *arrays,
                 versus=versus,
                 is_id=rows.is_id,
                 stratify=rows.is_id,

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from twofold._checks import Array
-from twofold._math import Floats
 from twofold.outputs import Passes
 from twofold.scores.registry import register_score
+from twofold.typing import Array, Floats
 
 _GAL = "Gal & Ghahramani, ICML 2016, arXiv:1506.02142"
 _ENSEMBLE = "Lakshminarayanan, Pritzel, Blundell, NeurIPS 2017, arXiv:1612.01474"

@@ -123,7 +123,12 @@ class StepInfo:
         """What turns arrays into the result: the function itself, or the method ``score`` or ``apply``."""
         if self.is_function:
             return self.maker
-        return self._method("score" if self.kind == "score" else "apply")
+        return self._method(self.method_name)
+
+    @property
+    def method_name(self) -> str:
+        """Name of the method that a class needs in order to run: ``score`` or ``apply``."""
+        return "score" if self.kind == "score" else "apply"
 
     def _method(self, name: str) -> Maker:
         """Return a method of the class, not bound to an object."""
@@ -367,10 +372,9 @@ def _add(record: StepInfo) -> None:
 
 def _check_class(record: StepInfo) -> None:
     """Raise unless a class can be run, and derives from StepHooks if it defines a hook."""
-    method = "score" if record.kind == "score" else "apply"
     title = record.maker.__name__
-    if not hasattr(record.maker, method):
-        raise InvalidInput(f"{title} is registered as a {record.kind} and has no method {method}; add it")
+    if not hasattr(record.maker, record.method_name):
+        raise InvalidInput(f"{title} is registered as a {record.kind} and has no method {record.method_name}; add it")
     if record.has_hooks:
         return
     for hook in HOOKS:

@@ -7,12 +7,11 @@ from typing import Self
 
 import numpy as np
 
-from twofold._checks import Array
-from twofold._math import Floats, log_softmax, logsumexp, unit
+from twofold._math import log_softmax, logsumexp, unit
 from twofold.outputs import Head
 from twofold.scores._fitting.moments import blocks
 from twofold.scores.registry import register_score
-from twofold.typing import state
+from twofold.typing import Array, Floats, state
 
 
 def regret(log_p: Floats, t: Array) -> Array:

@@ -63,7 +63,7 @@ def score_all(chains: Iterable[Chain], outputs: Outputs) -> list[Array]:
     results = [np.empty(len(outputs)) for _ in chains]
     groups = _group(chains)
     first = 0
-    for block in outputs.blocks(ROWS) if len(outputs) > ROWS else (outputs,):
+    for block in _split_rows(outputs):
         rows = slice(first, first + len(block))
         for places in groups:
             scored = _score_group([chains[i] for i in places], block)
@@ -72,6 +72,13 @@ def score_all(chains: Iterable[Chain], outputs: Outputs) -> list[Array]:
                 results[i][rows] = conf
         first = rows.stop
     return results
+
+
+def _split_rows(outputs: Outputs) -> Iterable[Outputs]:
+    """Return the rows in blocks; few rows are one block as they are."""
+    if len(outputs) <= ROWS:
+        return [outputs]
+    return outputs.blocks(ROWS)
 
 
 def _group(chains: Sequence[Chain]) -> list[list[int]]:

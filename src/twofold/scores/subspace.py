@@ -13,8 +13,7 @@ from typing import Literal, Self
 import numpy as np
 
 from twofold import _checks
-from twofold._checks import Array, Labels
-from twofold._math import TINY, Floats, logsumexp, squared_distances, unit
+from twofold._math import TINY, logsumexp, squared_distances, unit
 from twofold.errors import InvalidInput
 from twofold.outputs import Head
 from twofold.scores._fitting.moments import blocks, moments
@@ -33,7 +32,7 @@ from twofold.scores._fitting.spaces import (
 )
 from twofold.scores.distance import RAW
 from twofold.scores.registry import register_score
-from twofold.typing import StepHooks, state
+from twofold.typing import Array, Floats, Labels, StepHooks, state
 
 EXACT_ROWS = 5000  # training rows up to which exact kernel PCA is allowed
 KINDS = ("global", "class", "class_pred")

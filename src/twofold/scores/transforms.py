@@ -13,15 +13,14 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from twofold import _checks
-from twofold._checks import Array, Labels
-from twofold._math import SMALLEST_NORMAL, TINY, Floats
+from twofold._math import SMALLEST_NORMAL, TINY
 from twofold.errors import InvalidInput
 from twofold.metrics.scaling import TemperatureScaling
 from twofold.outputs import Head, Passes
 from twofold.scores._fitting.moments import moments, percentile
 from twofold.scores._fitting.spaces import Spaces, check_means, check_offsets, class_spaces, global_space
 from twofold.scores.registry import PROJECTIONS, register_transform
-from twofold.typing import Changes, StepHooks, state
+from twofold.typing import Array, Changes, Floats, Labels, StepHooks, state
 
 CLIP = 50.0  # bound of the exponent in ash and scale: e^50 is far beyond any useful factor
 
@@ -291,7 +290,7 @@ def _top(features: Array, percentile: float) -> tuple[int, Array]:
     return k, np.partition(features, width - k, axis=1)[:, width - k]
 
 
-def _kept(features: Array, percentile: float) -> tuple[Array, Array]:
+def _sum_largest(features: Array, percentile: float) -> tuple[Array, Array]:
     """Return the sum of each row, and that of its largest entries."""
     k, least = _top(features, percentile)
     above = features > least[:, None]
@@ -416,7 +415,7 @@ def scale(features: Floats, logits: Floats, head: Head, *, percentile: float = 8
     1.16666667
     """
     h = np.asarray(features, dtype=np.float64)
-    factor = _factor(*_kept(h, percentile))[:, None]
+    factor = _factor(*_sum_largest(h, percentile))[:, None]
     bias = np.asarray(head.bias, dtype=np.float64)
     return {"features": h * factor, "logits": factor * (np.asarray(logits, dtype=np.float64) - bias) + bias}
 
@@ -464,7 +463,7 @@ def lts(features: Floats, logits: Floats, *, percentile: float = 95.0) -> Change
     array([[1.361111, 2.722222]])
     """
     h = np.maximum(np.asarray(features, dtype=np.float64), 0.0)
-    total, kept = _kept(h, percentile)
+    total, kept = _sum_largest(h, percentile)
     factor = np.divide(total, kept, out=np.ones_like(total), where=kept > 0)[:, None] ** 2
     return {"logits": factor * np.asarray(logits, dtype=np.float64), "head": None}
 

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twofold._checks import Array, Labels, Mask
-from twofold._math import Floats
 from twofold.errors import InvalidInput
 from twofold.outputs import release
 from twofold.scores._fitting.shared import once
+from twofold.typing import Array, Floats, Labels, Mask
 
 ROWS = 4096  # of a block
 ENTRIES = 10_000_000  # sorted at once
@@ -366,7 +365,7 @@ def whitening(covariance: Array, floor: float = 0.0) -> Array:
     return np.ascontiguousarray(triangular.T)
 
 
-def whitened(rows: Array, lower: Array, parts: int = 4) -> Array:
+def whiten_rows(rows: Array, lower: Array, parts: int = 4) -> Array:
     """Compute ``rows @ lower`` for a lower triangular matrix, without most of the products with its zeros.
 
     Parameters
@@ -385,7 +384,7 @@ def whitened(rows: Array, lower: Array, parts: int = 4) -> Array:
 
     Examples
     --------
-    >>> whitened(np.array([[1.0, 2.0]]), np.array([[3.0, 0.0], [4.0, 5.0]]))
+    >>> whiten_rows(np.array([[1.0, 2.0]]), np.array([[3.0, 0.0], [4.0, 5.0]]))
     array([[11., 10.]])
     """
     result = np.empty((len(rows), lower.shape[1]))

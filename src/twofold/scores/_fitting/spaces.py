@@ -12,12 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from twofold._checks import Array, Labels, Mask
-from twofold._math import Floats
 from twofold.errors import InvalidInput
 from twofold.outputs import release
 from twofold.scores._fitting.moments import ROWS, Moments, moments, rounding_variance, spectrum
 from twofold.scores._fitting.shared import once
+from twofold.typing import Array, Floats, Labels, Mask
 
 Map = Callable[[Array], Array]  # rows of features to rows in which the subspaces are sought
 
