@@ -56,7 +56,7 @@ def test_the_page_has_the_numbers_of_the_table(whole, study):
     assert rf"{100 * accuracy.mean:,.2f} $\pm$ {100 * accuracy.spread:,.2f} " in document(study, whole).to_latex()
     refused = CliRunner().invoke(report_command, [str(whole), "--id", "msp", "-o", str(whole / "again.html")])
     assert refused.exit_code != 0
-    assert "belongs to the report on a run" in str(refused.exception)
+    assert "applies to the report on a run" in str(refused.exception)
 
 
 def test_only_tuning_seeds_choose_among_the_rows_of_a_family():

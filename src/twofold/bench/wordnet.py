@@ -490,8 +490,11 @@ def build(
         reasons = net._near_reasons(wide, id_classes)
         near = _draw(tuple(reasons), near_count, seed)
         external = net.external_remainder(wide, id_classes, reasons)
-        in_id = set(id_classes)
-        removed = dict.fromkeys([wnid for wnid in wide if wnid in in_id], "is an ID class")
+        known = set(id_classes)
+        removed = {}
+        for wnid in wide:
+            if wnid in known:
+                removed[wnid] = "is an ID class"
         for wnid in _without(reasons, near):
             removed[wnid] = f"is a near candidate (below {reasons[wnid]}) that was not drawn"
         compared = tuple(dict.fromkeys(id_classes + wide))

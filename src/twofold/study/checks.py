@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import get_args
 
@@ -154,13 +154,14 @@ def _check_starts(study: Study, row: StudyRow) -> None:
 
 def _check_table(study: Study, table: TableLayout, where: str) -> None:
     """Check that every column of a table is measured, by a score or pair that is judged."""
-    measured: set[tuple[str, str, str]] = set()
+    measured: dict[str, set[str]] = {}  # metric and shift by protocol
     for benchmark in study.benchmarks:
-        measured |= _measured_places(benchmark, where)
+        for protocol in benchmark.protocols:
+            measured.setdefault(protocol, set()).update(_measured_columns(benchmark, protocol, where))
     scores, pairs = _judged_methods(study)
     methods = {spell_method(name, where) for name in (*scores, *map(" + ".join, pairs))}
     for column in table.columns:
-        known = [f"{metric} {shift}" for metric, shift, protocol in measured if protocol == column.protocol]
+        known = measured.get(column.protocol, set())
         check_name(f"{column.metric} {column.shift}", known, f"column of protocol {column.protocol}", where)
         if column.method is not None and scores:  # without scores in the file all are judged
             check_name(column.method, methods, "score or pair of the study", where)
@@ -181,20 +182,18 @@ def _judged_methods(study: Study) -> tuple[set[str], set[tuple[str, str]]]:
     return scores, pairs
 
 
-def _measured_places(benchmark: Benchmark, where: str) -> set[tuple[str, str, str]]:
-    """Collect metric, shift and protocol of all that is measured; data sets whose names would clash are an error."""
-    places: set[tuple[str, str, str]] = set()
-    for name in benchmark.protocols:
-        try:
-            views = PROTOCOLS[name].views(benchmark.roles)
-            averages = PROTOCOLS[name].averages(benchmark.roles)
-        except InvalidInput as error:
-            raise InvalidInput(f"{where}: {error}") from error
-        metrics: dict[str, tuple[str, ...]] = {}
-        for view in views:
-            metrics[view.shift] = (*view.metrics, *view.pair_metrics, *benchmark.metrics)
-        for average in averages:
-            metrics[average.shift] = metrics[average.of[0]]
-        for shift, own in metrics.items():
-            places.update((metric, shift, name) for metric in own)
-    return places
+def _measured_columns(benchmark: Benchmark, protocol: str, where: str) -> Iterator[str]:
+    """List metric and shift of all that a protocol measures; data sets whose names would clash are an error."""
+    try:
+        views = PROTOCOLS[protocol].views(benchmark.roles)
+        averages = PROTOCOLS[protocol].averages(benchmark.roles)
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: {error}") from error
+    metrics: dict[str, tuple[str, ...]] = {}
+    for view in views:
+        metrics[view.shift] = (*view.metrics, *view.pair_metrics, *benchmark.metrics)
+    for average in averages:
+        metrics[average.shift] = metrics[average.of[0]]
+    for shift, several in metrics.items():
+        for metric in several:
+            yield f"{metric} {shift}"

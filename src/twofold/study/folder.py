@@ -160,12 +160,13 @@ def _shown_results(study: Study, found: Results, cells: set[str]) -> tuple[list[
     for table in study.tables:
         shown.update(table.columns)
     own: list[ResultRow] = []
+    rows: list[ResultRow] = []
     for row in found.rows:
         place = row["metric"], row["shift"], row["protocol"]
         columns = {TableColumn(*place), TableColumn(*place, method(row))}
         if row["run"] in cells and (row["shift"] == VALIDATION or columns & shown):
             own.append(row)
-    rows: list[ResultRow] = [{**row, "command": command(study)} for row in own]  # without the folders of a machine
+            rows.append({**row, "command": command(study)})  # without the folders of a machine
     return rows, _select_replicates(found, own)
 
 

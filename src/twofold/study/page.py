@@ -198,7 +198,7 @@ class _Grid:
         notes += _note_missing_seeds(own)
         heads = tuple(column.heading for column in layout.columns)
         if layout.baseline is None:
-            return cls(heads, lines, None, {}, tuple(notes))
+            return cls(heads, lines, gain_head=None, gains={}, notes=tuple(notes))
         base = _find_baseline(layout, own)
         gain_head = f"{layout.columns[0].metric} better than {layout.baseline.row}, {layout.baseline.method} by %"
         gains = {label: _gain(cells[0], base) for label, cells in lines.items()}
@@ -261,7 +261,10 @@ class _Grid:
 def _note_missing_seeds(own: Sequence[Value]) -> list[str]:
     """Name the rows of a table with fewer seeds than others."""
     most = max(len(value.seeds) for value in own)
-    few = dict.fromkeys(f"{value.row} has {len(value.seeds)}" for value in own if len(value.seeds) < most)
+    few: dict[str, None] = {}
+    for value in own:
+        if len(value.seeds) < most:
+            few[f"{value.row} has {len(value.seeds)}"] = None
     if not few:
         return []
     return [f"not all seeds are finished: {', '.join(few)} of {most}"]
@@ -344,8 +347,13 @@ def _gain(value: Value | None, base: Value | None) -> float:
 def _facts(study: Study, records: Mapping[str, CellRecord]) -> Iterator[tuple[str, ...]]:
     """List what each row is and what it cost."""
     for row in study.rows:
-        cells = [cell.name for cell in study.cells() if cell.row.name == row.name]
-        own = [records[name] for name in cells if name in records]
+        cells = 0
+        own = []
+        for cell in study.cells():
+            if cell.row.name == row.name:
+                cells += 1
+                if cell.name in records:
+                    own.append(records[cell.name])
         facts = [MISSING] * 5
         if own:
             first = own[0]
@@ -357,7 +365,7 @@ def _facts(study: Study, records: Mapping[str, CellRecord]) -> Iterator[tuple[st
                 f"{first['window']:.0f}",
                 f"{minutes:.1f}",
             ]
-        yield row.name, row.text, row.checkpoint or "", *facts, f"{len(own)} of {len(cells)}"
+        yield row.name, row.text, row.checkpoint or "", *facts, f"{len(own)} of {cells}"
 
 
 def _facts_markdown(study: Study, records: Mapping[str, CellRecord]) -> str:

@@ -290,7 +290,10 @@ def _check_data(cells: Iterable[StudyCell], root: str | Path | None) -> None:
         if row.weights is not None:
             weights[str(insert_root(row.weights, root))] = row.name
     every = Benchmark("study", "study", "study", 2, (), tuple(sets.values()))
-    problems = [str(status) for status in every.status(root, torch_module("data").open) if not status.present]
+    problems = []
+    for status in every.status(root, torch_module("data").open):
+        if not status.present:
+            problems.append(str(status))
     list_image_files = torch_module("data.image_files").list_image_files
     for folder, row_name in mixers.items():
         if not Path(folder).is_dir():

@@ -319,7 +319,8 @@ class Study:
             if seeds and seed not in seeds:
                 continue
             for benchmark in self.benchmarks:
-                cells += [self._cell(row, benchmark, seed) for row in rows]
+                for row in rows:
+                    cells.append(self._cell(row, benchmark, seed))
         return tuple(cells)
 
     def _select_rows(self, only: Sequence[str] | None) -> list[StudyRow]:
