@@ -20,7 +20,7 @@ from twofold.study.folder import finished, keep, opened, results
 from twofold.study.page import document, report, table
 from twofold.study.parse import command, load, loads, names, titles
 from twofold.study.runner import Estimate, StudyProgress, estimate, run
-from twofold.study.spec import Study, StudyCell, StudyRow, TableBaseline, TableColumn, TableLayout
+from twofold.study.spec import Study, StudyCell, StudyRow, StudyTable, TableBaseline, TableColumn
 from twofold.study.tables import Value, values
 
 __all__ = [
@@ -29,9 +29,9 @@ __all__ = [
     "StudyCell",
     "StudyProgress",
     "StudyRow",
+    "StudyTable",
     "TableBaseline",
     "TableColumn",
-    "TableLayout",
     "Value",
     "command",
     "document",

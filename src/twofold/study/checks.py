@@ -11,7 +11,7 @@ from twofold.bench.catalogue import Benchmark
 from twofold.bench.protocols import PROTOCOLS
 from twofold.errors import InvalidInput, TwofoldError, UnknownName
 from twofold.scores.chain import scorer
-from twofold.study.spec import Study, StudyRow, TableLayout, torch_module
+from twofold.study.spec import Study, StudyRow, StudyTable, torch_module
 
 
 def check_study(study: Study, where: str) -> None:
@@ -152,7 +152,7 @@ def _check_starts(study: Study, row: StudyRow) -> None:
             raise InvalidInput(f"{start.name} is an ensemble, and no row can start from it")
 
 
-def _check_table(study: Study, table: TableLayout, where: str) -> None:
+def _check_table(study: Study, table: StudyTable, where: str) -> None:
     """Check that every column of a table is measured, by a score or pair that is judged."""
     measured: dict[str, set[str]] = {}  # metric and shift by protocol
     for benchmark in study.benchmarks:

@@ -17,7 +17,7 @@ from twofold.report.document import Document, Figure, Number, Part, ReportTable,
 from twofold.report.html import format_html
 from twofold.study.folder import CellRecord, count_images, read_records, results
 from twofold.study.parse import command
-from twofold.study.spec import Study, TableColumn, TableLayout, join_names
+from twofold.study.spec import Study, StudyTable, TableColumn, join_names
 from twofold.study.tables import Value, values
 
 REPORT, PAGE = "report.md", "report.html"
@@ -183,7 +183,7 @@ class _Grid:
     notes: tuple[str, ...]
 
     @classmethod
-    def of(cls, layout: TableLayout, own: Sequence[Value]) -> _Grid:
+    def of(cls, layout: StudyTable, own: Sequence[Value]) -> _Grid:
         """Arrange the values of one table."""
         by_line: dict[str, list[Value]] = {}
         for value in own:
@@ -329,7 +329,7 @@ def _find_value(own: Sequence[Value], column: TableColumn) -> Value | None:
     return None
 
 
-def _find_baseline(layout: TableLayout, own: Sequence[Value]) -> Value | None:
+def _find_baseline(layout: StudyTable, own: Sequence[Value]) -> Value | None:
     """Find the value that the first column is compared with."""
     if layout.baseline is None:
         return None

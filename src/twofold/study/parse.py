@@ -18,7 +18,7 @@ from twofold.bench.catalogue import Benchmark
 from twofold.bench.protocols import PROTOCOLS
 from twofold.errors import InvalidInput, UnknownName
 from twofold.study.checks import check_name, check_study, setting_names, spell_method
-from twofold.study.spec import Study, StudyRow, TableBaseline, TableColumn, TableLayout
+from twofold.study.spec import Study, StudyRow, StudyTable, TableBaseline, TableColumn
 
 BENCHMARK_KEYS = ("classes", "protocols", "scores", "pairs", "metrics", "sets", "splits")
 KEYS = (
@@ -342,14 +342,14 @@ def _check_number(value: object, name: str, high: float = math.inf) -> float:
     return float(_checks.number(value, name, 0.0, high, open_high=True))
 
 
-def _read_layouts(content: Content, where: str) -> tuple[TableLayout, ...]:
+def _read_layouts(content: Content, where: str) -> tuple[StudyTable, ...]:
     layouts = []
     for place, table in enumerate(_toml.get_tables(content, "tables", where), start=1):
         where_table = f"{where}, table {place}"
         _toml.check_keys(table, ("title", "columns", "baseline"), where_table)
         columns = _read_columns(table.get("columns"), where_table)
         baseline = _read_baseline(table, where_table)
-        layouts.append(TableLayout(_toml.get_text(table, "title", where_table), columns, baseline))
+        layouts.append(StudyTable(_toml.get_text(table, "title", where_table), columns, baseline))
     return tuple(layouts)
 
 

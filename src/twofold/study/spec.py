@@ -199,7 +199,7 @@ class TableBaseline:
 
 
 @dataclass(frozen=True)
-class TableLayout:
+class StudyTable:
     """Describe a table of the report.
 
     Parameters
@@ -243,7 +243,7 @@ class Study:
         The rows.
     benchmarks : tuple of Benchmark
         Where the rows are trained and judged.
-    tables : tuple of TableLayout
+    tables : tuple of StudyTable
         Tables of the report.
     resamples : int
         Number of bootstrap resamples.
@@ -272,7 +272,7 @@ class Study:
     tuning_seeds: tuple[int, ...]
     rows: tuple[StudyRow, ...]
     benchmarks: tuple[Benchmark, ...]
-    tables: tuple[TableLayout, ...]
+    tables: tuple[StudyTable, ...]
     resamples: int
     preset: str | None
     text: str = field(repr=False)

@@ -14,7 +14,7 @@ from twofold.bench.rows import VALIDATION, ResultRow, better_of, is_missing, key
 from twofold.bench.text import scale
 from twofold.errors import UndefinedMetric
 from twofold.stats.table import Better
-from twofold.study.spec import Study, TableLayout
+from twofold.study.spec import Study, StudyTable
 
 LEVEL = 0.95
 
@@ -141,7 +141,7 @@ def _group_by_place(found: Results, benchmark: str) -> _Groups:
 
 
 def _family_values(
-    study: Study, found: Results, benchmark: str, groups: _Groups, table: TableLayout, family: str
+    study: Study, found: Results, benchmark: str, groups: _Groups, table: StudyTable, family: str
 ) -> Iterator[Value]:
     """Compute the numbers of a family of rows in one table."""
     members = [row.name for row in study.rows if row.family == family]
@@ -172,7 +172,7 @@ def _family_values(
             )
 
 
-def _lines(groups: _Groups, members: Sequence[str], table: TableLayout) -> list[str]:
+def _lines(groups: _Groups, members: Sequence[str], table: StudyTable) -> list[str]:
     """List the scores and pairs that make lines for a family of rows; one line where every column has its own."""
     free = {column.place for column in table.columns if column.method is None}
     if not free:
@@ -184,7 +184,7 @@ def _lines(groups: _Groups, members: Sequence[str], table: TableLayout) -> list[
     return list(lines)
 
 
-def _choose_row(groups: _Groups, members: Sequence[str], table: TableLayout, line: str, seeds: Sequence[int]) -> str:
+def _choose_row(groups: _Groups, members: Sequence[str], table: StudyTable, line: str, seeds: Sequence[int]) -> str:
     """Choose the row of a family with the best mean on validation data, by the rule of the first column's protocol.
 
     Only the values of ``seeds`` count, so that more seeds of the chosen row do not change the choice.
