@@ -87,14 +87,19 @@ class _Case:
 def _make_case(source: ReportSource, one: ReportSet, row: int, spec: str) -> _Case:
     truth = prediction = "–"
     if one.labels is not None:
-        truth = _class_name(source, int(one.labels[row])) if one.is_known else "no known class"
+        truth = "no known class"
+        if one.is_known:
+            truth = _class_name(source, int(one.labels[row]))
     if one.predictions is not None:
         prediction = _class_name(source, int(one.predictions[row]))
+    key = str(row)
+    if one.ids is not None:
+        key = str(one.ids[row])
     probability = math.nan if one.prob is None else float(one.prob[row])
     return _Case(
         set_name=one.name,
         row=row,
-        key=str(row) if one.ids is None else str(one.ids[row]),
+        key=key,
         truth=truth,
         prediction=prediction,
         probability=Number(probability, factor=100.0, digits=2),
@@ -190,10 +195,11 @@ def _softmax_figure(source: ReportSource, unknown: Sequence[_UnknownMean]) -> Fi
     names = source.class_names or tuple(f"class {k}" for k in range(means.shape[1]))
     keep = _heat_columns(means, [source.superclasses.get(name, "") for name in names])
     columns = [names[k] for k in keep]
-    labels = [one.name for one in unknown]
-    groups = [one.group for one in unknown]
-    if any(groups):
-        groups = [group or "whole sets" for group in groups]
+    has_groups = any(one.group for one in unknown)
+    labels, groups = [], []
+    for one in unknown:
+        labels.append(one.name)
+        groups.append((one.group or "whole sets") if has_groups else "")
     about = "Mean probability of each known class on unknown inputs"
     svg = heat_map(means[:, keep], labels, columns, about, groups)
     caption = (

@@ -259,7 +259,7 @@ def rank_rows(
         return left + (rank - 1) / max(len(names) - 1, 1) * (right - left)
 
     y_of = {name: top + row * i + row / 2 for i, name in enumerate(names)}
-    marks = ticks(1, len(names), 7) if len(names) > 1 else [1.0]
+    marks = ticks(1, len(names), 7)  # [1] for one method
     grid = "".join(f"M{pixel(mark):.1f} {top}V{height - 12:.1f}" for mark in marks)
     parts = [f'<g class="g"><path d="{grid}"/></g>', label((left + right) / 2, 12, "mean rank (1 is best)", "t m")]
     parts += [label(pixel(mark), top - 6, format_tick(mark), "t m") for mark in marks]
@@ -272,8 +272,9 @@ def rank_rows(
     for column, group in enumerate(joined):
         x = right + 22 + 12 * column
         ys = sorted(y_of[name] for name in group)
-        is_top = list(group) == list(top_names)
-        line_style, dot_style = ("l k0", "d k0") if is_top else ("w", "d k6")
+        line_style, dot_style = "w", "d k6"
+        if list(group) == list(top_names):
+            line_style, dot_style = "l k0", "d k0"
         dots = "".join(f"M{x:.1f} {y}h0" for y in ys)
         parts.append(f'<path class="{line_style}" d="M{x:.1f} {ys[0]}V{ys[-1]}"/>')
         parts.append(f'<path class="{dot_style}" d="{dots}"/>')

@@ -74,12 +74,15 @@ def page_command(path: str, options: ReportOptions) -> Command:
     """
     if options.command is not None:
         return Command(options.command, "this page")
+    images = []
+    if isinstance(options.images, str | Path):
+        images.append(str(options.images))
     line = report_command(
         path,
         id=options.id,
         ood=options.ood,
         scores=options.scores or (),
-        images=[str(options.images)] if isinstance(options.images, str | Path) else (),
+        images=images,
         resamples=options.resamples,
         seed=options.seed,
         format=options.format,
@@ -276,8 +279,9 @@ def fit_command(source: ReportSource, pair: ScorePair, thresholds: Thresholds, f
         objective = f"--objective given --tau-id={max(tau_id, tau_ood)!r}"
     else:
         objective = f"--objective given --tau-id={tau_id!r} --tau-ood={tau_ood!r}"
-    share = "" if source.gate_share is None else f" --ood-share {source.gate_share!r}"
-    return f"{start} {objective}{share} --out {folder} --replace"
+    if source.gate_share is not None:
+        objective += f" --ood-share {source.gate_share!r}"
+    return f"{start} {objective} --out {folder} --replace"
 
 
 def card_arguments(source: ReportSource, pair: ScorePair) -> str:

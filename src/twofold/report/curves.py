@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -83,7 +82,7 @@ def _risk_coverage_figure(measurements: Measurements) -> Figure:
     rows = []
     for curve in curves:
         rows += curve.rows()
-    area = "aurc" if pool.is_id_or_none is None else "aurc_id"
+    area = "aurc_id" if pool.covered == "id" else "aurc"
     caption = (
         "Lower is better. The oracle rejects every failure before any correct prediction: no score can do better. The "
         f"area under the line of one score is its {area}."
@@ -94,9 +93,8 @@ def _risk_coverage_figure(measurements: Measurements) -> Figure:
 
 def _score_curve(pool: Pool, spec: str, style: str) -> _Curve:
     """Compute the selective risk of one score, over the coverage of known inputs."""
-    is_id = pool.is_id_or_none
-    coverage: Literal["all", "id"] = "all" if is_id is None else "id"
-    curve = metrics.risk_coverage_curve(pool.correct, pool.conf[spec], is_id=is_id, coverage=coverage)
+    conf, is_id = pool.conf[spec], pool.is_id_or_none
+    curve = metrics.risk_coverage_curve(pool.correct, conf, is_id=is_id, coverage=pool.covered)
     covered = np.flatnonzero(curve.coverage > 0)
     keep = covered[thin(len(covered))]
     return _Curve(spec, style, curve.coverage[keep], curve.risk[keep])
@@ -197,7 +195,9 @@ def _density_figure(pool: Pool, spec: str, key: str) -> Figure:
 def _density_edges(conf: Array) -> Array:
     """Choose 60 bins between extreme quantiles of the finite confidences."""
     finite = conf[np.isfinite(conf)]
-    low, high = np.quantile(finite, (0.002, 0.998)) if len(finite) else (0.0, 1.0)
+    low, high = 0.0, 1.0
+    if len(finite):
+        low, high = np.quantile(finite, (0.002, 0.998))
     if high <= low:
         high = low + 1.0
     return np.linspace(low, high, 61)
@@ -315,9 +315,11 @@ def calibration_section(measurements: Measurements) -> Section:
 def _describe_calibration(correct: Mask, prob: Array) -> str:
     diagram = metrics.reliability_diagram(correct, prob)
     lean = float(np.sum(diagram.gap * diagram.count) / diagram.rows)
-    if abs(lean) <= 0.005:
-        return "calibrated"
-    return "overconfident" if lean < 0 else "underconfident"
+    if lean < -0.005:
+        return "overconfident"
+    if lean > 0.005:
+        return "underconfident"
+    return "calibrated"
 
 
 def _calibration_figure(correct: Mask, prob: Array) -> Figure:
@@ -365,10 +367,9 @@ def improvement_section(measurements: Measurements) -> Section:
 def _risk_areas(measurements: Measurements, roles: Roles) -> dict[str, float]:
     """Compute the AURC of each score, over the coverage of known inputs where there are unknown ones."""
     pool = measurements.source.pool(*roles)
-    coverage: Literal["all", "id"] = "id" if roles else "all"
     areas = {}
     for spec, conf in pool.conf.items():
-        areas[spec] = metrics.aurc(pool.correct, conf, is_id=pool.is_id_or_none, coverage=coverage)
+        areas[spec] = metrics.aurc(pool.correct, conf, is_id=pool.is_id_or_none, coverage=pool.covered)
     return areas
 
 

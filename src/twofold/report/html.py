@@ -182,7 +182,9 @@ def _format_items(texts: Sequence[str]) -> str:
 
 
 def _format_table(table: ReportTable) -> str:
-    below = f'<ul class="notes">{_format_items(table.notes)}</ul>' if table.notes else ""
+    below = ""
+    if table.notes:
+        below = f'<ul class="notes">{_format_items(table.notes)}</ul>'
     key, caption = escape(table.key), escape(table.caption)
     return (
         f'<div class="scroll" role="region" aria-label="{caption}" tabindex="0"><table data-table="{key}">'
@@ -226,7 +228,11 @@ def _format_cell(cell: TableCell) -> str:
 
 
 def _format_number(number: Number) -> str:
-    strong = " class=strong" if number.strong else ""
-    value = "" if math.isnan(number.value) else f' data-value="{number.value!r}"'
-    span = f"<small>{escape(number.span)}</small>" if number.span else ""
-    return f"<td{strong}{value}>{escape(str(number))}{span}</td>"
+    attributes, text = "", escape(str(number))
+    if number.strong:
+        attributes += " class=strong"
+    if not math.isnan(number.value):
+        attributes += f' data-value="{number.value!r}"'
+    if number.span:
+        text += f"<small>{escape(number.span)}</small>"
+    return f"<td{attributes}>{text}</td>"

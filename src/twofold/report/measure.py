@@ -85,8 +85,9 @@ class Measurements:
         """Thresholds of each pair: those of validation, else the best on the data shown."""
         found = {}
         for pair in self.source.pairs:
-            has_own = not math.isnan(pair.tau_id)
-            found[pair] = (pair.tau_id, pair.tau_ood) if has_own else self.best_thresholds[pair]
+            found[pair] = pair.tau_id, pair.tau_ood
+            if math.isnan(pair.tau_id):
+                found[pair] = self.best_thresholds[pair]
         return found
 
     @cached_property

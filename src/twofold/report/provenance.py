@@ -143,7 +143,9 @@ def headline_summary(measurements: Measurements, commands: Sequence[Command]) ->
     accepted = measurements.accepts(pool)
     thresholds = _gate_thresholds(measurements)
     n_known, n_accepted = int(pool.is_id.sum()), int(accepted.sum())
-    risk = int((accepted & ~pool.correct).sum()) / n_accepted if n_accepted else 0.0
+    risk = 0.0
+    if n_accepted:
+        risk = int((accepted & ~pool.correct).sum()) / n_accepted
     return {
         "id": pair.id,
         "ood": None if pair.is_single else pair.ood,

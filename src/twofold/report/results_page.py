@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -161,7 +162,7 @@ class _ProtocolSummary:
     @property
     def key(self) -> str:
         """The protocol as part of an identifier."""
-        return "".join(letter if letter.isalnum() else "-" for letter in self.name)
+        return re.sub(r"[\W_]", "-", self.name)
 
     @property
     def better(self) -> str:
@@ -215,8 +216,9 @@ class _ProtocolSummary:
         base = self.means[self.baseline]
         if not base:
             return math.nan
-        difference = self.means[name] - base if self.better == "higher" else base - self.means[name]
-        return 100.0 * difference / abs(base)
+        if self.better == "higher":
+            return 100.0 * (self.means[name] - base) / abs(base)
+        return 100.0 * (base - self.means[name]) / abs(base)
 
 
 def _summarise_protocol(results: Results, protocol: str | None, measured: Sequence[ResultRow]) -> _ProtocolSummary:
@@ -247,11 +249,14 @@ def _summarise_protocol(results: Results, protocol: str | None, measured: Sequen
     complete = frozenset(name for name, places in values.items() if usual <= places.keys())
     means = {}
     for name, places in values.items():
-        counted = usual if name in complete else places.keys()
-        means[name] = float(np.mean([value for place, value in places.items() if place in counted]))
+        counted = [value for place, value in places.items() if name not in complete or place in usual]
+        means[name] = float(np.mean(counted))
     sign = -1.0 if better_of(rows) == "higher" else 1.0
     methods = sorted(values, key=lambda name: (name not in complete, sign * means[name], name))
-    baseline = next((name for name in (BASE, f"{BASE} + {BASE}") if name in values), "")
+    baseline = ""
+    for name in (f"{BASE} + {BASE}", BASE):
+        if name in values:
+            baseline = name
     comparison, why_not_compared = None, ""
     cliques, why_no_cliques = None, ""
     try:
@@ -320,7 +325,9 @@ def _describe_leader(summary: _ProtocolSummary) -> str:
         return f"{text}. Friedman's test finds no difference between any of the {count} methods."
     leader = comparison.methods[0]
     others = [name for name in comparison.top if name != leader]
-    standing = f"is statistically tied with {join_words(others)}" if others else "stands alone at the top"
+    standing = "stands alone at the top"
+    if others:
+        standing = f"is statistically tied with {join_words(others)}"
     return f"{text}. By ranks, {leader} leads and {standing} ({format_count(len(comparison.blocks), 'block')})."
 
 
@@ -469,7 +476,9 @@ def _missing_section(results: Results) -> Section:
     counts: dict[str, int] = defaultdict(int)
     for row in results.rows:
         if is_missing(row["value"]) and row["reason"]:
-            what = method(row) if row["score"] is not None else str(row["shift"] or row["run"] or "")
+            what = str(row["shift"] or row["run"] or "")
+            if row["score"] is not None:
+                what = method(row)
             counts[f"{what}: {row['reason']}"] += 1
     title = "What is missing"
     if not counts:

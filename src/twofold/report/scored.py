@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -168,6 +168,11 @@ class Pool:
     def is_id_or_none(self) -> Mask | None:
         """The mask ``is_id`` as metrics take it: None where nothing is unknown."""
         return None if self.is_id.all() else self.is_id
+
+    @property
+    def covered(self) -> Literal["all", "id"]:
+        """Whose coverage areas under the risk are taken over: known inputs, or all where nothing is unknown."""
+        return "all" if self.is_id.all() else "id"
 
     @property
     def kinds(self) -> dict[str, Mask]:

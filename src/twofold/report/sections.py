@@ -134,9 +134,9 @@ def joint_section(measurements: Measurements) -> Section:
     for roles in groups:
         found = {pair: measurements.joint_metrics(roles, pair) for pair in source.pairs}
         rows += _joint_rows(roles, found, factors)
-    has_unknown = bool(groups[0])
-    first = ("unknown inputs", "scores") if has_unknown else ("scores",)
-    notes = list(MEANING if has_unknown else ALL_KNOWN)
+    first, notes = ["scores"], list(ALL_KNOWN)
+    if source.unknown_roles:
+        first, notes = ["unknown inputs", "scores"], list(MEANING)
     if sum(map(len, source.tests)) > EXACT:
         notes.append("DS-AURC is computed on a grid of 1000 quantile thresholds on each axis.")
     table = ReportTable(
@@ -164,7 +164,9 @@ def _joint_rows(
         best[name] = max(values) if metrics.info(name).better == "higher" else min(values)
     rows = []
     for pair, drawn in found.items():
-        cells: list[TableCell] = [UNKNOWN_NAMES[roles[0]], pair.name] if roles else [pair.name]
+        cells: list[TableCell] = [pair.name]
+        if roles:
+            cells = [UNKNOWN_NAMES[roles[0]], pair.name]
         for name, factor in factors.items():
             is_best = name != "accuracy" and len(found) > 1 and float(drawn[name][0]) == best[name]
             cells.append(replicated_number(drawn[name], factor, strong=is_best))

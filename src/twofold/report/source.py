@@ -99,7 +99,9 @@ def _read_run(run: Run, options: ReportOptions) -> ReportSource:
         role = "test" if name in tests else run.roles[name]
         sets += _score_run_set(run, name, role, pairs, chains, averaged, options.ood_classes)
         options.done(f"scoring {name}")
-    cautions = [] if has_test else ["The run has no test set: this report is on its validation set."]
+    cautions = []
+    if not has_test:
+        cautions.append("The run has no test set: this report is on its validation set.")
     if any(run[name].is_scale_lost for name in tests):
         cautions.append(LOST_SCALE)
     cautions += choice.cautions
@@ -309,10 +311,13 @@ def _choose_pairs(run: Run, chains: Mapping[str, Chain], options: ReportOptions)
 
 def _requested_pair(options: ReportOptions, plain: ScorePair) -> ScorePair:
     """Build the pair of scores that was asked for; without a second score ("none") the first does both."""
-    first = plain.id if options.id is None else scorer(options.id).spec
+    first, second = plain.id, plain.ood
+    if options.id is not None:
+        first = scorer(options.id).spec
     if options.ood == "none" or (options.ood is None and plain.is_single):
-        return ScorePair(first, first)
-    second = plain.ood if options.ood is None else scorer(options.ood).spec
+        second = first
+    elif options.ood is not None:
+        second = scorer(options.ood).spec
     return ScorePair(first, second)
 
 
@@ -521,12 +526,14 @@ def _read_confidences_file(path: Path, arrays: Mapping[str, ArrayLike], options:
     if not is_id.all():
         sets.append(_confidences_set("unknown inputs", "unknown", correct, conf, ~is_id))
     single = ScorePair("conf", "conf")
-    pair = ScorePair("conf", "conf_ood") if "conf_ood" in conf else single
+    pairs = [single]
+    if "conf_ood" in conf:
+        pairs = [ScorePair("conf", "conf_ood"), single]
     return ReportSource(
         title=path.name,
         path=str(path),
         sets=tuple(sets),
-        pairs=tuple(dict.fromkeys([pair, single])),
+        pairs=tuple(pairs),
         scores=tuple(conf),
         how_chosen="The confidences are those of the file.",
         cautions=(),
@@ -537,7 +544,9 @@ def _read_confidences_file(path: Path, arrays: Mapping[str, ArrayLike], options:
 
 def _confidences_set(name: str, role: str, correct: Mask, conf: Mapping[str, Array], rows: Mask) -> ReportSet:
     """Select the rows of one role; the first confidence is a probability where all of it is between 0 and 1."""
-    first = conf["conf"]
-    is_probability = first.min() >= 0.0 and first.max() <= 1.0
     chosen = {score: np.ascontiguousarray(values[rows]) for score, values in conf.items()}
-    return ReportSet(name, role, correct[rows], chosen, prob=first[rows] if is_probability else None)
+    first = conf["conf"]
+    prob = None
+    if first.min() >= 0.0 and first.max() <= 1.0:
+        prob = first[rows]
+    return ReportSet(name, role, correct[rows], chosen, prob)

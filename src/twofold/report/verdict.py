@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from twofold.report.document import Number, Part, ReportTable, Section, Tile, format_count, join_words
+from twofold.report.document import Part, ReportTable, Section, Tile, format_count, join_words
 from twofold.report.measure import KIND_NAMES, UNKNOWN_NAMES, Measurements, count_share, replicated_number
 from twofold.report.scored import Pool, ScorePair
 
@@ -94,7 +94,7 @@ def _describe_gate(measurements: Measurements, pair: ScorePair, start: str) -> s
         return f"{start}, the gate accepts nothing."
     coverage = count_share(accepted, pool.is_id)
     risk = count_share(~pool.correct, accepted)
-    lost = count_share(~accepted, pool.correct) if pool.correct.any() else Number(math.nan)
+    lost = count_share(~accepted, pool.correct)
     split = leak = ""
     roles = measurements.source.unknown_roles
     if roles:
