@@ -50,7 +50,7 @@ def log_odds(logits: Floats, predictions: npt.NDArray[np.integer[Any]] | None = 
     r"""Log-odds of the predicted class: :math:`m = z_{\hat y} - \mathrm{LSE}_{k \ne \hat y}(z_k)`.
 
     Ranks exactly like the maximum softmax probability, :math:`p_{\hat y} = 1/(1+e^{-m})`, but never saturates:
-    float32 softmax is exactly 1 once the margin passes 16.64, and such samples can no longer be told apart.
+    float32 softmax is exactly 1 once the margin passes 16.64, and such samples tie.
     One class alone gives +inf.
 
     >>> log_odds(np.array([[2.0, 1.0, 0.1]])).round(8)

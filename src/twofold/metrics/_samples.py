@@ -1,4 +1,4 @@
-"""Samples of one joint evaluation: right, wrong and OOD, with one or two confidences."""
+"""Samples of one joint evaluation: correct, wrong and OOD, with one or two confidences."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Samples:
     correct: Mask
     is_id: Mask
     confs: tuple[Array, ...]
-    inside: int  # how many ID samples,
-    right: int  # of them with the right answer,
-    outside: int  # and how many OOD samples
+    inside: int  # number of ID samples
+    right: int  # number of them that are predicted correctly
+    outside: int  # number of OOD samples
     share: float | None
 
     @classmethod
-    def enter(
+    def check(
         cls,
         correct: ArrayLike,
         is_id: ArrayLike | None,
@@ -36,7 +36,7 @@ class Samples:
         nan: NaNPolicy,
         **confs: ArrayLike,
     ) -> Samples:
-        """Check everything at the door; without ``is_id`` all samples are ID."""
+        """Validate the arrays; without ``is_id`` all samples are ID."""
         scores = {name: _checks.confidence(conf, name, nan=nan) for name, conf in confs.items()}
         right, given = _checks.joint(correct, is_id, **scores)
         known = np.ones(len(right), bool) if given is None else given
@@ -52,8 +52,8 @@ class Samples:
         """Weight of one OOD sample."""
         return ood_weight(self.share, self.inside, self.outside)
 
-    def drawn(self, weights: Weights) -> Samples:
-        """The same samples with the counts of a resample, in which row i is present ``weights[i]`` times."""
+    def resample(self, weights: Weights) -> Samples:
+        """Return the same samples with the counts of a resample, in which row i is present ``weights[i]`` times."""
         inside = int(weights[self.is_id].sum())
         if inside == 0:
             raise UnfitData("the resample has no ID sample")
@@ -61,11 +61,11 @@ class Samples:
         return replace(self, inside=inside, right=right, outside=total - inside)
 
     def grid(self, method: str, thresholds: int) -> _grid.Accepted:
-        """Counts on the quantile grid, or on the linear grid of the released code."""
+        """Count what is accepted on the quantile grid, or on the linear grid of the released code."""
         if method == "grid":
             count = _checks.whole(thresholds, "thresholds", 2)
             confs = self.confs
-            axes = tuple(_grid.quantile_thresholds(c, count) for c in confs)
+            axes = tuple(_grid.quantile_thresholds(conf, count) for conf in confs)
         else:
             if self.share is not None:
                 raise InvalidInput("the published grid has no ood_share; leave it out, or choose another rule")
@@ -77,11 +77,11 @@ class Samples:
         return _grid.accepted(confs, axes, self.correct, self.is_id, self.weight)
 
     def point(self, right: float, known: float, outside: float) -> dict[str, float]:
-        """The operating point of an accepted set: ``outside`` is its weighted OOD count."""
+        """Describe an accepted set; ``outside`` is its weighted OOD count."""
         return operating_point(right, known, outside, self.inside)
 
     def best_on_grid(self, method: Method, thresholds: int) -> tuple[dict[str, float], list[float]]:
-        """Best F1 over a grid: the operating point and its thresholds."""
+        """Find the best F1 over a grid: the operating point and its thresholds."""
         table = self.grid(method, thresholds)
         if method == "published":
             f1 = _grid.published_f1(table, self.inside)

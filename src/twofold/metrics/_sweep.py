@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +25,19 @@ Weights = npt.NDArray[np.uint8]  # how often each row is present in a resample
 Weighted = Callable[[npt.NDArray[np.uint8]], float]  # the weighted form of a metric: its value on a resample
 
 
+class Atoms(NamedTuple):
+    """The single rows of a sweep with given losses."""
+
+    loss: Array
+    weight: Array
+    count: Weights  # how often the row is present
+
+
 @dataclass(frozen=True, eq=False)
 class Sweep:
     """What is accepted at each distinct confidence, most confident first; all but ``level`` are cumulative.
 
-    With 0/1 losses ``accepted - loss`` is the number of right answers. ``known`` counts ID samples, and equals
+    With 0/1 losses ``accepted - loss`` is the number of correct predictions. ``known`` counts ID samples, and equals
     ``accepted`` where there is no OOD sample.
     """
 
@@ -38,8 +46,8 @@ class Sweep:
     loss: Array  # (G,) of that, the loss
     known: Array  # (G,) of that, the ID samples
     weight: float = 1.0  # of one OOD sample
-    counted: Array | None = None  # (G,) right answers among the accepted, where OOD weights would blur the difference
-    atoms: tuple[Array, Array, Weights] | None = None  # with given losses, of each row: loss, weight, count
+    counted: Array | None = None  # (G,) correct predictions accepted, where OOD weights would blur the difference
+    atoms: Atoms | None = None  # only with given losses
 
     @property
     def total(self) -> float:
@@ -47,7 +55,7 @@ class Sweep:
         return float(self.accepted[-1])
 
     def mean(self, over: Array) -> float:
-        """Mean selective risk, where ``over`` (cumulative) says how much each level counts."""
+        """Compute the mean selective risk, where ``over`` (cumulative) says how much each level counts."""
         from twofold._kernels import ratio_sum
 
         if over[-1] == 0:
@@ -71,8 +79,10 @@ class Sweep:
 
     @cached_property
     def right(self) -> Array:
-        """Right answers accepted at each level (0/1 losses)."""
-        return self.accepted - self.loss if self.counted is None else self.counted
+        """Correct predictions accepted at each level (0/1 losses)."""
+        if self.counted is None:
+            return self.accepted - self.loss
+        return self.counted
 
     @property
     def mean_loss(self) -> float:
@@ -90,7 +100,7 @@ def sweep(
     nan: NaNPolicy = "error",
     levels: bool = False,
 ) -> Sweep:
-    """Sort once: tie groups of ``conf`` with what they hold. ``levels`` asks for the thresholds too.
+    """Sort once and count what each tie group of ``conf`` holds; ``levels`` asks for the thresholds too.
 
     >>> s = sweep([True, False, True], [0.9, 0.5, 0.5], levels=True)
     >>> s.level, s.accepted, s.loss
@@ -100,45 +110,58 @@ def sweep(
     right, inside = _checks.joint(correct, is_id, conf=conf)
     share = check_ood_share(ood_share, inside)
     if loss is not None:
-        return _LossRows(_given_losses(loss, conf), conf, inside, share).sweep(np.ones(len(conf), np.uint8))
-    return _merge(right, conf, inside, share, levels)
+        once = np.ones(len(conf), np.uint8)
+        return _SortedLosses(_check_losses(loss, conf), conf, inside, share).sweep(once)
+    return _merge_kinds(right, conf, inside, share, levels)
 
 
 def truth_sweep(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> Sweep:
-    """Tie groups for a detection task: ``truth`` is True for the safe class, and the others count as loss."""
+    """Count the tie groups of a detection task: ``truth`` is True for the safe class, and the others are the loss."""
     conf = _checks.confidence(conf, nan=nan)
     safe = _checks.mask(truth, "truth")
     _checks.same_rows(truth=safe, conf=conf)
-    return _merge(safe, conf, None, None, levels=False)
+    return _merge_kinds(safe, conf, None, None, levels=False)
 
 
-def _given_losses(loss: ArrayLike, conf: Array) -> Array:
-    given = _checks.losses(loss)
-    _checks.same_rows(loss=given, conf=conf)
-    return given
+def _check_losses(loss: ArrayLike, conf: Array) -> Array:
+    losses = _checks.losses(loss)
+    _checks.same_rows(loss=losses, conf=conf)
+    return losses
 
 
-def _merge(right: Mask, conf: Array, inside: Mask | None, share: float | None, levels: bool) -> Sweep:
-    """0/1 losses: sort right, wrong and OOD confidences apart (np.sort is several times np.argsort), then merge."""
+def _merge_kinds(right: Mask, conf: Array, inside: Mask | None, share: float | None, levels: bool) -> Sweep:
+    """Count 0/1 losses: sort correct, wrong and OOD confidences separately, then merge; faster than one argsort."""
     from twofold import _kernels
 
     n = len(conf)
-    given = inside is not None
     # NumPy's own large arrays come on huge pages; allocating inside the kernels costs more than the work
-    parts = np.empty(n), np.empty(n), np.empty(n if given else 0)
-    sizes = _kernels.split(conf, right, inside if given else right[:0], *parts)
-    sorted_parts = [part[:size] for part, size in zip(parts, sizes, strict=True)]
-    for part in sorted_parts:
-        part.sort()
-    weight = ood_weight(share, sizes[0] + sizes[1], sizes[2])
-    extra = n if sizes[2] else 0
-    out = np.empty(n if levels else 0), np.empty(n), np.empty(n), np.empty(extra), np.empty(extra)
-    groups = _kernels.merge_levels(*sorted_parts, weight, *out)
-    level, accepted, loss, known, counted = (a[:groups] for a in out)
-    return Sweep(level, accepted, loss, known, weight, counted) if extra else Sweep(level, accepted, loss, accepted)
+    conf_right, conf_wrong = np.empty(n), np.empty(n)
+    if inside is None:
+        inside, conf_ood = right[:0], np.empty(0)
+    else:
+        conf_ood = np.empty(n)
+    n_right, n_wrong, n_ood = _kernels.split(conf, right, inside, conf_right, conf_wrong, conf_ood)
+    kinds = conf_right[:n_right], conf_wrong[:n_wrong], conf_ood[:n_ood]
+    for kind in kinds:
+        kind.sort()
+    weight = ood_weight(share, n_right + n_wrong, n_ood)
+    level = np.empty(n if levels else 0)
+    accepted, loss = np.empty(n), np.empty(n)
+    known, counted = np.empty(n if n_ood else 0), np.empty(n if n_ood else 0)
+    groups = _kernels.merge_levels(*kinds, weight, level, accepted, loss, known, counted)
+    return _filled_sweep(groups, level, accepted, loss, known, counted, weight)
 
 
-class _LossRows:
+def _filled_sweep(
+    groups: int, level: Array, accepted: Array, loss: Array, known: Array, counted: Array, weight: float
+) -> Sweep:
+    """Make a sweep of the first ``groups`` entries of what a kernel filled; ``known`` is empty without OOD samples."""
+    if len(known) == 0:
+        return Sweep(level[:groups], accepted[:groups], loss[:groups], accepted[:groups])
+    return Sweep(level[:groups], accepted[:groups], loss[:groups], known[:groups], weight, counted[:groups])
+
+
+class _SortedLosses:
     """Rows with given losses, sorted once; in ``sweep(counts)`` row i of that order comes counts[i] times."""
 
     def __init__(self, loss: Array, conf: Array, inside: Mask | None, share: float | None):
@@ -149,6 +172,7 @@ class _LossRows:
         self.ends = np.flatnonzero(np.append(self.conf[1:] != self.conf[:-1], True))
 
     def sweep(self, counts: Weights) -> Sweep:
+        """Count the tie groups of a resample."""
         known = np.where(self.inside, counts, 0)
         weight = ood_weight(self.share, known.sum(), counts.sum() - known.sum())
         unit = np.where(self.inside, 1.0, weight)
@@ -162,12 +186,12 @@ class _LossRows:
             loss=np.cumsum(present * self.loss)[ends],
             known=np.cumsum(known)[ends].astype(np.float64),
             weight=weight,
-            atoms=(self.loss, unit, counts),
+            atoms=Atoms(self.loss, unit, counts),
         )
 
 
 def sweep_weighted(metric: Callable[..., float], **allowed: tuple[str, ...]) -> Callable[..., Weighted | None]:
-    """The weighted form of a metric of (correct, conf) that is a function of the sweep.
+    """Make the weighted form of a metric of (correct, conf) from its form on a sweep.
 
     ``metric(sweep, **settings)`` is the metric. There is no weighted form (None) for settings the metric does not
     take, or whose values are not ``allowed``.
@@ -184,34 +208,37 @@ def sweep_weighted(metric: Callable[..., float], **allowed: tuple[str, ...]) -> 
         nan: NaNPolicy = "error",
         **settings: Any,
     ) -> Weighted | None:
-        if set(settings) - taken or any(settings.get(k, v[0]) not in v for k, v in allowed.items()):
+        if set(settings) - taken:
             return None
+        for name, values in allowed.items():
+            if settings.get(name, values[0]) not in values:
+                return None
         conf = _checks.confidence(conf, nan=nan)
         right, inside = _checks.joint(correct, is_id, conf=conf)
         share = check_ood_share(ood_share, inside)
         if loss is not None:
-            rows = _LossRows(_given_losses(loss, conf), conf, inside, share)
-            return lambda weights: metric(rows.sweep(weights[rows.order]), **settings)
-        counted = CountedRows(right, conf, inside, share)
-        return lambda weights: metric(counted.sweep(weights), **settings)
-
-    return weighted
-
-
-def truth_weighted(metric: Callable[..., float]) -> Callable[..., Weighted]:
-    """The weighted form of a metric of (truth, conf)."""
-
-    def weighted(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error", **settings: Any) -> Weighted:
-        conf = _checks.confidence(conf, nan=nan)
-        safe = _checks.mask(truth, "truth")
-        _checks.same_rows(truth=safe, conf=conf)
-        rows = CountedRows(safe, conf, None, None)
+            losses = _SortedLosses(_check_losses(loss, conf), conf, inside, share)
+            return lambda weights: metric(losses.sweep(weights[losses.order]), **settings)
+        rows = SortedRows(right, conf, inside, share)
         return lambda weights: metric(rows.sweep(weights), **settings)
 
     return weighted
 
 
-class CountedRows:
+def truth_weighted(metric: Callable[..., float]) -> Callable[..., Weighted]:
+    """Make the weighted form of a metric of (truth, conf) from its form on a sweep."""
+
+    def weighted(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error", **settings: Any) -> Weighted:
+        conf = _checks.confidence(conf, nan=nan)
+        safe = _checks.mask(truth, "truth")
+        _checks.same_rows(truth=safe, conf=conf)
+        rows = SortedRows(safe, conf, None, None)
+        return lambda weights: metric(rows.sweep(weights), **settings)
+
+    return weighted
+
+
+class SortedRows:
     """Rows with 0/1 losses, sorted once; resamples of them need no further sorting."""
 
     def __init__(self, right: Mask, conf: Array, inside: Mask | None, share: float | None):
@@ -230,39 +257,39 @@ class CountedRows:
         self.inverse = 1.0 / np.maximum(np.arange(len(conf) + 1), 1)
 
     def weight(self, weights: Weights) -> float:
-        """Weight of one OOD sample in this resample."""
+        """Compute the weight of one OOD sample in this resample."""
         if self.share is None or self.outside is None:
             return 1.0
         outside = int(weights[self.outside].sum())
         return ood_weight(self.share, int(weights.sum()) - outside, outside)
 
     def sweep(self, weights: Weights) -> Sweep:
-        """The sweep when row i is present ``weights[i]`` times; it has no levels, on which no value depends."""
+        """Count the tie groups when row i is present ``weights[i]`` times; no value depends on the levels."""
         from twofold._kernels import cumulate
 
-        extra = 0 if self.outside is None else self.groups
-        out = np.empty(self.groups), np.empty(self.groups), np.empty(extra), np.empty(extra)
         weight = self.weight(weights)
-        groups = cumulate(weights, self.order, self.tags, weight, *out)
-        accepted, loss, known, counted = (a[:groups] for a in out)
-        level = accepted[:0]
-        return Sweep(level, accepted, loss, known, weight, counted) if extra else Sweep(level, accepted, loss, accepted)
+        n_known = 0 if self.outside is None else self.groups
+        level = np.empty(0)
+        accepted, loss = np.empty(self.groups), np.empty(self.groups)
+        known, counted = np.empty(n_known), np.empty(n_known)
+        groups = cumulate(weights, self.order, self.tags, weight, accepted, loss, known, counted)
+        return _filled_sweep(groups, level, accepted, loss, known, counted, weight)
 
 
 @dataclass(frozen=True, eq=False)
 class MeanRisk:
-    """Weighted form of the empirical AURC over all or over ID samples of unit weight: ``sweep(w).mean(...)``."""
+    """The weighted form of the empirical AURC over all or over ID samples of unit weight: ``sweep(w).mean(...)``."""
 
-    rows: CountedRows
+    rows: SortedRows
     only_id: bool
 
     def __call__(self, weights: Weights) -> float:
-        """The value on one resample."""
+        """Compute the value on one resample."""
         s = self.rows.sweep(weights)
         return s.mean(over=s.known if self.only_id else s.accepted)
 
     def replicates(self, keys: npt.NDArray[np.uint64], draw: tuple[Any, ...], room: Weights) -> Array:
-        """The values on the resamples of many keys, in one compiled loop; ``bootstrap`` looks for this method."""
+        """Compute the values on the resamples of many keys in one compiled loop; ``bootstrap`` looks for this."""
         from twofold._kernels import mean_risks
 
         rows, out = self.rows, np.empty(len(keys))

@@ -23,7 +23,7 @@ from twofold._checks import Array, ArrayLike, Mask, NaNPolicy
 from twofold.errors import InvalidInput, MissingExtra, RejectedNaN, TwofoldWarning, UndefinedMetric, UnknownName
 from twofold.metrics._grid import DoubleHistogram
 from twofold.metrics._registry import Metric, MetricInfo, as_float, coverage_note, info, names
-from twofold.metrics._sweep import CountedRows, Sweep, Weights, sweep, sweep_weighted, truth_sweep
+from twofold.metrics._sweep import SortedRows, Sweep, Weights, sweep, sweep_weighted, truth_sweep
 from twofold.metrics.operating_points import check_ood_share
 from twofold.stats import Interval, bootstrap
 
@@ -455,18 +455,18 @@ class ResampledMetrics:
         self.exact = exact
 
     @cached_property
-    def _failures(self) -> CountedRows:
+    def _failures(self) -> SortedRows:
         samples = self.samples
-        return CountedRows(samples.correct, samples.conf, samples.is_id, samples.ood_share)
+        return SortedRows(samples.correct, samples.conf, samples.is_id, samples.ood_share)
 
     @cached_property
-    def _id_against_ood(self) -> CountedRows | None:
+    def _id_against_ood(self) -> SortedRows | None:
         """ID against OOD rows in their own order; None where the order of the failures serves."""
         samples = self.samples
         if samples.is_id is None or (samples.conf_ood is None and samples.ood_share is None):
             return None
         conf = samples.conf if samples.conf_ood is None else samples.conf_ood
-        return CountedRows(samples.is_id, conf, None, None)
+        return SortedRows(samples.is_id, conf, None, None)
 
     @cached_property
     def _grid(self) -> DoubleHistogram | None:

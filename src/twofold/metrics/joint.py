@@ -207,10 +207,10 @@ def f1(
     """
     _method(method)
     if method != "exact":
-        data = Samples.enter(correct, is_id, ood_share=ood_share, nan=nan, conf=conf)
+        data = Samples.check(correct, is_id, ood_share=ood_share, nan=nan, conf=conf)
         point, (threshold,) = data.best_on_grid(method, thresholds)
         return OperatingPoint(threshold=threshold, method=method, **point)
-    data = Samples.enter(correct, is_id, ood_share=ood_share, nan=nan, conf=conf)
+    data = Samples.check(correct, is_id, ood_share=ood_share, nan=nan, conf=conf)
     s = sweep(data.correct, data.confs[0], is_id=data.is_id, ood_share=data.share, levels=True)
     best, value = _f1_point(s)
     if value == 0.0:
@@ -380,11 +380,11 @@ def _ds_f1_weighted(
 ) -> Weighted | None:
     if method != "exact":
         return None
-    data = Samples.enter(correct, is_id, ood_share=ood_share, nan=nan, conf_id=conf_id, conf_ood=conf_ood)
+    data = Samples.check(correct, is_id, ood_share=ood_share, nan=nan, conf_id=conf_id, conf_ood=conf_ood)
     plane = _Plane.of(data, data.correct)
 
     def value(weights: Weights) -> float:
-        drawn = data.drawn(weights)
+        drawn = data.resample(weights)
         if not drawn.right:
             return 0.0
         right, known, outside, _, _ = _best_pair(drawn, plane, weights)
@@ -481,7 +481,7 @@ def ds_f1(
     (0.727273, 0.6, 1.0, 4.0, 5.0)
     """
     _method(method)
-    data = Samples.enter(correct, is_id, ood_share=ood_share, nan=nan, conf_id=conf_id, conf_ood=conf_ood)
+    data = Samples.check(correct, is_id, ood_share=ood_share, nan=nan, conf_id=conf_id, conf_ood=conf_ood)
     if method != "exact":
         point, (tau_id, tau_ood) = data.best_on_grid(method, thresholds)
         return DoublePoint(tau_id=tau_id, tau_ood=tau_ood, method=method, **point)
@@ -549,11 +549,11 @@ def _ds_aurc_weighted(
 ) -> Weighted | None:
     if method != "exact":
         return None
-    data = Samples.enter(correct, is_id, ood_share=ood_share, nan=nan, conf_id=conf_id, conf_ood=conf_ood)
+    data = Samples.check(correct, is_id, ood_share=ood_share, nan=nan, conf_id=conf_id, conf_ood=conf_ood)
     plane = _Plane.of(data, data.is_id)
 
     def value(weights: Weights) -> float:
-        best, _ = _envelope(data.drawn(weights), plane, weights)
+        best, _ = _envelope(data.resample(weights), plane, weights)
         return float(1.0 - best[_source(best, monotone)].mean())
 
     return value
@@ -619,7 +619,7 @@ def ds_risk_coverage_curve(
     >>> curve.risk, curve.tau_ood
     (array([0. , 0.5]), array([3., 2.]))
     """
-    data = Samples.enter(correct, is_id, ood_share=ood_share, nan=nan, conf_id=conf_id, conf_ood=conf_ood)
+    data = Samples.check(correct, is_id, ood_share=ood_share, nan=nan, conf_id=conf_id, conf_ood=conf_ood)
     plane = _Plane.of(data, data.is_id)
     best, pair = _envelope(data, plane)
     source = _source(best, monotone)
@@ -732,7 +732,7 @@ def ds_aurc(
         return float(curve.risk.mean())
     if monotone:
         raise InvalidInput("monotone is a form of the exact method; the grids have coverage bins")
-    data = Samples.enter(correct, is_id, ood_share=ood_share, nan=nan, conf_id=conf_id, conf_ood=conf_ood)
+    data = Samples.check(correct, is_id, ood_share=ood_share, nan=nan, conf_id=conf_id, conf_ood=conf_ood)
     table = data.grid(method, thresholds)
     if method == "published":
         return _grid.published_area(table, data.inside)
@@ -792,7 +792,7 @@ def f1_surface(
     array([[0.5  , 0.   ],
            [0.667, 0.   ]])
     """
-    data = Samples.enter(correct, is_id, ood_share=ood_share, nan=nan, conf_id=conf_id, conf_ood=conf_ood)
+    data = Samples.check(correct, is_id, ood_share=ood_share, nan=nan, conf_id=conf_id, conf_ood=conf_ood)
     table = data.grid("grid", grid)
     total = table.total
     risk = np.where(total > 0, 1.0 - table.right / np.where(total > 0, total, 1.0), 0.0)

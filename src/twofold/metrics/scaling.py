@@ -148,12 +148,18 @@ def _best_inverse_temperature(y: Labels, z: Array) -> float:
     low, high, beta = 0.0, math.inf, 1.0
     for _ in range(2200):  # two passes over all powers of two; real data need about ten steps
         slope, curvature = derivatives(beta)
-        low, high = (beta, high) if slope < 0 else (low, beta)
+        if slope < 0:
+            low = beta
+        else:
+            high = beta
         step = -slope / curvature if curvature > 0 else math.inf
+        newton = beta + step
         if slope == 0 or abs(step) <= 1e-12 * beta or high - low <= 1e-15 * beta:
-            return beta + step if low < beta + step < high else beta
-        inside = low < beta + step < high and (high < math.inf or step <= beta)
-        beta = beta + step if inside else _between(low, high)
+            return newton if low < newton < high else beta
+        if low < newton < high and (high < math.inf or step <= beta):
+            beta = newton
+        else:
+            beta = _between(low, high)
     return beta  # pragma: no cover
 
 
@@ -161,7 +167,9 @@ def _between(low: float, high: float) -> float:
     """Return a point inside the bracket: twice the lower end while it is open, else the middle on the fitting scale."""
     if high == math.inf:
         return 2.0 * low
-    return math.sqrt(low) * math.sqrt(high) if low > 0 and high > 4 * low else (low + high) / 2
+    if low > 0 and high > 4 * low:
+        return math.sqrt(low) * math.sqrt(high)
+    return (low + high) / 2
 
 
 # Platt scaling

@@ -23,7 +23,7 @@ from twofold.errors import InvalidInput, UndefinedMetric, UnfitData
 from twofold.metrics import _grid
 from twofold.metrics._registry import register_metric
 from twofold.metrics._samples import Samples
-from twofold.metrics._sweep import CountedRows, MeanRisk, Sweep, Weighted, sweep, sweep_weighted
+from twofold.metrics._sweep import MeanRisk, SortedRows, Sweep, Weighted, sweep, sweep_weighted
 
 __all__ = [
     "achievable_aurc",
@@ -126,7 +126,7 @@ def _aurc_weighted(
         return _sweep_weighted_aurc(correct, conf, is_id, **named)
     conf = _checks.confidence(conf, nan=nan)
     right, inside = _checks.joint(correct, is_id, conf=conf)
-    return MeanRisk(CountedRows(right, conf, inside, None), only_id=coverage == "id")
+    return MeanRisk(SortedRows(right, conf, inside, None), only_id=coverage == "id")
 
 
 _sweep_weighted_aurc = sweep_weighted(_aurc, estimator=tuple(ESTIMATORS))
@@ -297,7 +297,7 @@ def _grid_aurc(
     bins: int,
     nan: NaNPolicy,
 ) -> float:
-    data = Samples.enter(correct, is_id, ood_share=ood_share, nan=nan, conf=conf)
+    data = Samples.check(correct, is_id, ood_share=ood_share, nan=nan, conf=conf)
     table = data.grid(estimator, thresholds)
     if estimator == "published":
         return _grid.published_area(table, data.inside)
@@ -310,7 +310,8 @@ def _grid_aurc(
 def _optimum(s: Sweep, *, coverage: Coverage = "all", estimator: Estimator = "empirical") -> float:
     """Return the AURC of the perfect ranking of the same samples, without ties."""
     if s.atoms is not None:
-        loss, weight = (np.repeat(a, np.where(s.atoms[1] > 0, s.atoms[2], 0)) for a in s.atoms[:2])
+        present = np.where(s.atoms.weight > 0, s.atoms.count, 0)
+        loss, weight = np.repeat(s.atoms.loss, present), np.repeat(s.atoms.weight, present)
         rising = np.lexsort((weight, loss))
         return _aurc(_ranked(loss[rising], weight[rising]), estimator=estimator)
     right, wrong = float(s.right[-1]), float(s.known[-1] - s.right[-1])
@@ -326,10 +327,11 @@ def _optimum(s: Sweep, *, coverage: Coverage = "all", estimator: Estimator = "em
                 area += mass - right * _harmonic_gap((right + before) / atom, mass / atom)
                 before += mass
         return area / s.total
-    atoms = [(0.0, 1.0)] * round(right) + sorted(
-        [(1.0, 1.0)] * round(wrong) + [(1.0, s.weight)] * (round(outside / s.weight) if s.weight else 0)
-    )
-    loss, weight = np.array(atoms).T
+    n_right, n_wrong = round(right), round(wrong)
+    n_ood = round(outside / s.weight) if s.weight else 0
+    failures = np.sort(np.repeat([1.0, s.weight], [n_wrong, n_ood]))  # by weight, lighter ones first
+    loss = np.repeat([0.0, 1.0], [n_right, n_wrong + n_ood])
+    weight = np.concatenate((np.ones(n_right), failures))
     return _aurc(_ranked(loss, weight), estimator=estimator)
 
 
@@ -432,18 +434,18 @@ def eaurc(
     0.1667
     """
     check_convention(coverage, estimator, is_id)
-    _refuse_grid(estimator)
-    _refuse_loss_with_id(loss, coverage)
+    _check_has_optimum(estimator)
+    _check_optimum_is_known(loss, coverage)
     s = sweep(correct, conf, is_id=is_id, loss=loss, ood_share=ood_share, nan=nan)
     return _eaurc(s, coverage=coverage, estimator=estimator)
 
 
-def _refuse_grid(estimator: str) -> None:
+def _check_has_optimum(estimator: str) -> None:
     if estimator in ("grid", "published"):
         raise InvalidInput(f"estimator={estimator!r} has no exact optimum to compare with; use empirical")
 
 
-def _refuse_loss_with_id(loss: ArrayLike | None, coverage: str) -> None:
+def _check_optimum_is_known(loss: ArrayLike | None, coverage: str) -> None:
     if loss is not None and coverage == "id":
         raise InvalidInput('the perfect ranking under coverage="id" is known for correct and wrong predictions only')
 
@@ -452,7 +454,7 @@ def _naurc(s: Sweep, *, coverage: Coverage = "all", estimator: Estimator = "empi
     if s.atoms is None:
         varied = 0 < s.loss[-1] < s.accepted[-1]
     else:
-        present = s.atoms[0][(s.atoms[1] > 0) & (s.atoms[2] > 0)]
+        present = s.atoms.loss[(s.atoms.weight > 0) & (s.atoms.count > 0)]
         varied = present.min() < present.max()
     if not varied:
         raise UndefinedMetric("naurc: all losses are equal, so every ranking is as good as any other")
@@ -538,8 +540,8 @@ def naurc(
     0.75
     """
     check_convention(coverage, estimator, is_id)
-    _refuse_grid(estimator)
-    _refuse_loss_with_id(loss, coverage)
+    _check_has_optimum(estimator)
+    _check_optimum_is_known(loss, coverage)
     s = sweep(correct, conf, is_id=is_id, loss=loss, ood_share=ood_share, nan=nan)
     return _naurc(s, coverage=coverage, estimator=estimator)
 
