@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -79,7 +79,7 @@ class CliqueMap:
         tuple of Dropped
             Those of kind ``"group"``.
         """
-        return tuple(one for one in self.dropped if one.kind == "group")
+        return _select_groups(self.dropped)
 
     def to_dict(self) -> dict[str, object]:
         """Convert the map to plain values for JSON.
@@ -180,9 +180,13 @@ def clique_map(
         comparisons[label] = comparison
         dropped += [Dropped(one.kind, f"{one.name} in {label}", one.reason) for one in comparison.dropped]
     if not comparisons:
-        reasons = "; ".join(str(one) for one in dropped if one.kind == "group")
+        reasons = "; ".join(map(str, _select_groups(dropped)))
         raise TooFewBlocks(f"no group has enough methods and blocks to be compared: {reasons}")
     return _draw_map(table, comparisons, dropped)
+
+
+def _select_groups(dropped: Iterable[Dropped]) -> tuple[Dropped, ...]:
+    return tuple(one for one in dropped if one.kind == "group")
 
 
 def _split_groups(table: BlockTable, columns: Sequence[str]) -> dict[str, BlockTable]:

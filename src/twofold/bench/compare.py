@@ -174,9 +174,13 @@ class Comparison:
         lines = [self._heading(), _format_friedman(self.friedman), self._describe_pairwise_test(), ""]
         lines += _align_columns(self._format_methods())
         if self.warnings:
-            lines += ["", *(f"warning: {text}" for text in self.warnings)]
+            lines.append("")
+        for warning in self.warnings:
+            lines.append(f"warning: {warning}")
         if self.dropped:
-            lines += ["", *(f"left out: {one}" for one in self.dropped[:DROPPED_SHOWN])]
+            lines.append("")
+        for dropped in self.dropped[:DROPPED_SHOWN]:
+            lines.append(f"left out: {dropped}")
         if len(self.dropped) > DROPPED_SHOWN:
             lines.append(f"left out: {len(self.dropped) - DROPPED_SHOWN} more")
         return "\n".join(lines)

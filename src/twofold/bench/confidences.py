@@ -120,7 +120,7 @@ def compute_confidences(
         By score; a score that fails has the reason.
     """
     subject = Subject(Run.open(path), roles)
-    train, val, ood_val = (subject.outputs(role) for role in FITTING)
+    train, val, ood_val = map(subject.outputs, FITTING)
     assert train is not None
     assert val is not None
     failures: dict[str, str] = {}
@@ -132,7 +132,10 @@ def compute_confidences(
             failures[spec] = str(error)
     conf: dict[str, dict[str, Array]] = {spec: {} for spec in chains}
     for name in roles:
-        wanted = {spec: chain for spec, chain in chains.items() if name in missing[spec] and spec not in failures}
+        wanted = {}
+        for spec, chain in chains.items():
+            if name in missing[spec] and spec not in failures:
+                wanted[spec] = chain
         scored, failed = _score_set(wanted, subject.run[name])
         for spec, own in scored.items():
             conf[spec][name] = own

@@ -86,7 +86,7 @@ class Anchor:
         return self.value / UNITS[self.unit]
 
 
-class TableLayout(NamedTuple):
+class PrintedLayout(NamedTuple):
     """Hold what stands in the lines and what in the columns of a printed table.
 
     Parameters
@@ -100,40 +100,40 @@ class TableLayout(NamedTuple):
 
 
 # Blocks of a printed table that repeat the lines of the one above are put side by side.
-_LAYOUTS: dict[tuple[str, str], TableLayout] = {
-    ("sure_plus", "1"): TableLayout(("method",), ("model", "metric", "shift")),
-    ("sure_plus", "2"): TableLayout(("score", "pair", "shift", "moved"), ("quantity",)),
-    ("sure_plus", "3"): TableLayout(("recipe",), ("metric", "pair", "shift")),
-    ("sure_plus", "4"): TableLayout(("recipe",), ("metric", "pair", "shift")),
-    ("sure_plus", "5"): TableLayout(("model", "recipe"), ("metric", "shift")),
-    ("sure_plus", "6"): TableLayout(("pair",), ("metric", "score", "shift")),
-    ("sure_plus", "7"): TableLayout(("method",), ("metric", "shift")),
-    ("fd_shifts", "1"): TableLayout(("classifier", "score", "recipe"), ("benchmark", "shift")),
-    ("fd_shifts", "2"): TableLayout(("classifier", "benchmark"), ("metric",)),
-    ("fd_shifts", "5"): TableLayout(("score",), ("benchmark",)),
-    ("fd_shifts", "6"): TableLayout(("score", "recipe"), ("benchmark",)),
-    ("fd_shifts", "7"): TableLayout(("benchmark", "score"), ("metric",)),
-    ("fd_shifts", "8"): TableLayout(("classifier", "score", "recipe"), ("benchmark", "shift")),
-    ("fd_shifts", "9"): TableLayout(("classifier", "score", "recipe"), ("benchmark", "shift")),
-    ("fd_shifts", "10"): TableLayout(("classifier", "score", "recipe"), ("benchmark", "shift")),
-    ("fd_shifts", "11"): TableLayout(("classifier", "score", "recipe"), ("benchmark", "shift")),
-    ("fd_shifts", "13"): TableLayout(("classifier", "score", "recipe"), ("benchmark", "shift", "metric")),
-    ("fd_shifts", "14"): TableLayout(("metric",), ("model",)),
-    ("fd_shifts", "15"): TableLayout(("recipe", "score"), ("metric",)),
-    ("fd_shifts", "16"): TableLayout(("benchmark", "recipe"), ("score",)),
-    ("stratified", "1"): TableLayout(("benchmark",), ("role",)),
-    ("stratified", "2"): TableLayout(("benchmark", "shift"), ("score",)),
-    ("stratified", "distances-cifar10"): TableLayout(("shift",), ("metric",)),
-    ("stratified", "distances-supercifar100"): TableLayout(("shift",), ("metric",)),
-    ("stratified", "distances-cifar100"): TableLayout(("shift",), ("metric",)),
-    ("stratified", "distances-tinyimagenet"): TableLayout(("shift",), ("metric",)),
-    ("unknown_detection", "6"): TableLayout(("recipe", "score"), ("metric", "shift")),
-    ("unknown_detection", "7"): TableLayout(("recipe", "score"), ("metric", "shift")),
-    ("unknown_detection", "readme"): TableLayout(("recipe", "score"), ("metric", "shift")),
-    ("aurc_estimators", "1"): TableLayout(("model",), ("benchmark", "recipe")),
-    ("openood", "leaderboard"): TableLayout(("score",), ("benchmark", "model", "shift")),
-    ("openood", "leaderboard-regnet"): TableLayout(("score",), ("shift",)),
-    ("openood", "leaderboard-full-spectrum"): TableLayout(("score",), ("shift",)),
+_LAYOUTS: dict[tuple[str, str], PrintedLayout] = {
+    ("sure_plus", "1"): PrintedLayout(("method",), ("model", "metric", "shift")),
+    ("sure_plus", "2"): PrintedLayout(("score", "pair", "shift", "moved"), ("quantity",)),
+    ("sure_plus", "3"): PrintedLayout(("recipe",), ("metric", "pair", "shift")),
+    ("sure_plus", "4"): PrintedLayout(("recipe",), ("metric", "pair", "shift")),
+    ("sure_plus", "5"): PrintedLayout(("model", "recipe"), ("metric", "shift")),
+    ("sure_plus", "6"): PrintedLayout(("pair",), ("metric", "score", "shift")),
+    ("sure_plus", "7"): PrintedLayout(("method",), ("metric", "shift")),
+    ("fd_shifts", "1"): PrintedLayout(("classifier", "score", "recipe"), ("benchmark", "shift")),
+    ("fd_shifts", "2"): PrintedLayout(("classifier", "benchmark"), ("metric",)),
+    ("fd_shifts", "5"): PrintedLayout(("score",), ("benchmark",)),
+    ("fd_shifts", "6"): PrintedLayout(("score", "recipe"), ("benchmark",)),
+    ("fd_shifts", "7"): PrintedLayout(("benchmark", "score"), ("metric",)),
+    ("fd_shifts", "8"): PrintedLayout(("classifier", "score", "recipe"), ("benchmark", "shift")),
+    ("fd_shifts", "9"): PrintedLayout(("classifier", "score", "recipe"), ("benchmark", "shift")),
+    ("fd_shifts", "10"): PrintedLayout(("classifier", "score", "recipe"), ("benchmark", "shift")),
+    ("fd_shifts", "11"): PrintedLayout(("classifier", "score", "recipe"), ("benchmark", "shift")),
+    ("fd_shifts", "13"): PrintedLayout(("classifier", "score", "recipe"), ("benchmark", "shift", "metric")),
+    ("fd_shifts", "14"): PrintedLayout(("metric",), ("model",)),
+    ("fd_shifts", "15"): PrintedLayout(("recipe", "score"), ("metric",)),
+    ("fd_shifts", "16"): PrintedLayout(("benchmark", "recipe"), ("score",)),
+    ("stratified", "1"): PrintedLayout(("benchmark",), ("role",)),
+    ("stratified", "2"): PrintedLayout(("benchmark", "shift"), ("score",)),
+    ("stratified", "distances-cifar10"): PrintedLayout(("shift",), ("metric",)),
+    ("stratified", "distances-supercifar100"): PrintedLayout(("shift",), ("metric",)),
+    ("stratified", "distances-cifar100"): PrintedLayout(("shift",), ("metric",)),
+    ("stratified", "distances-tinyimagenet"): PrintedLayout(("shift",), ("metric",)),
+    ("unknown_detection", "6"): PrintedLayout(("recipe", "score"), ("metric", "shift")),
+    ("unknown_detection", "7"): PrintedLayout(("recipe", "score"), ("metric", "shift")),
+    ("unknown_detection", "readme"): PrintedLayout(("recipe", "score"), ("metric", "shift")),
+    ("aurc_estimators", "1"): PrintedLayout(("model",), ("benchmark", "recipe")),
+    ("openood", "leaderboard"): PrintedLayout(("score",), ("benchmark", "model", "shift")),
+    ("openood", "leaderboard-regnet"): PrintedLayout(("score",), ("shift",)),
+    ("openood", "leaderboard-full-spectrum"): PrintedLayout(("score",), ("shift",)),
 }
 
 
@@ -196,7 +196,7 @@ def tables() -> dict[tuple[str, str], tuple[int, int]]:
     return {key: _table_shape(cells[key], layout) for key, layout in _LAYOUTS.items()}
 
 
-def _table_shape(cells: Sequence[Anchor], layout: TableLayout) -> tuple[int, int]:
+def _table_shape(cells: Sequence[Anchor], layout: PrintedLayout) -> tuple[int, int]:
     """Count the lines of a table, and the columns that lines with a label have."""
     lines = set()
     columns = set()

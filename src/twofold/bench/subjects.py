@@ -18,7 +18,7 @@ from twofold.run import Run
 from twofold.scores.candidates import common_fields, computable_scores
 from twofold.scores.chain import scorer
 
-SHAPED_ENERGIES = tuple(f"{name}|energy" for name in ("react", "dice", "ash", "scale", "vra", "lts"))
+SHAPED_ENERGIES = ("react|energy", "dice|energy", "ash|energy", "scale|energy", "vra|energy", "lts|energy")
 """Transforms are no scores by themselves; these are the chains that their papers judge."""
 
 

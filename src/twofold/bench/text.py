@@ -229,12 +229,16 @@ def _format_ranking(protocol: str | None, metric: str, rows: Sequence[ResultRow]
 
 # --- tables ---------------------------------------------------------------------------------------------------------
 
-_MARKDOWN = {character: f"\\{character}" for character in "\\`*_{}[]()#+!|~$"}
-_MARKDOWN |= {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
-_LATEX = {character: f"\\{character}" for character in "&%$#_{}"}
-_LATEX |= {character: f"{{{character}}}" for character in "[]*"}  # which the end of a row takes for its arguments
-_LATEX |= {character: f"{{{character}}}" for character in "\"'`-"}  # which form ligatures
-_LATEX |= {
+
+def _wrap_each(characters: str, before: str, after: str = "") -> dict[str, str]:
+    return {character: before + character + after for character in characters}
+
+
+_MARKDOWN = {**_wrap_each("\\`*_{}[]()#+!|~$", "\\"), "<": "&lt;", ">": "&gt;", "&": "&amp;"}
+_LATEX = {
+    **_wrap_each("&%$#_{}", "\\"),
+    **_wrap_each("[]*", "{", "}"),  # which the end of a row takes for its arguments
+    **_wrap_each("\"'`-", "{", "}"),  # which form ligatures
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
