@@ -19,8 +19,8 @@ from typing import Any, BinaryIO
 from zipfile import BadZipFile
 
 import numpy as np
-import numpy.typing as npt
 
+from twofold._checks import AnyArray
 from twofold.errors import InvalidInput, RunError, TwofoldError
 
 if sys.platform != "win32":
@@ -238,7 +238,7 @@ def read_regular(path: Path) -> bytes:
         return file.read()
 
 
-def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
+def read_npz(path: Path) -> dict[str, AnyArray]:
     """Read the arrays of an npz file by key, and raise at anything else; nothing is unpickled.
 
     Parameters
@@ -292,7 +292,7 @@ def sync_folder(path: Path) -> None:
         os.close(handle)
 
 
-def arrays_digest(arrays: Mapping[str, npt.NDArray[Any]], texts: Mapping[str, str]) -> str:
+def arrays_digest(arrays: Mapping[str, AnyArray], texts: Mapping[str, str]) -> str:
     """Compute the SHA-256 of named arrays and texts, whatever their order.
 
     Names, dtypes, shapes and bytes of the arrays all count, each preceded by its length, so that no two different
@@ -385,7 +385,7 @@ def _lock_at_once(handle: int) -> bool:
     return True
 
 
-def json_with_digest(content: Any, *, kind: str, version: int) -> bytes:
+def json_with_digest(content: object, *, kind: str, version: int) -> bytes:
     """Write plain values as JSON with a format, a version and, last, the SHA-256 of all that.
 
     Parameters

@@ -194,6 +194,7 @@ BAD = {
     "head transposed": ({"head": Head(np.ones((D, C)))}, r"transposed, pass Head\(weight.T, bias\)"),
     "few class names": ({"class_names": ["a"]}, r"class_names has 1 names but logits has 3 classes"),
     "class names text": ({"class_names": "abc"}, "class_names must be a list of 3 strings, got 'abc'"),
+    "class names number": ({"class_names": 3}, "class_names must be a list of 3 strings, got 3"),
     "class names numbers": ({"class_names": [1, 2, 3]}, "class_names must be a list of 3 strings"),
     "float ids": ({"ids": np.ones(N)}, "ids must be integers or strings"),
     "mixed ids": ({"ids": pd.Series(["a", None, "b", "c", "d", "e"])}, "ids must be integers or strings"),

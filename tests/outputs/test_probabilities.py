@@ -141,7 +141,7 @@ def test_report_takes_probabilities(logits, labels, tmp_path):
     done = run("report", tmp_path / "probs.npz", "-o", tmp_path / "r.md", "--resamples", "10")
     assert done.exit_code == 0, done.output
     page = (tmp_path / "r.md").read_text(encoding="utf-8")
-    assert "lost the scale of the logits" in page
+    assert "no longer have the scale of the logits" in page
     assert computable_scores([Outputs.from_probabilities(softmax(logits))]).count("energy") == 0
     assert "energy" in computable_scores([Outputs(logits)])
     asked = run("report", tmp_path / "probs.npz", "--ood", "energy", "-o", tmp_path / "e.md", "--resamples", "10")

@@ -6,8 +6,9 @@ keep their own float precision, are not copied without need, and are read-only v
 
 from __future__ import annotations
 
+from twofold._checks import AnyArray
 from twofold.outputs._fields import FIELDS, FINE, KNOWN_KEYS, NAMES, PASS_ARRAYS, check_rows, is_half
-from twofold.outputs._memory import AnyArray, build_unchecked, release, row_slices
+from twofold.outputs._memory import build_unchecked, release, row_slices
 from twofold.outputs.head import Head, check_head, check_head_shape
 from twofold.outputs.npz import load_npz
 from twofold.outputs.outputs import Outputs, assemble

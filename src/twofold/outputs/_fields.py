@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from twofold._checks import ArrayLike, dims, finite, floats, plain
+from twofold._checks import AnyArray, ArrayLike, dims, finite, floats, plain
 from twofold._checks import labels as class_labels
 from twofold._math import Floats
 from twofold.errors import InvalidInput
-from twofold.outputs._memory import AnyArray, is_tensor, read_only
+from twofold.outputs._memory import is_tensor, read_only
 
 FINE, COARSE = 1e-3, 1e-2  # tolerances of comparisons in usual and in half precision
 NAMES = ("ids", "groups")  # integers or strings that identify a row or its group

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from twofold._checks import plain
+from twofold._checks import AnyArray, plain
 from twofold.errors import InvalidInput
 
-AnyArray = npt.NDArray[Any]
 Made = TypeVar("Made")
 
 BLOCK_BYTES = 1 << 24  # internal passes over large arrays hold about this much at a time
@@ -53,12 +52,13 @@ def release(array: AnyArray) -> None:
         Any array; nothing happens unless it is a view of a memory map opened with mode ``"r"``, where ``madvise``
         exists.
     """
-    owner: Any = array
+    owner = array
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
+    memory: object = owner.base
     is_unchanged = getattr(owner, "mode", None) == "r"  # any other mode may hold changes that exist in memory alone
-    if isinstance(owner.base, mmap.mmap) and is_unchanged and hasattr(mmap, "MADV_DONTNEED"):
-        owner.base.madvise(mmap.MADV_DONTNEED)
+    if isinstance(memory, mmap.mmap) and is_unchanged and hasattr(mmap, "MADV_DONTNEED"):
+        memory.madvise(mmap.MADV_DONTNEED)
 
 
 def read_only(array: AnyArray) -> AnyArray:

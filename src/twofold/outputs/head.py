@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twofold._checks import Array, ArrayLike, finite
+from twofold._checks import AnyArray, Array, ArrayLike, finite
 from twofold._math import Floats
 from twofold.errors import InvalidInput
 from twofold.outputs._fields import COARSE, FINE, check_floats, is_half
-from twofold.outputs._memory import AnyArray, evenly_spaced_rows, read_only, release, row_slices
+from twofold.outputs._memory import evenly_spaced_rows, read_only, release, row_slices
 
 LAW_ROWS = 256  # rows on which features @ weight.T + bias is compared with the logits
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from twofold._checks import AnyArray
 from twofold._files import read_npz
 from twofold.errors import InvalidInput
 from twofold.outputs._fields import ARRAYS, KNOWN_KEYS, PASS_ARRAYS
-from twofold.outputs._memory import AnyArray
 from twofold.outputs.head import Head
 from twofold.outputs.passes import Passes
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from twofold._checks import ArrayLike, Labels, Mask, choice, dims, plain, same_rows, whole
+from twofold._checks import AnyArray, ArrayLike, Labels, Mask, choice, dims, plain, same_rows, whole
 from twofold._files import replacing
 from twofold._math import Floats
 from twofold.errors import InvalidInput
@@ -27,7 +27,6 @@ from twofold.outputs._fields import (
     is_half,
 )
 from twofold.outputs._memory import (
-    AnyArray,
     build_unchecked,
     check_index,
     evenly_spaced_rows,
@@ -190,7 +189,18 @@ class Outputs:
 
     @property
     def is_scale_lost(self) -> bool:
-        """Whether the logits are logarithms of probabilities, judged by 16 evenly spaced rows."""
+        """Whether the logits are logarithms of probabilities, whose scale says nothing.
+
+        Returns
+        -------
+        bool
+            True if the exponentials of the logits sum to 1 on 16 evenly spaced rows, within 1e-3.
+
+        Examples
+        --------
+        >>> Outputs(np.log([[0.9, 0.1]])).is_scale_lost, Outputs([[2.0, 0.0]]).is_scale_lost
+        (True, False)
+        """
         rows = evenly_spaced_rows(len(self), SCALE_ROWS)
         logits = self.logits[rows].astype(np.float64)
         if logits.max() > FINE:  # not a logarithm of a probability, and the exponential may overflow
@@ -200,7 +210,17 @@ class Outputs:
 
     @cached_property
     def predictions(self) -> Labels:
-        """Predicted class of each row, (N,) int64; outputs of a run that stored none take the argmax on first use."""
+        """Predicted class of each row.
+
+        Returns
+        -------
+        ndarray of shape (N,)
+            Classes, int64: those that were passed or stored, else the argmax of the logits.
+
+        Notes
+        -----
+        Outputs of a run that stored none take the argmax on first use. Transforms and :meth:`replace` keep them.
+        """
         result = np.empty(len(self), np.int64)
         for rows in row_slices(len(self), self.logits.itemsize * self.classes):
             self.logits[rows].argmax(axis=1, out=result[rows])
@@ -224,12 +244,44 @@ class Outputs:
 
     @property
     def is_id(self) -> Mask:
-        """Boolean mask (N,), True where the input belongs to a class of the model; needs labels."""
+        """Mask of the rows whose input belongs to a class of the model.
+
+        Returns
+        -------
+        ndarray of shape (N,)
+            True where the label is not -1.
+
+        Raises
+        ------
+        InvalidInput
+            If these outputs have no labels.
+
+        Examples
+        --------
+        >>> Outputs(np.eye(2), labels=[0, -1]).is_id
+        array([ True, False])
+        """
         return np.not_equal(self._labels("is_id"), -1)
 
     @property
     def correct(self) -> Mask:
-        """Boolean mask (N,), True where the prediction equals the label and False on every OOD row; needs labels."""
+        """Mask of the rows whose prediction is the label.
+
+        Returns
+        -------
+        ndarray of shape (N,)
+            True where prediction and label are equal; False on every OOD row.
+
+        Raises
+        ------
+        InvalidInput
+            If these outputs have no labels.
+
+        Examples
+        --------
+        >>> Outputs([[2.0, 0.0], [0.0, 1.0], [0.3, 0.2]], labels=[0, 0, -1]).correct
+        array([ True, False, False])
+        """
         # predictions are never -1, so OOD rows are False without a special case
         return np.equal(self._labels("correct"), self.predictions)
 
@@ -315,7 +367,7 @@ class Outputs:
         """Return the fields as they are stored, without what was computed from them on the way."""
         return {name: value for name, value in vars(self).items() if name not in NAMES}
 
-    def derived(self, changes: Mapping[str, Any]) -> Outputs:
+    def derived(self, changes: Mapping[str, object]) -> Outputs:
         """Copy the outputs with fields that a step computed from them, checking only names and rows.
 
         Unlike :meth:`replace`, values are trusted: nothing is scanned.
@@ -661,7 +713,7 @@ def _check_field(name: str, value: Any, classes: int) -> Any:
     return check_rows(name, value, classes=classes)
 
 
-def _check_group(name: str, value: Any, classes: int) -> Mapping[str, AnyArray]:
+def _check_group(name: str, value: object, classes: int) -> Mapping[str, AnyArray]:
     if not isinstance(value, Mapping):
         raise InvalidInput(f"{name} must be a dictionary of arrays by name, got {type(value).__name__}")
     for key in value:
@@ -673,13 +725,14 @@ def _check_group(name: str, value: Any, classes: int) -> Mapping[str, AnyArray]:
     return MappingProxyType(checked)
 
 
-def _check_class_names(value: Any, classes: int) -> tuple[str, ...]:
-    names = () if isinstance(value, str) else tuple(value)
-    if not names or not all(isinstance(name, str) for name in names):
+def _check_class_names(value: object, classes: int) -> tuple[str, ...]:
+    items = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else ()
+    names = tuple(str(item) for item in items if isinstance(item, str))
+    if not names or len(names) < len(items):
         raise InvalidInput(f"class_names must be a list of {classes} strings, got {value!r}")
     if len(names) != classes:
         raise InvalidInput(f"class_names has {len(names)} names but logits has {classes} classes (columns)")
-    return tuple(str(name) for name in names)
+    return names
 
 
 def _check_fit(outputs: Outputs) -> None:

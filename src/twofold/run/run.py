@@ -344,7 +344,22 @@ class Run:
 
     @property
     def roles(self) -> dict[str, str]:
-        """Role of each data set, by name."""
+        """Role of each data set.
+
+        Returns
+        -------
+        dict of str to str
+            Roles by name, in the order in which the data sets were added.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     run = Run.create(folder, model="resnet18")
+        ...     run.add("svhn", Outputs([[0.1, 0.0]], labels=[-1]), role="far")
+        ...     run.roles
+        {'svhn': 'far'}
+        """
         return {name: entry.role for name, entry in self._folder.manifest().data.items()}
 
     @property
@@ -360,7 +375,20 @@ class Run:
 
     @property
     def provenance(self) -> Mapping[str, Any]:
-        """Where the run comes from: model, command, seed, versions and whatever else was passed to :meth:`create`."""
+        """Where the run comes from.
+
+        Returns
+        -------
+        mapping of str to object
+            ``model``, ``command``, ``seed``, ``versions`` and whatever else was passed to :meth:`create`; read-only.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Run.create(folder, model="resnet18", seed=3).provenance["seed"]
+        3
+        """
         return MappingProxyType(self._folder.manifest().provenance)
 
     def digests(self) -> dict[str, str]:
