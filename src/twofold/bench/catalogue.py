@@ -12,12 +12,12 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Protocol, TypedDict
+from typing import TypedDict
 
 from twofold import _toml
 from twofold.errors import InvalidInput, TwofoldError, UnknownName
@@ -32,15 +32,7 @@ OPTIONAL = ("scores", "pairs", "metrics")
 SET_KEYS = ("name", "role", "data", "rows", "get", "note", "removed")
 
 Content = Mapping[str, object]  # a parsed table of a TOML file
-
-
-class Sized(Protocol):
-    """Describe what an opener returns: anything with a length."""
-
-    def __len__(self) -> int: ...
-
-
-Opener = Callable[[str], Sized]
+Opener = Callable[[str], Sized]  # from a spec to anything with a length
 
 
 class BenchmarkChanges(TypedDict, total=False):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -14,7 +14,7 @@ from typing import TypeGuard
 
 from twofold import _checks, _toml
 from twofold.bench import catalogue
-from twofold.bench.catalogue import Benchmark
+from twofold.bench.catalogue import Benchmark, Content
 from twofold.bench.protocols import PROTOCOLS
 from twofold.errors import InvalidInput, UnknownName
 from twofold.study.checks import check_name, check_study, setting_names, spell_method
@@ -27,8 +27,6 @@ KEYS = (
 )
 ROW_KEYS = ("name", "recipe", "checkpoint", "outliers", "mixers", "dropout", "passes", "odin", "scores", "pairs")
 LISTS = ("scores", "pairs", "augment")  # keys of a row whose value is a list by itself
-
-Content = Mapping[str, object]  # a parsed table of a TOML file
 
 
 def names() -> tuple[str, ...]:
