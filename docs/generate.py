@@ -92,7 +92,7 @@ def step(name: str) -> str:
     settings = ", ".join(f"{k}={v!r}" for k, v in record.settings.items())
     facts = {
         "Needs": ", ".join(record.needs) or "what the chains inside need",
-        "Fitted on": ", ".join(record.fit_needs) if record.fitted else "nothing",
+        "Fitted on": ", ".join(record.fit_needs) if record.learns else "nothing",
         "Also called": ", ".join(record.aliases),
         "Cost of a row": record.cost,
         "Judges": "the averaged prediction" if record.judges == "passes" else "",

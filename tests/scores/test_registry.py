@@ -36,6 +36,16 @@ def test_a_new_score_is_one_function(monkeypatch):
     assert twofold.scores.info("top_two").needs == ("logits",)
 
 
+def test_a_score_without_a_docstring_has_an_empty_summary(monkeypatch):
+    monkeypatch.setattr(registry, "_STEPS", dict(registry._STEPS))
+
+    @twofold.register_score("bare", paper="a test")
+    def bare(logits):
+        return logits[:, 0]
+
+    assert info("bare").summary == ""
+
+
 def test_lists_by_need():
     assert set(twofold.scores.names(needs="logits")) <= set(twofold.scores.names())
     assert "react" not in twofold.scores.names()
@@ -65,7 +75,7 @@ CLASSES = [name for name in step_names() if isinstance(info(name).maker, type)]
 def test_every_class_satisfies_the_protocol(name):
     """A class has fit, and score or apply; each hook that it overrides takes what the protocol declares."""
     record = info(name)
-    assert record.fitted
+    assert record.learns
     assert callable(record.run_method)
     overridden = public_methods(record.maker) & set(HOOKS)
     assert record.has_hooks or not overridden

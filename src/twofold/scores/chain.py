@@ -178,7 +178,7 @@ class Chain:
             step = blank.fit(sets)
             fitted.append(step)
             later = self.steps[i + 1 :]
-            if any(other.info.fitted for other in later):
+            if any(other.info.learns for other in later):
                 wanted = _unite(other.fields_read for other in later)
                 sets = {name: _transform(step, outputs, wanted) for name, outputs in sets.items()}
         made = Chain(tuple(fitted), tuned_on=self.tuned_on)

@@ -26,12 +26,15 @@ _EDL = "Sensoy, Kaplan, Kandemir, NeurIPS 2018, arXiv:1806.01768"
 def _value(score: str, learned: Learned, name: str) -> Array:
     """Return a learned output in float64, or raise an error that lists those available."""
     if name not in learned:
-        there = f"learned {', '.join(map(repr, sorted(learned)))} only" if learned else "no learned outputs"
+        there = "no learned outputs"
+        if learned:
+            there = f"learned {', '.join(map(repr, sorted(learned)))} only"
         raise InvalidInput(f"{score} needs learned[{name!r}]; these outputs have {there}")
     return np.array(learned[name], dtype=np.float64)
 
 
 def _reservation(score: str, learned: Learned) -> Array:
+    """Return the probability of abstaining, or raise an error where it is none."""
     r = _value(score, learned, "reservation")
     bad = (r < 0) | (r > 1)
     if bad.any():

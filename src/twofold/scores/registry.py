@@ -109,7 +109,7 @@ class StepInfo:
         return isinstance(self.maker, FunctionType)
 
     @property
-    def fitted(self) -> bool:
+    def learns(self) -> bool:
         """Whether the step learns from a training set."""
         return hasattr(self.maker, "fit")
 
@@ -155,7 +155,7 @@ class StepInfo:
     @property
     def fit_needs(self) -> tuple[str, ...]:
         """Arrays that fitting needs; those of other sets carry the prefix ``val_`` or ``ood_val_``."""
-        return array_parameters(self.fit_method, optional=False) if self.fitted else ()
+        return array_parameters(self.fit_method, optional=False) if self.learns else ()
 
     @property
     def projections(self) -> tuple[str, ...]:
@@ -168,8 +168,8 @@ class StepInfo:
 
     @property
     def summary(self) -> str:
-        """First line of the docstring."""
-        return (inspect.getdoc(self.maker) or "").splitlines()[0]
+        """First line of the docstring; empty without one."""
+        return (inspect.getdoc(self.maker) or "").partition("\n")[0]
 
 
 def dataclass_fields(instance_or_class: Any) -> tuple[dataclasses.Field[Any], ...]:

@@ -132,7 +132,7 @@ class ChainStep:
     def fields_read(self) -> tuple[str, ...]:
         """Fields that fitting and running the step read; all of them where it takes whole outputs."""
         names = list(self.needs)
-        if self.info.fitted:
+        if self.info.learns:
             for parameter in array_parameters(self.info.fit_method, optional=True):
                 _, field = _split_parameter(parameter)
                 if field == "outputs":
@@ -150,7 +150,7 @@ class ChainStep:
     @property
     def ready(self) -> bool:
         """Whether the step can run: it needs no fit, or has been fitted."""
-        return self.learnt is not None or not self.info.fitted
+        return self.learnt is not None or not self.info.learns
 
     def fit(self, sets: Mapping[str, Outputs | None]) -> ChainStep:
         """Fit the step; arrays are taken from the sets by parameter name.
@@ -170,7 +170,7 @@ class ChainStep:
         InvalidInput
             If a required set or field is missing, or values are so large that their squares overflow.
         """
-        if not self.info.fitted:
+        if not self.info.learns:
             return self
         blank = self.info.maker(**self.settings)
         arguments, sets_used = self._fit_arguments(blank, sets)
@@ -338,7 +338,7 @@ class ChainStep:
         InvalidInput
             If an array is missing, unknown, or does not have the declared kind and shape.
         """
-        if not self.info.fitted:
+        if not self.info.learns:
             reject_unknown(self.info.name, tensors.keys())
             return self
         learnt = restore_step(self.info, self.settings, self.inner_chains, tensors)

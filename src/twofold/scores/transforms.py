@@ -113,8 +113,10 @@ class Temperature(StepHooks):
             ``"logits"``, and ``"head"`` (None without a head).
         """
         t = float(self.fitted)
-        changed = None if head is None else Head(np.asarray(head.weight) / t, np.asarray(head.bias) / t)
-        return {"logits": np.asarray(logits, dtype=np.float64) / t, "head": changed}
+        changes: Changes = {"logits": np.asarray(logits, dtype=np.float64) / t, "head": None}
+        if head is not None:
+            changes["head"] = Head(np.asarray(head.weight) / t, np.asarray(head.bias) / t)
+        return changes
 
 
 @register_transform(
@@ -686,7 +688,8 @@ class Project(StepHooks):
             If an array is missing or inconsistent.
         """
         by_class = _checks.choice(self.kind, "kind", PROJECTIONS) in ("class", "class_pred")
-        for name in ("means", "bases", "offsets") if by_class else ("filter", "offset"):
+        needed = ("means", "bases", "offsets") if by_class else ("filter", "offset")
+        for name in needed:
             if getattr(self, name) is None:
                 raise InvalidInput(f"{name} is missing, which kind={self.kind!r} needs")
         if by_class:
@@ -771,7 +774,7 @@ class Project(StepHooks):
                 f"project(kind='class_pred'): class {chosen[lost][0]} is predicted, and had no training row"
             )
         filtered, away = np.empty_like(h), np.empty(len(h))
-        for c in (int(c) for c in np.unique(chosen)):
+        for c in np.unique(chosen).tolist():
             mine = chosen == c
             inside = (h[mine] - spaces.means[c]) @ spaces.basis(c).T
             filtered[mine] = inside @ spaces.basis(c) + spaces.means[c]
