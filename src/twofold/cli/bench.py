@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
+import numpy.typing as npt
 
 from twofold._files import replacing
-from twofold.cli.extract import print_data_sets
+from twofold.cli.extract import print_data_sets, summarise
 from twofold.cli.options import BENCHMARK, FILE, FOLDER, MODEL, PLUGIN, PROTOCOL, ROOT, SCORE, AliasedOption
 from twofold.cli.shared import JSON, REPLACE, Verbs, check_target, from_torch, progress, resumable
 from twofold.roles import OOD_TEST
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from twofold.bench.agreement import Agreement, RankAgreement
     from twofold.bench.catalogue import Status
     from twofold.bench.wordnet import Built
+    from twofold.nn.data import Images
 
 RUN = click.Path(path_type=Path)  # Run.open says what to do if the folder is not a run
 
@@ -77,7 +79,7 @@ def show_command(name: str, root: Path | None, as_json: bool) -> None:
     with progress() as bar:
         task = bar.add_task("opening", total=len(found.sets))
 
-        def opened(spec: str) -> Any:
+        def opened(spec: str) -> Images:
             bar.advance(task)
             return data.open(spec)
 
@@ -159,7 +161,7 @@ def extract_command(
     chosen: tuple[str, ...],
     root: Path | None,
     as_json: bool,
-    **options: Any,
+    **options: object,
 ) -> None:
     """Run a network over the data sets of a benchmark, and write a run that `bench run` takes.
 
@@ -199,8 +201,7 @@ def extract_command(
             command=" ".join(["twofold", *sys.argv[1:]]),
             **options,
         )
-    rows = [{"name": label, "role": role, "rows": len(run[label])} for label, role in run.roles.items()]
-    print_data_sets(out, rows, as_json=as_json)
+    print_data_sets(out, [summarise(run, label) for label in run.roles], as_json=as_json)
 
 
 @bench_group.command("run")
@@ -489,7 +490,7 @@ def strata_command(run: Path, embeddings: Path | None, as_json: bool) -> None:
         raise InvalidInput(f"{run} must hold a train or test set and three unknown sets; it holds {opened.roles}")
     arrays = None if embeddings is None else load_npz(embeddings)
 
-    def embedding(name: str) -> Any:
+    def embedding(name: str) -> npt.ArrayLike:
         if arrays is None:
             features = opened[name].features
             if features is None:

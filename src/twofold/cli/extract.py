@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 import click
 
 from twofold.cli.options import MODEL, ROLE
 from twofold.cli.shared import JSON, from_torch, progress, resumable
+
+if TYPE_CHECKING:
+    from twofold.run import Run
 
 
 @click.command("extract")
@@ -45,7 +49,7 @@ def extract_command(
     out: Path,
     checkpoints: tuple[str, ...],
     as_json: bool,
-    **options: Any,
+    **options: object,
 ) -> None:
     """Run a network once over data sets and write a run.
 
@@ -77,19 +81,44 @@ def extract_command(
             command=" ".join(sys.argv[1:]),
             **options,
         )
-    rows = [{"name": name, "role": run.roles[name], "rows": len(run[name])} for name in names]
-    print_data_sets(out, rows, as_json=as_json)
+    print_data_sets(out, [summarise(run, name) for name in names], as_json=as_json)
 
 
-def print_data_sets(run: Path, rows: list[dict[str, Any]], *, as_json: bool) -> None:
+class SetSummary(TypedDict):
+    """What is printed of a data set of a run."""
+
+    name: str
+    role: str
+    rows: int
+
+
+def summarise(run: Run, name: str) -> SetSummary:
+    """Return what is printed of a data set of a run.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    name : str
+        Name of the data set.
+
+    Returns
+    -------
+    SetSummary
+        Its name, role and number of rows.
+    """
+    return {"name": name, "role": run.roles[name], "rows": len(run[name])}
+
+
+def print_data_sets(run: Path, rows: Sequence[SetSummary], *, as_json: bool) -> None:
     """Print the data sets of a run.
 
     Parameters
     ----------
     run : Path
         Folder of the run.
-    rows : list of dict
-        ``name``, ``role`` and number of ``rows`` of each data set.
+    rows : sequence of SetSummary
+        What is printed of each data set.
     as_json : bool
         Whether to print JSON.
     """

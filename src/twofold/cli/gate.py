@@ -225,7 +225,7 @@ def apply_command(
     data: str | None,
     model: str | None,
     as_json: bool,
-    **options: Any,
+    **options: object,
 ) -> None:
     """Print a verdict for every input: accept, unsure (doubtful label) or unknown (out of distribution).
 
@@ -326,7 +326,7 @@ def show_command(gate: Path, as_json: bool) -> None:
     click.echo(f"made with  {', '.join(versions)}")
 
 
-def _run_network(model: str, spec: str, options: dict[str, Any]) -> Outputs:
+def _run_network(model: str, spec: str, options: Mapping[str, object]) -> Outputs:
     """Run a network over images, by way of a temporary run."""
     with tempfile.TemporaryDirectory() as folder, progress(rate=True) as bar:
         task = bar.add_task("loading", total=None)
@@ -369,7 +369,7 @@ def _labelled(source: Path, names: tuple[str, ...]) -> Iterator[tuple[str, Outpu
         yield name, run[name]
 
 
-def _verdicts(gate: Gate, name: str, outputs: Outputs) -> Iterator[tuple[Any, ...]]:
+def _verdicts(gate: Gate, name: str, outputs: Outputs) -> Iterator[tuple[object, ...]]:
     """Yield the values of ``COLUMNS`` for each input of a data set."""
     decision = gate.decide(outputs)
     count = len(decision)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from twofold.metrics import MetricInfo
     from twofold.scores import StepInfo
 
-Entry = tuple[dict[str, Any], str]
+Entry = tuple[dict[str, object], str]
 """The facts about one thing for JSON, and those that the table shows between its name and its summary."""
 
 
@@ -48,7 +48,7 @@ def list_command(what: str, needs: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([facts for facts, _ in entries], indent=2))
         return
-    width = max((len(facts["name"]) for facts, _ in entries), default=0)
+    width = max((len(str(facts["name"])) for facts, _ in entries), default=0)
     for facts, shown in entries:
         click.echo(f"{facts['name']:<{width}} {shown} {facts['summary']}")
 
@@ -70,9 +70,9 @@ def _metrics() -> list[Entry]:
 
     entries: list[Entry] = []
     for name in metrics.names():
-        facts = _metric_facts(metrics.info(name))
-        arrow = "↑" if facts["better"] == "higher" else "↓"
-        entries.append((facts, f"{arrow} {facts['task']:<11}"))
+        record = metrics.info(name)
+        arrow = "↑" if record.better == "higher" else "↓"
+        entries.append((_metric_facts(record), f"{arrow} {record.task:<11}"))
     return entries
 
 
@@ -83,15 +83,15 @@ def _steps(what: str, needs: str | None) -> list[Entry]:
     fields = None
     if needs is not None:
         fields = [name.strip() for name in needs.split(",")]
-    kind: Any = what.removesuffix("s")
+    kind: Literal["score", "transform"] = "score" if what == "scores" else "transform"
     entries: list[Entry] = []
     for name in step_names(kind, fields):
-        facts = _step_facts(info(name))
-        entries.append((facts, f"{', '.join(facts['needs']):<22}"))
+        record = info(name)
+        entries.append((_step_facts(record), f"{', '.join(record.needs):<22}"))
     return entries
 
 
-def _metric_facts(record: MetricInfo) -> dict[str, Any]:
+def _metric_facts(record: MetricInfo) -> dict[str, object]:
     return {
         "name": record.name,
         "task": record.task,
@@ -104,7 +104,7 @@ def _metric_facts(record: MetricInfo) -> dict[str, Any]:
     }
 
 
-def _step_facts(record: StepInfo) -> dict[str, Any]:
+def _step_facts(record: StepInfo) -> dict[str, object]:
     return {
         "name": record.name,
         "kind": record.kind,
@@ -120,11 +120,7 @@ def _step_facts(record: StepInfo) -> dict[str, Any]:
 
 
 def _without_markup(text: str) -> str:
-    """Write the first line of a docstring for a terminal: no roles, no double backquotes, no commands of TeX.
-
-    >>> _without_markup(r"Excess: :math:`\\mathrm{AURC} - e^2`, with ``cost`` 1.")
-    'Excess: AURC - e^2, with cost 1.'
-    """
+    """Write the first line of a docstring for a terminal: no roles, no double backquotes, no commands of TeX."""
     plain = re.sub(r":\w+:`~?([^`]*)`", r"\1", text).replace("``", "")
     plain = re.sub(r"\\mathrm\{([^}]*)\}", r"\1", plain)
     return re.sub(r"\\(\w+)", r"\1", plain)

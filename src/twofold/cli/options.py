@@ -92,7 +92,7 @@ class NameType(TextType):
         self.check = check
         self.many = many
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Check the value and return it as it is."""
         text = str(value)
         names = text.split(",") if self.many else [text]
@@ -135,7 +135,7 @@ class ScoreType(TextType):
     def __init__(self, *, none: bool = False) -> None:
         self.none = none
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Check that the text is a chain and return it as it is."""
         from twofold.scores.chain import scorer
 

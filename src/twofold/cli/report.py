@@ -143,11 +143,11 @@ def _read_study(source: Path) -> Any:
     return document(opened(source), source)
 
 
-def _read_images(words: tuple[str, ...]) -> dict[str, Any]:
+def _read_images(words: tuple[str, ...]) -> dict[str, object]:
     """Read images by data set: NAME=DATA is opened where it is, an npz file has an array for each."""
     from twofold.outputs import load_npz
 
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for word in words:
         name, equals, spec = word.partition("=")
         if equals and not Path(word).is_file():

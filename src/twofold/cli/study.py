@@ -104,7 +104,7 @@ def show_command(
         rows.append(row)
 
     if as_json:
-        plan: dict[str, Any] = {"name": study.name, "title": study.title, "model": study.model, "cells": rows}
+        plan: dict[str, object] = {"name": study.name, "title": study.title, "model": study.model, "cells": rows}
         if expected is not None:
             plan |= {"hours": expected.hours, "hours_left": expected.hours_left}
         if problem:
@@ -120,8 +120,8 @@ def show_command(
         click.echo(f"No estimate of the time: {problem}")
 
 
-def _print_cells(rows: list[dict[str, Any]]) -> None:
-    width = max(len(row["cell"]) for row in rows)
+def _print_cells(rows: list[dict[str, object]]) -> None:
+    width = max(len(str(row["cell"])) for row in rows)
     for row in rows:
         state = "done" if row["finished"] else "    "
         duration = "" if row["minutes"] is None else f"{row['minutes']:8.1f} min"
