@@ -145,7 +145,7 @@ def test_share_costs_and_pairs_change_the_numbers(open_page, run, pairs):
     driver = open_page()
     put(driver, "x-share", 5)
     put(driver, "x-wrong", 3)
-    put(driver, "x-alien", 7.5)
+    put(driver, "x-unknown", 7.5)
     put(driver, "x-reject", 0.25)
     asked = {"share": 0.05, "costs": Costs(3.0, 7.5, 0.25)}
     check(driver, run, pairs[0], **asked)

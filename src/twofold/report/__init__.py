@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twofold import _checks
-from twofold._checks import ArrayLike
 from twofold._files import replacing
 from twofold.errors import InvalidInput, RunError
 from twofold.metrics import intervals
 from twofold.report.options import SUFFIXES, Done, Format, Images, ReportOptions
 from twofold.report.tables import JOINT, joint_table
+from twofold.typing import ArrayLike
 
 if TYPE_CHECKING:  # scores, gates and benchmarks are imported when a page is made
     from twofold.bench.results import Results

@@ -10,13 +10,13 @@ from html import escape
 import numpy as np
 import numpy.typing as npt
 
-from twofold._checks import Array
 from twofold.report.charts import heat_map
 from twofold.report.document import Figure, Markup, Number, Part, ReportTable, Section, TableCell
 from twofold.report.measure import Measurements
 from twofold.report.pictures import ImagesByRow, png_uri
 from twofold.report.scored import ReportSet, ReportSource
 from twofold.report.svg import round_values
+from twofold.typing import Array
 
 CASES = 3  # most and least confident cases of each set
 MOST_COLUMNS, MOST_SQUARES = 60, 7000  # of the heat map

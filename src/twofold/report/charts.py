@@ -9,8 +9,8 @@ from html import escape
 
 import numpy as np
 
-from twofold._checks import Array, Mask
 from twofold.report.svg import LETTER, WIDTH, fixed_svg_element, format_tick, label, svg_element, ticks, widen
+from twofold.typing import Array, Mask
 
 SCALE_WIDTH = 160.0  # width of the colour scale below a heat map
 ROWS_TOP = 10.0  # space above the rows of a chart

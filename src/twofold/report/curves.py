@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from twofold import metrics
-from twofold._checks import Array, Mask
 from twofold.errors import UndefinedMetric
 from twofold.metrics._sweep import truth_sweep
 from twofold.report.charts import bar_rows
@@ -15,6 +14,7 @@ from twofold.report.document import Figure, Part, Section
 from twofold.report.measure import EXACT, KIND_NAMES, UNKNOWN_NAMES, Measurements, Roles
 from twofold.report.scored import Pool
 from twofold.report.svg import Plot, clip_text, round_values, thin
+from twofold.typing import Array, Mask
 
 AXES = ("share of known inputs accepted", "risk: failures among accepted")
 STYLES = {"correct": "k2", "wrong": "k1", "near": "k3", "mid": "k4", "far": "k0", "unknown": "k0"}

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from twofold import _checks
-from twofold._checks import Array, ArrayLike
 from twofold._files import replacing
 from twofold.bench.clique_maps import CliqueMap
 from twofold.bench.compare import Comparison
@@ -24,6 +23,7 @@ from twofold.bench.tables import Pivot
 from twofold.bench.text import coverage_of, scale
 from twofold.errors import InvalidInput, MissingExtra, RunError
 from twofold.report.document import format_count
+from twofold.typing import Array, ArrayLike
 
 SUFFIXES = (".png", ".svg", ".pdf")
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

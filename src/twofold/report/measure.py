@@ -13,7 +13,6 @@ from typing import TypeAlias
 import numpy as np
 
 from twofold import metrics
-from twofold._checks import Array, Mask
 from twofold.bench.protocols import ProtocolView, ScoredSet
 from twofold.bench.resampling import values
 from twofold.gate.thresholds import between_neighbours
@@ -22,6 +21,7 @@ from twofold.report.options import Done
 from twofold.report.scored import Pool, ReportSet, ReportSource, ScorePair
 from twofold.report.tables import JOINT
 from twofold.report.threshold_grid import ThresholdGrid, Thresholds
+from twofold.typing import Array, Mask
 
 SINGLES = ("msp", "conf")  # single scores that pairs are compared with
 EXACT = 120_000  # known inputs up to which the area under two thresholds is exact

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from twofold._checks import ArrayLike
+from twofold.typing import ArrayLike
 
 if TYPE_CHECKING:
     from twofold.report.pictures import ImageReader

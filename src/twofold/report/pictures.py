@@ -12,11 +12,11 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from twofold._checks import ArrayLike
 from twofold.errors import InvalidInput, MissingExtra
 from twofold.outputs import load_npz
 from twofold.report.options import Images
 from twofold.report.scored import ReportSet
+from twofold.typing import ArrayLike
 
 SIDE = 96  # pixels of the longer side, at most
 

@@ -10,8 +10,8 @@ from typing import Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from twofold._checks import Array, Labels, Mask
 from twofold.roles import OOD_TEST
+from twofold.typing import Array, Labels, Mask
 
 ScalarT = TypeVar("ScalarT", bound=np.generic)
 

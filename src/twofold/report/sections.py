@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from twofold import metrics
-from twofold._checks import Array
 from twofold.report.cases import cases_section, softmax_section
 from twofold.report.commands import Command
 from twofold.report.curves import (
@@ -37,6 +36,7 @@ from twofold.report.provenance import headline_summary, list_commands, provenanc
 from twofold.report.scored import ReportSet, ReportSource, ScorePair
 from twofold.report.tables import JOINT
 from twofold.report.verdict import headline_tiles, verdict_section
+from twofold.typing import Array
 
 MOST_CLASSES = 60  # rows of the class table
 ALL_KNOWN = (

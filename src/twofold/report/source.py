@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from twofold._checks import Array, ArrayLike, Mask, confidence, joint
+from twofold._checks import confidence, joint
 from twofold.errors import InvalidInput, TwofoldError
 from twofold.gate import Gate
 from twofold.gate.inputs import fit_chain, join_sets
@@ -25,6 +25,7 @@ from twofold.scores.chain import Chain, scorer
 from twofold.scores.logits import probability
 from twofold.scores.pairs import choose_pairs
 from twofold.scores.scoring import score_all
+from twofold.typing import Array, ArrayLike, Mask
 
 PLAIN = ScorePair("msp", "energy")  # what everybody tries first
 BASELINE = ScorePair("msp", "msp")  # the one score that pairs are compared with

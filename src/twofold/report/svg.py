@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from twofold._checks import Array
+from twofold.typing import Array
 
 WIDTH, HEIGHT = 480, 320
 LETTER = 7.0  # mean width of a letter at the size of labels

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from twofold._checks import ArrayLike
 from twofold.metrics import intervals
 from twofold.stats import Interval
+from twofold.typing import ArrayLike
 
 # Columns of the joint table: metric, heading, factor for print, what it judges
 JOINT = {
