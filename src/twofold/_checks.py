@@ -22,7 +22,7 @@ Array: TypeAlias = npt.NDArray[np.float64]
 Labels: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 AnyArray: TypeAlias = npt.NDArray[Any]  # of any dtype
-ArrayLike: TypeAlias = Any  # NumPy, list, pandas, torch, anything with __array__
+ArrayLike: TypeAlias = npt.ArrayLike  # NumPy, list, pandas, torch, anything with __array__
 NaNPolicy: TypeAlias = Literal["error", "reject"]
 
 

@@ -65,11 +65,15 @@ def aurc_weights(n: int, estimator: Estimator = "empirical") -> Array:
     _checks.choice(estimator, "estimator", ESTIMATORS)
     i = np.arange(1, n + 1, dtype=np.float64)  # position, most confident first
     if estimator in ("empirical", "expected", "self_excluded"):
-        weight = np.cumsum(1.0 / i[::-1])[::-1] - (1.0 / n if estimator == "self_excluded" else 0.0)
+        weight = np.cumsum(1.0 / i[::-1])[::-1]
+        if estimator == "self_excluded":
+            weight = weight - 1.0 / n
     elif estimator == "log":
         weight = np.log((n + 1) / i)
     elif estimator in ("sele", "2sele"):
-        weight = (n + 1 - i) / n * (2.0 if estimator == "2sele" else 1.0)
+        weight = (n + 1 - i) / n
+        if estimator == "2sele":
+            weight = 2.0 * weight
     elif estimator == "trapezoid":
         share = np.ones(n)
         share[0] += 0.5
@@ -122,15 +126,18 @@ def aurc_weight_bias(beta: ArrayLike, n: int, estimator: Estimator = "empirical"
     """
     b = np.asarray(_checks.floats(beta, "beta"), dtype=np.float64)
     n = _checks.whole(n, "n", 1)
-    if (b < 0).any() or (b >= 1).any():
-        raise InvalidInput(f"beta must be in [0, 1), got {b[(b < 0) | (b >= 1)][0]}")
+    outside = (b < 0) | (b >= 1)
+    if outside.any():
+        raise InvalidInput(f"beta must be in [0, 1), got {b[outside][0]}")
     _checks.choice(estimator, "estimator", ("empirical", "expected", "self_excluded", "sele", "2sele", "log"))
     if estimator in ("empirical", "expected", "self_excluded"):
         k = np.arange(1, n)
         head = (b[:, None] ** k / k).sum(axis=1)
-        return np.asarray((0.0 if estimator == "self_excluded" else 1.0 / n) + np.log1p(-b) + head)
+        own = 0.0 if estimator == "self_excluded" else 1.0 / n  # what a sample adds to its own weight
+        return np.asarray(own + np.log1p(-b) + head)
     if estimator in ("sele", "2sele"):
-        return np.asarray((2.0 if estimator == "2sele" else 1.0) * (b + (1.0 - b) / n) + np.log1p(-b))
+        factor = 2.0 if estimator == "2sele" else 1.0
+        return np.asarray(factor * (b + (1.0 - b) / n) + np.log1p(-b))
     from scipy.stats import binom
 
     chance = binom.pmf(np.arange(n), n - 1, b[:, None])

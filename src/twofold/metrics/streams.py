@@ -329,7 +329,7 @@ class _Summary(ABC):
                 arrays[f"edges{d}"] = axis.edges
         arrays["sha256"] = np.asarray(arrays_digest(arrays, {}))
         with replacing(Path(path)) as file:
-            np.savez_compressed(file, **arrays)
+            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]  # none is called allow_pickle
 
     @classmethod
     def from_npz(cls, path: str | os.PathLike[str]) -> Self:
@@ -570,21 +570,27 @@ class ScoreSummary(_Summary):
         cells = self._falling(weight)
         c, f, m = cells.right, cells.failed, cells.mass
         n, loss = _before(m), _before(f)
-        mean_of = c + cells.wrong if coverage == "id" else m  # what the risk is averaged over
+        if coverage == "id":
+            mean_of, over = c + cells.wrong, known  # what the risk is averaged over, and all of it
+            runs = [(cells.wrong, 1.0)]
+        else:
+            mean_of, over = m, total
+            runs = [(cells.wrong, 1.0)]
+            if weight > 0:
+                runs.append((cells.outside, weight))
+                runs.sort(key=lambda run: run[1])
         tie = mean_of * (loss + f) / (n + m)
         high = (mean_of - c) * _ratio(loss + f, n + f) + (loss + f) * _gap(n + f, c)
         low = c * _ratio(loss, n + c)
-        runs = [(cells.wrong, 1.0), (cells.outside, weight)]
-        runs = runs[:1] if coverage == "id" or weight == 0 else sorted(runs, key=lambda run: run[1])
         after = n + c
         for count, atom in runs:
             low += atom * count - (n + c - loss) * _gap(after / atom, count)
             after = after + atom * count
         value = mean_of * (f + (loss - f / m * n) * _gap(n, m)) / m
-        low, high = (np.where(cells.mixed, part, tie) for part in (low, high))
+        low = np.where(cells.mixed, low, tie)
+        high = np.where(cells.mixed, high, tie)
         value = np.where(cells.mixed, np.clip(value, low, high), tie)
-        per = known if coverage == "id" else total
-        return Bounded(float(value.sum() / per), float(low.sum() / per), float(high.sum() / per))
+        return Bounded(float(value.sum() / over), float(low.sum() / over), float(high.sum() / over))
 
     def augrc(self, *, ood_share: float | None = None) -> Bounded:
         r"""Bound the area under the generalised-risk-coverage curve, as :func:`twofold.metrics.augrc` defines it.
@@ -752,22 +758,25 @@ class _Corners:
     outside: Array  # OOD samples, each of ``weight``
     failed: Array
     least_failed: Array  # at the inner boundaries
-    useful: Mask  # both cells hold right samples: where the best F1 is to be found
+    useful: Mask  # both cells hold correct samples: where the best F1 is to be found
 
 
 def _corners(axes: tuple[Axis, ...], counts: Integers, weight: float) -> _Corners:
-    some = [counts.sum(axis=(1 - d, 2))[::-1] > 0 for d in (0, 1)]
-    table = counts[::-1, ::-1][np.ix_(*some)]
-    low = [axis.low[::-1][s] for axis, s in zip(axes, some, strict=True)]
-    mixed = [axis.mixed[::-1][s] for axis, s in zip(axes, some, strict=True)]
+    axis_id, axis_ood = axes
+    filled_id = counts.sum(axis=(1, 2))[::-1] > 0
+    filled_ood = counts.sum(axis=(0, 2))[::-1] > 0
+    table = counts[::-1, ::-1][np.ix_(filled_id, filled_ood)]
+    tau_id, tau_ood = axis_id.low[::-1][filled_id], axis_ood.low[::-1][filled_ood]
+    mixed_id, mixed_ood = axis_id.mixed[::-1][filled_id], axis_ood.mixed[::-1][filled_ood]
     useful = np.logical_and.outer(table[..., 0].any(axis=1), table[..., 0].any(axis=0))
     accepted = np.zeros((table.shape[0] + 1, table.shape[1] + 1, 3))
     accepted[1:, 1:] = table.cumsum(axis=0).cumsum(axis=1)
     failed = accepted[..., 1] + weight * accepted[..., 2]
-    inner = [np.arange(1, len(m) + 1) - m for m in mixed]
+    inner_id = np.arange(1, len(mixed_id) + 1) - mixed_id
+    inner_ood = np.arange(1, len(mixed_ood) + 1) - mixed_ood
     right, wrong, outside = np.moveaxis(accepted[1:, 1:], 2, 0)
-    least = failed[np.ix_(*inner)]
-    return _Corners(low[0], low[1], right, right + wrong, outside, failed[1:, 1:], least, useful)
+    least = failed[np.ix_(inner_id, inner_ood)]
+    return _Corners(tau_id, tau_ood, right, right + wrong, outside, failed[1:, 1:], least, useful)
 
 
 def _area(known: Array, risk: Array, *, monotone: bool = True) -> float:
