@@ -124,18 +124,20 @@ class _ReliabilityScorer:
 
     def _classes_of(self, estimator: Estimator) -> ArrayLike:
         """Return the classes in the order of the estimator's columns."""
+        kind = type(estimator).__name__
         own = getattr(estimator, "classes_", None)
         if own is None:
             if self.labels is None:
-                raise InvalidInput(
-                    f"{type(estimator).__name__} has no classes_; pass labels=, the classes in the order of its columns"
-                )
+                raise InvalidInput(f"{kind} has no classes_; pass labels=, the classes in the order of its columns")
             return self.labels
-        if self.labels is not None and list(self.labels) != list(own):
-            raise InvalidInput(
-                f"labels={list(self.labels)} are not the classes of {type(estimator).__name__}, {list(own)}; "
-                "leave labels out, the scorer reads them from the estimator"
-            )
+        if self.labels is not None:
+            labels = np.asarray(self.labels).tolist()
+            classes = np.asarray(own).tolist()
+            if labels != classes:
+                raise InvalidInput(
+                    f"labels={labels} are not the classes of {kind}, {classes}; "
+                    "leave labels out, the scorer reads them from the estimator"
+                )
         return own
 
 
@@ -313,10 +315,10 @@ class SelectiveClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  
         """
         validate_data(self, X, skip_check_array=True)
         share = _checks.number(self.validation, "validation", 0, 1, open_low=True)
-        y = column_or_1d(y, warn=True)
-        assert_all_finite(y, input_name="y")
-        X, y = indexable(X, y)
-        check_classification_targets(y)
+        targets: AnyArray = column_or_1d(y, warn=True)
+        assert_all_finite(targets, input_name="y")
+        X, targets = indexable(X, targets)
+        check_classification_targets(targets)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X)
         inner = self._inner()
@@ -326,29 +328,29 @@ class SelectiveClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  
                     "validation=1.0 does not fit the estimator; leave out sample_weight and fit parameters"
                 )
             check_is_fitted(inner)
-            train = held = np.arange(len(y))
+            train = held = np.arange(len(targets))
             self.estimator_ = inner
         else:
             random_state = check_random_state(self.random_state)
-            train, held = _split(y, share, random_state)
+            train, held = _split(targets, share, random_state)
             self.estimator_ = clone(inner)
             if self.random_state is not None:
                 _seed_random_states(self.estimator_, random_state)
             options = _check_method_params(X, self._fit_options(inner, sample_weight, fit_params), indices=train)
-            self.estimator_.fit(_safe_indexing(X, train), y[train], **options)
+            self.estimator_.fit(_safe_indexing(X, train), targets[train], **options)
         if not hasattr(self.estimator_, "predict_proba"):
             raise InvalidInput(
                 f"{type(inner).__name__} has no predict_proba; wrap it in sklearn.calibration.CalibratedClassifierCV"
             )
         self.classes_ = self.estimator_.classes_
-        inside = self._outputs(_safe_indexing(X, held), y[held])
+        inside = self._outputs(_safe_indexing(X, held), targets[held])
         parts = [inside]
         if X_ood is not None:
             no_class = np.full(_num_samples(X_ood), None)
             parts.append(self._outputs(X_ood, no_class))
         train_outputs = None
         if not all(chain.ready for chain in self._chains()):
-            train_outputs = self._outputs(_safe_indexing(X, train), y[train])
+            train_outputs = self._outputs(_safe_indexing(X, train), targets[train])
         self.gate_ = Gate.fit(
             Outputs.concat(parts),
             self.id,

@@ -30,7 +30,7 @@ class Atoms(NamedTuple):
 
     loss: Array
     weight: Array
-    count: Weights  # how often the row is present
+    times: Weights  # how often the row is present
 
 
 @dataclass(frozen=True, eq=False)

@@ -310,7 +310,7 @@ def _grid_aurc(
 def _optimum(s: Sweep, *, coverage: Coverage = "all", estimator: Estimator = "empirical") -> float:
     """Return the AURC of the perfect ranking of the same samples, without ties."""
     if s.atoms is not None:
-        present = np.where(s.atoms.weight > 0, s.atoms.count, 0)
+        present = np.where(s.atoms.weight > 0, s.atoms.times, 0)
         loss, weight = np.repeat(s.atoms.loss, present), np.repeat(s.atoms.weight, present)
         rising = np.lexsort((weight, loss))
         return _aurc(_ranked(loss[rising], weight[rising]), estimator=estimator)
@@ -454,7 +454,7 @@ def _naurc(s: Sweep, *, coverage: Coverage = "all", estimator: Estimator = "empi
     if s.atoms is None:
         varied = 0 < s.loss[-1] < s.accepted[-1]
     else:
-        present = s.atoms.loss[(s.atoms.weight > 0) & (s.atoms.count > 0)]
+        present = s.atoms.loss[(s.atoms.weight > 0) & (s.atoms.times > 0)]
         varied = present.min() < present.max()
     if not varied:
         raise UndefinedMetric("naurc: all losses are equal, so every ranking is as good as any other")

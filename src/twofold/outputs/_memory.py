@@ -105,7 +105,10 @@ def check_index(index: object, rows: int) -> slice | AnyArray:
         if not len(range(*index.indices(rows))):
             raise InvalidInput(nothing)
         return index
-    chosen = plain(index, "index") if is_tensor(index) else np.asarray(index)
+    if is_tensor(index):
+        chosen = plain(index, "index")  # type: ignore[arg-type]  # a tensor is an array-like
+    else:
+        chosen = np.asarray(index)
     if chosen.ndim == 0 and chosen.dtype.kind in "iu":
         chosen = chosen[None]
     is_mask = chosen.dtype.kind == "b"

@@ -41,7 +41,7 @@ class Head:
     weight: Floats
     bias: Floats
 
-    def __init__(self, weight: ArrayLike, bias: ArrayLike = None) -> None:
+    def __init__(self, weight: ArrayLike, bias: ArrayLike | None = None) -> None:
         weights = check_floats(weight, "head.weight", 2)
         finite(weights, "head.weight")
         if bias is None:

@@ -71,7 +71,8 @@ def parse_npz(arrays: dict[str, AnyArray], path: Path) -> dict[str, Any]:
         elif group in ("layers", "learned") and slash:
             fields[group][name] = arrays.pop(key)
     if "head.weight" in arrays:
-        fields["head"] = Head(arrays.pop("head.weight"), arrays.pop("head.bias", None))
+        bias = arrays.pop("head.bias") if "head.bias" in arrays else None
+        fields["head"] = Head(arrays.pop("head.weight"), bias)
     means = _take_means(arrays, path)
     if means is not None:
         if "passes" in fields:

@@ -79,7 +79,7 @@ class Passes:
         vars(self).update(arrays, count=whole(count, "passes.count", 1))
 
     @classmethod
-    def from_logits(cls, passes: ArrayLike | Iterable[ArrayLike]) -> Self:
+    def from_logits(cls, passes: Iterable[ArrayLike]) -> Self:
         """Average the logits of several passes, holding one pass in memory at a time.
 
         Parameters

@@ -366,7 +366,7 @@ def _compare_with_best(
         behind.append(None if pair.names == best.names else resampling.interval(rows, pair, better=best))
         done(f"interval of {pair.id_score} + {pair.ood_score}")
     p = np.ones(len(tried))
-    p[1:] = holm([difference.p for difference in behind if difference is not None])
+    p[1:] = holm(np.array([difference.p for difference in behind if difference is not None], dtype=np.float64))
     ranked = []
     for i, pair in enumerate(tried):
         is_tied = bool(p[i] >= alpha)
