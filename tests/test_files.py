@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import signal
 import struct
@@ -15,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import twofold
 from twofold._files import (
     arrays_digest,
     is_temporary,
@@ -26,6 +28,7 @@ from twofold._files import (
     read_npz,
     remove_leftovers,
     replacing,
+    sort_header,
 )
 from twofold.errors import InvalidInput, RunError
 
@@ -288,3 +291,36 @@ def test_an_npz_file_with_an_unknown_compression_is_one_line(tmp_path):
     (tmp_path / "a.npz").write_bytes(raw)
     with pytest.raises(InvalidInput, match="is damaged or no npz file"):
         read_npz(tmp_path / "a.npz")
+
+
+def test_equal_contents_are_equal_safetensors_files():
+    """The library orders metadata by a hash that differs from call to call."""
+    from safetensors.numpy import load, save
+
+    arrays = {"a": np.arange(3.0), "b": np.zeros((2, 2), np.float32)}
+    metadata = {f"key {i}": f"ö {i}" for i in range(12)}
+    written = [save(arrays, metadata=metadata) for _ in range(20)]
+    assert len(set(written)) > 1
+    (ordered,) = {sort_header(one) for one in written}
+    assert {name: array.tolist() for name, array in load(ordered).items()} == {
+        name: array.tolist() for name, array in arrays.items()
+    }
+    length = int.from_bytes(ordered[:8], "little")
+    assert length % 8 == 0
+    assert json.loads(ordered[8 : 8 + length])["__metadata__"] == metadata
+
+
+def test_a_saved_chain_is_the_same_bytes_each_time(tmp_path):
+    chain = twofold.scorer("react(percentile=90)|energy").fit(_few_outputs())
+    written = set()
+    for i in range(10):
+        chain.save(tmp_path / f"{i}.safetensors")
+        written.add((tmp_path / f"{i}.safetensors").read_bytes())
+    assert len(written) == 1
+
+
+def _few_outputs():
+    rng = np.random.default_rng(0)
+    head = twofold.Head(rng.normal(size=(3, 4)), np.zeros(3))
+    features = np.abs(rng.normal(size=(20, 4)))
+    return twofold.Outputs(head.logits(features), rng.integers(0, 3, 20), features, head)

@@ -335,6 +335,30 @@ def arrays_digest(arrays: Mapping[str, AnyArray], texts: Mapping[str, str]) -> s
     return hashed.hexdigest()
 
 
+def sort_header(content: bytes) -> bytes:
+    """Put the metadata of a safetensors file in order, so that equal contents are equal bytes.
+
+    The library writes metadata in an order that differs from call to call.
+
+    Parameters
+    ----------
+    content : bytes
+        What ``safetensors.numpy.save`` or ``safetensors.torch.save`` returned.
+
+    Returns
+    -------
+    bytes
+        The same file with sorted metadata.
+    """
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    metadata = header.pop("__metadata__", {})
+    ordered = {"__metadata__": dict(sorted(metadata.items())), **header}
+    text = json.dumps(ordered, separators=(",", ":"), ensure_ascii=False).encode()
+    padded = text.ljust(-(-len(text) // 8) * 8)  # tensors begin at a multiple of eight bytes
+    return len(padded).to_bytes(8, "little") + padded + content[8 + length :]
+
+
 def _check_plain(path: Path, found: os.stat_result) -> None:
     if stat.S_ISLNK(found.st_mode):
         raise RunError(f"{path} is a link; twofold writes to no file through a link, delete it")

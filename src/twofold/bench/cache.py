@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from twofold._checks import Array
-from twofold._files import arrays_digest, replacing
+from twofold._files import arrays_digest, replacing, sort_header
 from twofold.errors import RunError
 
 FORMAT = "twofold cell 2"
@@ -228,7 +228,7 @@ class Cache:
         metadata["sha256"] = arrays_digest(arrays, metadata)
         try:
             with replacing(self.folder / f"{name}.safetensors") as file:
-                file.write(save(arrays, metadata=metadata))
+                file.write(sort_header(save(arrays, metadata=metadata)))
         except OSError as error:
             raise RunError(
                 f"{self.folder} cannot be written to ({error.strerror}); finished work is kept: run the same command "

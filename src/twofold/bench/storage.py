@@ -16,7 +16,7 @@ import numpy as np
 
 from twofold._checks import Array
 from twofold._csv import escape_row, unescape_cell
-from twofold._files import json_with_digest, parse_json_with_digest, replacing
+from twofold._files import json_with_digest, parse_json_with_digest, replacing, sort_header
 from twofold.bench.rows import COLUMNS, REAL, WHOLE, Key, ResultRow, transpose_rows
 from twofold.errors import InvalidInput, MissingExtra, RunError
 
@@ -375,7 +375,7 @@ def encode_replicates(replicates: Mapping[Key, Array], csv_content: bytes) -> by
     for length, keys in keys_by_length.items():
         tensors[length] = np.stack([replicates[key] for key in keys])
     metadata = {"format": REPLICATES_FORMAT, "keys": json.dumps(keys_by_length), "rows": _sha256(csv_content)}
-    return save(tensors, metadata=metadata)
+    return sort_header(save(tensors, metadata=metadata))
 
 
 def read_replicates(path: Path, csv_content: bytes) -> dict[Key, Array] | None:

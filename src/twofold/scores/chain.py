@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from twofold._files import arrays_digest, replacing
+from twofold._files import arrays_digest, replacing, sort_header
 from twofold.errors import InvalidInput, NotFitted, UnknownName
 from twofold.outputs import Outputs
 from twofold.scores.parser import parse_chain
@@ -377,7 +377,7 @@ class Chain:
         header = {"format": FORMAT, "version": VERSION, **self.header()}
         header["sha256"] = arrays_digest(arrays, header)
         with replacing(Path(path)) as file:
-            file.write(save(arrays, metadata=header))
+            file.write(sort_header(save(arrays, metadata=header)))
 
 
 def _unite(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from twofold._files import replacing
+from twofold._files import replacing, sort_header
 from twofold.errors import InvalidInput, RunError
 from twofold.nn.models.checkpoint import seal_header, unseal_header
 
@@ -358,7 +358,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     with replacing(path) as file:
-        file.write(save(plain, metadata=seal_header(plain, json.dumps(metadata))))
+        content = save(plain, metadata=seal_header(plain, json.dumps(metadata)))
+        file.write(sort_header(content))
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
