@@ -22,8 +22,10 @@ def _read_hugging_face(path: str, *, split: str = "test", image: str | None = No
 
     columns = table.features
     image = image or _first_column_of_type(columns, Image)
-    if image is None or image not in columns:
-        raise InvalidInput(f"hf:{path} has no image column {image or ''}; its columns are {list(columns)}")
+    if image is None:
+        raise InvalidInput(f"hf:{path} has no column of images; its columns are {list(columns)}")
+    if image not in columns:
+        raise InvalidInput(f"hf:{path} has no image column {image}; its columns are {list(columns)}")
     label = label or _first_column_of_type(columns, ClassLabel)
     if label is not None and label not in columns:
         raise InvalidInput(f"hf:{path} has no label column {label}; its columns are {list(columns)}")
