@@ -90,7 +90,7 @@ MISTAKES = [
     ("evaluate array.npy", 3, "a single array"),
     ("evaluate words.npz", 3, "must be an npz file"),
     ("evaluate zero.npz", 3, "must be an npz file"),
-    ("evaluate cut.npz", 3, "damaged or no npz file"),
+    ("evaluate cut.npz", 3, "damaged or not an npz file"),
     ("evaluate table.csv", 3, "must be an npz file"),
     ("evaluate ok.npz --unknown four_classes.npz", 3, "four_classes.npz has 4 classes but"),
     ("evaluate wide.npz --unknown wider.npz", 3, "wider.npz has 5 features but"),

@@ -541,7 +541,7 @@ def test_npz_files_with_something_else_in_them(tmp_path):
     path = tmp_path / "test.npz"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("logits", b"text")
-    with pytest.raises(InvalidInput, match="which is no array"):
+    with pytest.raises(InvalidInput, match="which is not an array"):
         Outputs.from_npz(path)
     os.remove(path)
     if hasattr(os, "mkfifo"):

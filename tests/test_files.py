@@ -229,8 +229,8 @@ def test_json_with_a_digest_comes_back_and_no_flipped_bit_is_read():
     ("raw", "says"),
     [
         (b'{"cells": []}', "has no digest, as an older format had none"),
-        (b"[" * 100_000, "no complete JSON"),
-        (json_with_digest(1, kind="other", version=3), "is no example"),
+        (b"[" * 100_000, "not complete JSON"),
+        (json_with_digest(1, kind="other", version=3), "has another format than example"),
         (json_with_digest(1, kind="example", version=4), "another format version than 3"),
     ],
 )
@@ -289,7 +289,7 @@ def test_an_npz_file_with_an_unknown_compression_is_one_line(tmp_path):
         at = raw.index(mark) + place
         raw[at : at + 2] = (99).to_bytes(2, "little")
     (tmp_path / "a.npz").write_bytes(raw)
-    with pytest.raises(InvalidInput, match="is damaged or no npz file"):
+    with pytest.raises(InvalidInput, match="is damaged or not an npz file"):
         read_npz(tmp_path / "a.npz")
 
 

@@ -39,7 +39,7 @@ def test_what_is_no_json_is_not_written(value):
 @pytest.mark.parametrize(
     ("raw", "says"),
     [
-        (b"", "no complete JSON"),
+        (b"", "not complete JSON"),
         (b"[]", "is not a note"),
         (b'{"format": "other"}', "is not a note"),
         (b'{"format": "note", "version": true}', "has format version True"),

@@ -26,7 +26,7 @@ from twofold.errors import InvalidInput, RunError, TwofoldError
 if sys.platform != "win32":
     import fcntl
 
-# absent on Windows, where a link cannot be told from a file at opening, and text files are translated
+# absent on Windows, where opening cannot distinguish a link from a file, and text files are translated
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 BINARY = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # opening a named pipe must not wait for its other end
@@ -93,7 +93,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Let errors of the system name the file that was to be written: no file, or a temporary one, tells nobody much."""
+    """Let errors of the system name the file that was to be written, and not a temporary one or none."""
     try:
         yield
     except TwofoldError:
@@ -142,7 +142,7 @@ def is_temporary(name: str, target: str | None = None) -> bool:
 
 @contextmanager
 def locked(path: Path, *, shared: bool = False) -> Iterator[None]:
-    """Hold the lock file ``path``: alone, or shared with other readers. A process that dies lets go.
+    """Hold the lock file ``path``: alone, or shared with other readers. A process that dies releases it.
 
     Threads of one process exclude each other as processes do. On Windows nothing is locked, and one writer at a time
     is the user's care.
@@ -191,7 +191,7 @@ def open_plain(path: Path, flags: int) -> int:
         If ``path`` is something else; nothing is changed then.
     """
     with suppress(FileNotFoundError):
-        _check_plain(path, os.lstat(path))  # before opening, which can set off a device
+        _check_plain(path, os.lstat(path))  # before opening, which can trigger a device
     handle = os.open(path, flags | NO_FOLLOW | NO_WAIT | BINARY, 0o666)
     try:
         _check_plain(path, os.fstat(handle))
@@ -212,7 +212,7 @@ def open_regular(path: Path) -> BufferedReader:
     Raises
     ------
     RunError
-        If ``path`` is no regular file.
+        If ``path`` is not a regular file.
     OSError
         If it is missing or cannot be read.
     """
@@ -254,7 +254,7 @@ def read_npz(path: Path) -> dict[str, AnyArray]:
     Raises
     ------
     InvalidInput
-        If the file is damaged, no npz file, or holds Python objects.
+        If the file is damaged, is not an npz file, or holds Python objects.
     OSError
         If it is missing or cannot be opened.
     """
@@ -265,19 +265,19 @@ def read_npz(path: Path) -> dict[str, AnyArray]:
                 raise InvalidInput(f"{path} holds a single array, not an npz archive; write it with np.savez")
             arrays = dict(archive)
         except (BadZipFile, zlib.error, NotImplementedError, OSError) as error:
-            raise InvalidInput(f"{path} is damaged or no npz file ({error}); write it again") from error
+            raise InvalidInput(f"{path} is damaged or not an npz file ({error}); write it again") from error
         except MemoryError as error:
             raise InvalidInput(f"{path} holds an array that does not fit into memory, or is damaged") from error
         except (*NPZ_DAMAGE, SyntaxError) as error:
             if isinstance(error, InvalidInput):
                 raise
             raise InvalidInput(
-                f"{path} must be an npz file of plain arrays, and it is none or holds Python objects; "
+                f"{path} must be an npz file of plain arrays, and it is not, or holds Python objects; "
                 "write it with np.savez from numbers and strings"
             ) from error
     for key, array in arrays.items():
         if not isinstance(array, np.ndarray):
-            raise InvalidInput(f"{path} holds {key!r:.80}, which is no array; write it with np.savez")
+            raise InvalidInput(f"{path} holds {key!r:.80}, which is not an array; write it with np.savez")
     return arrays
 
 
@@ -464,11 +464,11 @@ def parse_json_with_digest(raw: bytes, path: Path, *, kind: str, version: int, r
     try:
         whole = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise RunError(f"{path} is damaged: no complete JSON; {remedy}") from error
+        raise RunError(f"{path} is damaged: not complete JSON; {remedy}") from error
     if not isinstance(whole, dict) or "sha256" not in whole:
         raise RunError(f"{path} has no digest, as an older format had none; {remedy}")
     if whole.get("format") != kind:
-        raise RunError(f"{path} is no {kind}; {remedy}")
+        raise RunError(f"{path} has another format than {kind}; {remedy}")
     if whole.get("version") != version:
         raise RunError(f"{path} has another format version than {version}, which this twofold reads; {remedy}")
     if set(whole) != {"format", "version", "content", "sha256"} or raw != json_with_digest(

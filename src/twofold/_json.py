@@ -83,7 +83,7 @@ def decode_json(
     try:
         content = json.loads(raw, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as problem:
-        raise error(f"{path} is damaged: no complete JSON ({_short(problem)}); {again}") from problem
+        raise error(f"{path} is damaged: not complete JSON ({_short(problem)}); {again}") from problem
     if not isinstance(content, dict) or content.get("format") != form:
         raise error(f"{path} is not {kind}; {again}")
     if type(content.get("version")) is not int or content["version"] != version:

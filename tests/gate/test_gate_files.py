@@ -309,7 +309,7 @@ def test_impossible_states_of_a_monitor_are_refused(tmp_path, key, value):
     content = json.loads(path.read_bytes())
     del content["checksum"]
     path.write_bytes(encode_json({**content, key: value}))
-    with pytest.raises(InvalidInput, match=r"holds no state of a monitor.*save the monitor again"):
+    with pytest.raises(InvalidInput, match=r"does not hold the state of a monitor.*save the monitor again"):
         Monitor.load(path)
 
 

@@ -207,7 +207,7 @@ def test_a_monitor_with_an_impossible_verdict_can_be_saved(tmp_path):
 def test_counts_that_cannot_be_are_refused(counts, tmp_path):
     monitor = Monitor((0.8, 0.0, 0.0), (0.95, 0.2, 0.2), 0.01, counts=tuple(counts))
     monitor.save(tmp_path / "m.json")
-    with pytest.raises(InvalidInput, match="holds no state of a monitor"):
+    with pytest.raises(InvalidInput, match="does not hold the state of a monitor"):
         Monitor.load(tmp_path / "m.json")
 
 

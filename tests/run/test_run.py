@@ -282,8 +282,8 @@ def forge(run: Run, change) -> None:
 
 
 MANIFESTS = {
-    "truncated": (lambda raw: raw[: len(raw) // 2], r"run.json is damaged: no complete JSON"),
-    "empty": (lambda raw: b"", r"run.json is damaged: no complete JSON"),
+    "truncated": (lambda raw: raw[: len(raw) // 2], r"run.json is damaged: not complete JSON"),
+    "empty": (lambda raw: b"", r"run.json is damaged: not complete JSON"),
     "other": (lambda raw: b'{"format": "else"}', "is not a manifest of a twofold run"),
     "list": (lambda raw: b"[]", "is not a manifest of a twofold run"),
     "edited": (lambda raw: raw.replace(b'"test"', b'"near"'), "damaged or was edited: its checksum"),

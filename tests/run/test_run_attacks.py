@@ -365,7 +365,7 @@ def test_ids_that_are_no_text(run):
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, '{"format": "twofold-run", "x": ' + "[" * 100_000])
 def test_deep_manifests(run, text):
     (run.path / "run.json").write_text(text)
-    with pytest.raises(RunError, match="no complete JSON"):
+    with pytest.raises(RunError, match="not complete JSON"):
         Run.open(run.path)
 
 

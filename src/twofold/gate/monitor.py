@@ -245,7 +245,7 @@ class Monitor:
             must_alarm = monitor.n > 0 and monitor.log_e >= math.log(2.0 / monitor.false_alarms)
             require(monitor.alarm or not must_alarm, "alarm must be true at this e-value")
         except (ValueError, ArithmeticError) as error:
-            raise InvalidInput(f"{path} holds no state of a monitor ({error}); {again}") from error
+            raise InvalidInput(f"{path} does not hold the state of a monitor ({error}); {again}") from error
         return monitor
 
     def _test_now(self) -> None:

@@ -1,4 +1,4 @@
-"""What a gate is asked for and what it promises: the request, the numbers on validation data, and the cautions."""
+"""What is requested of a gate and what it promises: the request, the numbers on validation data, and the cautions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {  # of each objective; the first is requ
 
 @dataclass(frozen=True)
 class Promise:
-    """Record what a gate was asked for, what it did on its validation data, and what it cannot promise.
+    """Record what was requested of a gate, what it did on its validation data, and what it cannot promise.
 
     Parameters
     ----------

@@ -145,7 +145,7 @@ def check_probabilities(value: ArrayLike) -> Floats:
 def is_half(value: object) -> bool:
     """Check whether a value was passed in half precision.
 
-    Validation turns bfloat16 into float32, so this must be asked of the original value.
+    Validation turns bfloat16 into float32, so this looks at the original value.
 
     Parameters
     ----------

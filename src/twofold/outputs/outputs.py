@@ -566,7 +566,7 @@ class Outputs:
 
         Notes
         -----
-        Predictions are left out until something has asked for them. String ids and groups are UTF-8 bytes.
+        Predictions are left out until they are first used. String ids and groups are UTF-8 bytes.
 
         Examples
         --------
