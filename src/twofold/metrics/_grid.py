@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twofold._checks import Array, Mask
+from twofold.metrics.operating_points import quantile_thresholds
 
 PUBLISHED_THRESHOLDS = 1001
 PUBLISHED_BINS = 100
@@ -51,12 +52,6 @@ def accepted(
         return table[(slice(1, None),) * len(shape)].astype(np.float64)
 
     return Accepted(thresholds, count(correct), count(is_id), weight * count(~is_id))
-
-
-def quantile_thresholds(conf: Array, count: int) -> Array:
-    """``count`` quantiles of the pooled scores, each the score of a sample, so increasing maps change nothing."""
-    place = np.arange(count) * (len(conf) - 1) // (count - 1)
-    return np.unique(np.sort(conf)[place])
 
 
 def linear_thresholds() -> Array:

@@ -11,7 +11,7 @@ from twofold._checks import Array, ArrayLike, Mask, NaNPolicy
 from twofold.errors import InvalidInput, UnfitData
 from twofold.metrics import _grid
 from twofold.metrics._sweep import Weights
-from twofold.metrics.operating_points import Method, check_ood_share, ood_weight, operating_point
+from twofold.metrics.operating_points import Method, check_ood_share, ood_weight, operating_point, quantile_thresholds
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,7 @@ class Samples:
         if method == "grid":
             count = _checks.whole(thresholds, "thresholds", 2)
             confs = self.confs
-            axes = tuple(_grid.quantile_thresholds(conf, count) for conf in confs)
+            axes = tuple(quantile_thresholds(conf, count) for conf in confs)
         else:
             if self.share is not None:
                 raise InvalidInput("the published grid has no ood_share; leave it out, or choose another rule")

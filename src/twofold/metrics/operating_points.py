@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from twofold import _checks
-from twofold._checks import Mask
+from twofold._checks import Array, Mask
 from twofold.errors import InvalidInput, UnfitData
 
 __all__ = [
@@ -117,7 +119,6 @@ def check_ood_share(share: float | None, is_id: Mask | None) -> float | None:
 
     Examples
     --------
-    >>> import numpy as np
     >>> check_ood_share(0.5, np.array([True, False]))
     0.5
     """
@@ -129,6 +130,32 @@ def check_ood_share(share: float | None, is_id: Mask | None) -> float | None:
     inside = int(is_id.sum())
     ood_weight(value, inside, len(is_id) - inside)
     return value
+
+
+def quantile_thresholds(conf: Array, count: int) -> Array:
+    """Choose thresholds at quantiles of a confidence.
+
+    Each is the confidence of a sample, so that increasing maps of the confidence change nothing.
+
+    Parameters
+    ----------
+    conf : ndarray of float64, shape (n_samples,)
+        Confidences.
+    count : int
+        Number of quantiles, at least 2.
+
+    Returns
+    -------
+    ndarray of float64
+        At most ``count`` thresholds, rising; fewer where confidences tie.
+
+    Examples
+    --------
+    >>> quantile_thresholds(np.array([0.5, 0.1, 0.9, 0.7]), 2)
+    array([0.1, 0.9])
+    """
+    place = np.arange(count) * (len(conf) - 1) // (count - 1)
+    return np.unique(np.sort(conf)[place])
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twofold.gate.thresholds import gap_middles
-from twofold.metrics._grid import quantile_thresholds
-from twofold.metrics.operating_points import ood_weight, operating_point
+from twofold.metrics.operating_points import ood_weight, operating_point, quantile_thresholds
 from twofold.typing import Array, Mask
 
 SIDE = 200  # quantile thresholds on each axis
