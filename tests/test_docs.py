@@ -1,5 +1,6 @@
 """The generated pages are current, and every public name is documented."""
 
+import ast
 import importlib.util
 import inspect
 import json
@@ -86,6 +87,33 @@ def test_commands_that_run_networks_work_as_shown(tmp_path, monkeypatch):
     for line in commands:
         result = CliRunner().invoke(main, shlex.split(line)[1:])
         assert result.exit_code == 0, (line, result.output)
+
+
+def public_functions():
+    """Every public function and method with its docstring, without properties and overloads."""
+    source = DOCS.parent / "src" / "twofold"
+    for file in sorted(source.rglob("*.py")):
+        parts = file.relative_to(source).with_suffix("").parts
+        if "cli" in parts or any(part.startswith("_") and part != "__init__" for part in parts):
+            continue
+        module = ast.parse(file.read_text(encoding="utf-8"))
+        owners = [module, *(node for node in module.body if isinstance(node, ast.ClassDef) and node.name[0] != "_")]
+        for owner in owners:
+            for node in owner.body:
+                if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                    decorators = {ast.unparse(one) for one in node.decorator_list}
+                    if not decorators & {"property", "cached_property", "overload"}:
+                        yield pytest.param(node, id=f"{'.'.join(parts)}.{node.name}")
+
+
+@pytest.mark.parametrize("function", list(public_functions()))
+def test_what_a_public_function_returns_is_documented(function):
+    """`numpydoc lint` checks the parameters, but takes properties for functions that must have a section Returns."""
+    docstring = ast.get_docstring(function)
+    assert docstring
+    returns = None if function.returns is None else ast.unparse(function.returns)
+    if returns not in (None, "None", "NoReturn", "Never") and "\nParameters\n---" in docstring:
+        assert re.search(r"^(Returns|Yields)\n-+$", docstring, flags=re.MULTILINE)
 
 
 @pytest.fixture(scope="module")

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
+import numpy.typing as npt
 
 from twofold.cli.options import FILE, PLUGIN, SCORE, SCORE_OR_NONE
 from twofold.cli.shared import JSON, REPLACE, check_target, progress
 
-SUFFIXES = {"html": ".html", "md": ".md", "latex": ".tex", "json": ".json"}
+if TYPE_CHECKING:
+    from twofold.nn.data import Images
+    from twofold.report.document import Document
+    from twofold.report.options import Format
+
+FORMATS = ("html", "md", "latex", "json")
 
 
 @click.command("report")
@@ -38,7 +44,7 @@ SUFFIXES = {"html": ".html", "md": ".md", "latex": ".tex", "json": ".json"}
 @click.option(
     "--format",
     "form",
-    type=click.Choice([*SUFFIXES]),
+    type=click.Choice(FORMATS),
     help="Format of the file; by default that of its suffix, or html.",
 )
 @click.option(
@@ -60,7 +66,7 @@ def report_command(
     scores: tuple[str, ...],
     images: tuple[str, ...],
     ood_classes: Path | None,
-    form: str | None,
+    form: Format | None,
     resamples: int,
     seed: int,
     replace: bool,
@@ -82,8 +88,9 @@ def report_command(
     """
     from twofold.outputs import load_npz
     from twofold.report import commands, report
+    from twofold.report.options import SUFFIXES
 
-    kind: Any = form or _format_of(out)
+    kind = form or _format_of(out)
     target = Path("report" + SUFFIXES[kind]) if out is None else out
     check_target(target, replace=replace)
     command = commands.report_command(
@@ -120,8 +127,10 @@ def report_command(
         click.echo(f"{target}  {size / 1e6:.1f} MB")
 
 
-def _format_of(out: Path | None) -> str:
+def _format_of(out: Path | None) -> Format:
     """Return the format that the suffix of a file names; html without a suffix or a file."""
+    from twofold.report.options import SUFFIXES
+
     if out is None or not out.suffix:
         return "html"
     for form, suffix in SUFFIXES.items():
@@ -131,7 +140,7 @@ def _format_of(out: Path | None) -> str:
     raise click.UsageError(f"a report is written to a file that ends in {known}, got {out}; or give --format")
 
 
-def _read_study(source: Path) -> Any:
+def _read_study(source: Path) -> Document | None:
     """Read the page of a study, or None if the folder is not one of a study."""
     if not source.is_dir():
         return None
@@ -143,11 +152,11 @@ def _read_study(source: Path) -> Any:
     return document(opened(source), source)
 
 
-def _read_images(words: tuple[str, ...]) -> dict[str, object]:
+def _read_images(words: tuple[str, ...]) -> dict[str, npt.ArrayLike | Images]:
     """Read images by data set: NAME=DATA is opened where it is, an npz file has an array for each."""
     from twofold.outputs import load_npz
 
-    found: dict[str, object] = {}
+    found: dict[str, npt.ArrayLike | Images] = {}
     for word in words:
         name, equals, spec = word.partition("=")
         if equals and not Path(word).is_file():

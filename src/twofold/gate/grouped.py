@@ -53,7 +53,7 @@ STAKES = CAUTIOUS * 0.5 ** np.arange(8)  # stakes of an interval, which has no s
 
 
 def group_codes(groups: npt.NDArray[np.generic]) -> Codes:
-    """Number the groups 0, 1, ... in the order in which they first appear.
+    """Enumerate the groups 0, 1, ... in the order in which they first appear.
 
     Parameters
     ----------

@@ -116,7 +116,7 @@ def _validation_of_run(run: Run) -> Outputs:
 
 
 def group_rows(rows: Outputs, groups: ArrayLike | None) -> npt.NDArray[np.int64] | None:
-    """Number the groups of validation rows.
+    """Enumerate the groups of validation rows.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def count_copies(rows: Outputs, groups: npt.NDArray[np.int64] | None) -> int:
 
 
 def _number_rows(array: AnyArray) -> npt.NDArray[np.int64]:
-    """Number the distinct rows of an array, by their bytes."""
+    """Enumerate the distinct rows of an array, by their bytes."""
     flat = np.ascontiguousarray(array).reshape(len(array), -1)
     whole = flat.view(np.dtype((np.void, flat.shape[1] * flat.itemsize)))[:, 0]
     return np.unique(whole, return_inverse=True)[1].astype(np.int64)

@@ -122,7 +122,9 @@ def _compare_with_single(measurements: Measurements) -> list[Part]:
     start = f"Compared with {single.name} alone, the pair changes DS-F1 by {gap.factor * gap.value:+.1f} points"
     if math.isnan(gap.low):
         return [f"{start}, each at its best thresholds."]
-    if gap.low > 0:
+    if single.id in (pair.id, pair.ood):  # with the other threshold open, the pair is the single score
+        conclusion = "it contains that score, so it cannot be worse here"
+    elif gap.low > 0:
         conclusion = "significantly better"
     elif gap.high < 0:
         conclusion = "significantly worse"

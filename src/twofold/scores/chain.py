@@ -130,6 +130,11 @@ class Chain:
         return "untuned"
 
     @property
+    def tuned(self) -> str:
+        """The label and what fitting used, such as ``"untuned, fitted on train"``."""
+        return f"{self.label}, {self._fitting}"
+
+    @property
     def _fitting(self) -> str:
         """What fitting used, as files say it."""
         return f"fitted on {self.fitted_on}" if self.fitted_on else "nothing to fit"

@@ -346,7 +346,7 @@ class Images:
         return kept.renumber(numbers)
 
     def renumber(self, numbers: Sequence[int]) -> Images:
-        """Number some classes 0, 1, ... in the order given; rows of other classes get the label -1.
+        """Renumber some classes as 0, 1, ... in the order given; rows of other classes get the label -1.
 
         Parameters
         ----------

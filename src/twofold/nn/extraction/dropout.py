@@ -27,6 +27,11 @@ def switch_on(dropouts: Sequence[nn.Module], seed: np.random.SeedSequence) -> It
         The dropout layers of the network.
     seed : numpy.random.SeedSequence
         Seed of the masks.
+
+    Yields
+    ------
+    None
+        Dropout is on until the block ends.
     """
     torch.manual_seed(int(seed.generate_state(1, np.uint64)[0] >> 1))
     bits = np.random.SFC64(seed)
