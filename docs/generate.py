@@ -24,6 +24,7 @@ NOTE = "\n<!-- Written by python docs/generate.py; a test notices when it is sta
 TASKS = {
     "selective": "Selective classification: correct against wrong predictions",
     "detection": "Detection: safe against unsafe samples",
+    "ood": "Detection: ID against OOD samples",
     "joint": "Joint: mistakes and unknown inputs together",
     "calibration": "Calibration and plain accuracy",
 }

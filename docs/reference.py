@@ -151,11 +151,22 @@ def _exported(package: str) -> dict[str, str]:
             home = f"{package}.{node.module}" if node.level else node.module
             if not home.startswith(f"{package}."):
                 continue
-            for name in node.names:
-                path = _definition(home, name.name)
+            for name in _imported(home, node):
+                path = _definition(home, name)
                 if path is not None:
-                    found[name.asname or name.name] = path
+                    found[name] = path
     return dict(sorted(found.items()))
+
+
+def _imported(home: str, node: ast.ImportFrom) -> list[str]:
+    """List the names that a line imports from a module; those in its ``__all__`` where it imports everything."""
+    names = [one.name for one in node.names]
+    if names != ["*"]:
+        return names
+    for statement in _tree(home).body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":
+            return list(ast.literal_eval(statement.value))
+    return []
 
 
 def _definition(module: str, name: str) -> str | None:

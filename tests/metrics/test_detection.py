@@ -206,3 +206,22 @@ def test_an_error_advises_only_arguments_that_the_function_has():
         metrics.autc([True, False], [0.9, np.nan])
     with pytest.raises(InvalidInput, match='or pass nan="reject"'):
         metrics.auroc([True, False], [0.9, np.nan])
+
+
+def test_the_roc_curve_is_that_of_scikit_learn():
+    from sklearn.metrics import roc_curve
+
+    rng = np.random.default_rng(0)
+    for n in (5, 40, 300):
+        truth = rng.random(n) < 0.6
+        truth[:2] = True, False
+        conf = rng.integers(0, 20, n) / 7  # with ties
+        fpr, tpr, threshold = roc_curve(truth, conf, drop_intermediate=False)
+        ours = metrics.roc_curve(truth, conf)
+        np.testing.assert_allclose(ours.fpr, fpr, atol=1e-15)
+        np.testing.assert_allclose(ours.tpr, tpr, atol=1e-15)
+        np.testing.assert_array_equal(ours.threshold, threshold)
+        area = np.trapezoid(ours.tpr, ours.fpr) if hasattr(np, "trapezoid") else np.trapz(ours.tpr, ours.fpr)
+        assert metrics.auroc(truth, conf) == pytest.approx(area, abs=1e-12)
+    with pytest.raises(UndefinedMetric, match="roc_curve compares two classes"):
+        metrics.roc_curve([True, True], [0.1, 0.2])

@@ -8,6 +8,7 @@ value and raise ``UndefinedMetric``.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -19,6 +20,7 @@ from twofold.metrics._registry import register_metric
 from twofold.metrics._sweep import Sweep, truth_sweep, truth_weighted
 
 __all__ = [
+    "RocCurve",
     "aupr",
     "aupr_unsafe",
     "auroc",
@@ -29,6 +31,7 @@ __all__ = [
     "fpr95",
     "fpr95_unsafe",
     "fpr_at_tpr",
+    "roc_curve",
 ]
 
 Positive = Literal["safe", "unsafe"]
@@ -668,3 +671,62 @@ def autc(truth: ArrayLike, conf: ArrayLike) -> float:
     score = score / np.abs(score).max()  # so that no range overflows
     scaled = (score - score.min()) / (score.max() - score.min())
     return float(scaled[~safe].mean() + 1.0 - scaled[safe].mean()) / 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class RocCurve:
+    """Hold the attainable points of a ROC curve, from accepting nothing to accepting everything.
+
+    Attributes
+    ----------
+    threshold : ndarray of shape (n_thresholds,)
+        The distinct confidences, decreasing, after +inf, at which nothing is accepted.
+    fpr : ndarray of shape (n_thresholds,)
+        Share of unsafe samples with ``conf >= threshold``.
+    tpr : ndarray of shape (n_thresholds,)
+        Share of safe samples with ``conf >= threshold``.
+    """
+
+    threshold: Array
+    fpr: Array
+    tpr: Array
+
+
+def roc_curve(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> RocCurve:
+    """Compute the ROC curve: the share of safe samples accepted over that of unsafe ones, at each threshold.
+
+    Parameters
+    ----------
+    truth : array-like of shape (n_samples,)
+        True for the safe class (correct, or ID), as booleans or 0/1.
+    conf : array-like of shape (n_samples,)
+        Confidence; higher is safer to accept.
+    nan : {"error", "reject"}, default="error"
+        Whether NaN in ``conf`` is an error or ranks lowest.
+
+    Returns
+    -------
+    RocCurve
+        ``threshold``, ``fpr`` and ``tpr``; tied samples are accepted together.
+
+    Raises
+    ------
+    InvalidInput
+        If the arrays differ in length, or hold NaN or impossible values.
+    UndefinedMetric
+        If one of the two classes is missing.
+
+    Examples
+    --------
+    >>> curve = roc_curve([True, False, True], [0.9, 0.5, 0.4])
+    >>> curve.fpr, curve.tpr
+    (array([0., 0., 1., 1.]), array([0. , 0.5, 0.5, 1. ]))
+    """
+    sweep = truth_sweep(truth, conf, nan=nan)
+    safe, unsafe = _both(sweep, "roc_curve")
+    levels = np.unique(_checks.confidence(conf, nan=nan))[::-1]
+    return RocCurve(
+        threshold=np.concatenate([[np.inf], levels]),
+        fpr=np.concatenate([[0.0], sweep.loss / unsafe]),
+        tpr=np.concatenate([[0.0], sweep.right / safe]),
+    )

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twofold import _checks
-from twofold._checks import Array, ArrayLike, Mask, NaNPolicy
+from twofold._checks import AnyArray, Array, ArrayLike, Mask, NaNPolicy
 from twofold.errors import InvalidInput, MissingExtra, RejectedNaN, TwofoldWarning, UndefinedMetric, UnknownName
 from twofold.metrics._grid import DoubleHistogram
 from twofold.metrics._registry import Metric, MetricInfo, as_float, coverage_note, info, names
@@ -283,7 +283,7 @@ class EvaluatedSamples:
             available.add("prob")
         return sorted(set(record.required_arrays) - available)
 
-    def arrays(self, record: MetricInfo) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self, record: MetricInfo) -> dict[str, AnyArray]:
         """Pick the arrays that a metric takes; those with probabilities are of ID samples alone.
 
         Parameters
@@ -311,7 +311,7 @@ class EvaluatedSamples:
             "is_id": self.is_id,
             "prob": self.prob,
         }
-        picked: dict[str, npt.NDArray[Any]] = {}
+        picked: dict[str, AnyArray] = {}
         for name in record.evaluated_arrays:
             array = available.get(name)
             if array is not None:
@@ -408,7 +408,7 @@ class _Call:
     """What computes a metric: a function, its arrays and its settings, by name."""
 
     metric: Metric
-    arrays: dict[str, npt.NDArray[Any]]
+    arrays: dict[str, AnyArray]
     settings: dict[str, float | None] = field(default_factory=dict)
 
 

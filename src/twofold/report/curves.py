@@ -8,7 +8,6 @@ import numpy as np
 
 from twofold import metrics
 from twofold.errors import UndefinedMetric
-from twofold.metrics._sweep import truth_sweep
 from twofold.report.charts import bar_rows
 from twofold.report.document import Figure, Part, Section
 from twofold.report.measure import EXACT, KIND_NAMES, UNKNOWN_NAMES, Measurements, Roles
@@ -273,12 +272,9 @@ def _list_rankings(measurements: Measurements) -> list[_Ranking]:
 
 def _roc_curve(ranking: _Ranking, style: str) -> _Curve:
     """Compute the share of safe inputs accepted over that of unsafe inputs, at each level of the confidence."""
-    sweep = truth_sweep(ranking.is_safe, ranking.conf)
-    unsafe = sweep.accepted - sweep.right
-    x = np.concatenate([[0.0], unsafe / max(unsafe[-1], 1)])
-    y = np.concatenate([[0.0], sweep.right / sweep.right[-1]])
-    keep = thin(len(x), 200)
-    return _Curve(ranking.name, style, x[keep], y[keep])
+    curve = metrics.roc_curve(ranking.is_safe, ranking.conf)
+    keep = thin(len(curve.fpr), 200)
+    return _Curve(ranking.name, style, curve.fpr[keep], curve.tpr[keep])
 
 
 # --- calibration ----------------------------------------------------------------------------------------------------

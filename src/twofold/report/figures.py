@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,6 +24,10 @@ from twofold.bench.text import coverage_of, scale
 from twofold.errors import InvalidInput, MissingExtra, RunError
 from twofold.report.document import format_count
 from twofold.typing import Array, ArrayLike
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as MatplotlibFigure
 
 SUFFIXES = (".png", ".svg", ".pdf")
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -101,7 +105,7 @@ def critical_difference(comparison: Comparison, path: str | Path) -> Path:
         return _save(figure, target)
 
 
-def _draw_cliques(figure: Any, axes: Any, comparison: Comparison, width: float) -> None:
+def _draw_cliques(figure: MatplotlibFigure, axes: Axes, comparison: Comparison, width: float) -> None:
     """Draw a column for each clique at the right of the axes, a dot for each of its methods, joined by a bar."""
     cliques = [clique for clique in comparison.cliques if len(clique) > 1]
     row_of = {name: i for i, name in enumerate(comparison.methods)}
@@ -223,7 +227,7 @@ def heat(pivot: Pivot, path: str | Path, *, digits: int = 2) -> Path:
         return _save(figure, target)
 
 
-def _write_values(axes: Any, pivot: Pivot, digits: int) -> None:
+def _write_values(axes: Axes, pivot: Pivot, digits: int) -> None:
     """Write the value of each cell: bold where it is best, with a dagger where it ties with the best."""
     factor = scale(pivot.metric)[0]
     best, tied = pivot.best, pivot.tied
@@ -319,13 +323,13 @@ def _style() -> AbstractContextManager[None]:
     return context
 
 
-def _make_axes(width: float, height: float) -> tuple[Any, Any]:
+def _make_axes(width: float, height: float) -> tuple[MatplotlibFigure, Axes]:
     """Make a figure whose axes have exactly this size in inches; labels go around them and are never cut."""
     figure = import_module("matplotlib.figure").Figure(figsize=(width, height))
     return figure, figure.add_axes((0, 0, 1, 1))
 
 
-def _write_row_names(axes: Any, names: Sequence[str], colours: Sequence[str]) -> None:
+def _write_row_names(axes: Axes, names: Sequence[str], colours: Sequence[str]) -> None:
     """Write a name for each line at the left, the first on top."""
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_yticks(range(len(names)), names, parse_math=False)
@@ -334,7 +338,7 @@ def _write_row_names(axes: Any, names: Sequence[str], colours: Sequence[str]) ->
         label.set_color(colour)
 
 
-def _write_column_names(axes: Any, names: Sequence[str]) -> None:
+def _write_column_names(axes: Axes, names: Sequence[str]) -> None:
     """Write a name for each column above, slanted so that no two of them touch."""
     axes.xaxis.tick_top()
     axes.set_xticks(range(len(names)), names, rotation=50, ha="left", va="bottom", rotation_mode="anchor")
@@ -350,7 +354,7 @@ def _metric_title(metric: str, protocol: str | None) -> str:
     return metric if protocol is None else f"{metric}, {protocol}"
 
 
-def _write_note(axes: Any, *lines: str) -> None:
+def _write_note(axes: Axes, *lines: str) -> None:
     """Write what is shown below the axes."""
     axes.annotate(
         "\n".join(lines),
@@ -390,7 +394,7 @@ def _check_curve(name: str, coverage: ArrayLike, risk: ArrayLike) -> tuple[Array
     return x, y
 
 
-def _save(figure: Any, path: Path) -> Path:
+def _save(figure: MatplotlibFigure, path: Path) -> Path:
     """Write the figure without dates and versions, so that the same values give the same bytes."""
     kind = path.suffix.lower()[1:]
     metadata = {"svg": {"Date": None, "Creator": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}[kind]
