@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -74,6 +75,8 @@ class ProcessGroup:
         AcceleratorState._reset_state()  # an earlier training of this process may have had another precision
         mixed_precision = "no" if precision == "float32" else "bf16"
         accelerator = Accelerator(cpu=str(device) == "cpu", mixed_precision=mixed_precision)
+        atexit.unregister(_leave)  # once is enough, however many trainings there are
+        atexit.register(_leave)
         return cls(accelerator.device, accelerator)
 
     @property
@@ -181,3 +184,9 @@ class ProcessGroup:
         if self.accelerator is None:
             return nullcontext()
         return self.accelerator.autocast()
+
+
+def _leave() -> None:
+    """Leave the process group before the interpreter ends: its threads would abort a process that has finished."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
