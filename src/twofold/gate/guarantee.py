@@ -123,7 +123,7 @@ class Counts:
         first = first_accepting(data, pairs)
 
         def count(kind: npt.NDArray[np.bool_]) -> Array:
-            """Count the samples of a kind that each pair accepts."""
+            # samples of a kind that each pair accepts
             newly_accepted = np.bincount(first[kind], minlength=len(pairs) + 1)[: len(pairs)]
             return np.cumsum(newly_accepted).astype(np.float64)
 

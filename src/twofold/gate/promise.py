@@ -157,8 +157,12 @@ def check_request(
     ----------
     objective : {"f1", "risk", "coverage", "cost", "given"}
         Name of the objective.
-    risk, delta, coverage, costs, thresholds
+    risk, delta, coverage : float or None
         Settings, as :meth:`twofold.gate.gate.Gate.fit` takes them.
+    costs : mapping or Costs or None
+        Costs of the objective ``cost``, likewise.
+    thresholds : float or sequence of float or None
+        Thresholds of the objective ``given``, likewise.
     two_scores : bool
         Whether the gate has an OOD score.
 
