@@ -1,6 +1,7 @@
 """Each module imports only from lower levels, and heavy packages only inside functions."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -93,3 +94,19 @@ def test_torch_stays_in_nn_and_adapters():
     for path in (p for p in FILES if part(p) not in ("nn", "adapters")):
         names = {name.split(".")[0] for name in imports(ast.parse(path.read_text(encoding="utf-8")))}
         assert "torch" not in names, path
+
+
+def test_the_map_for_contributors_names_every_module():
+    """Modules of nn's packages, adapters and commands are left to their folders."""
+    root = Path(__file__).resolve().parents[1]
+    map_of_modules = (root / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## The map")[1].split("## ")[0]
+    words = set(re.findall(r"\w+", map_of_modules))
+    source = root / "src" / "twofold"
+    expected = {path.stem for path in source.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    for package in source.iterdir():
+        if package.is_dir() and package.name not in ("adapters", "cli"):
+            expected |= {path.stem for path in package.iterdir() if path.suffix == ".py"}
+            expected |= {path.name for path in package.iterdir() if (path / "__init__.py").exists()}
+    assert sorted(expected - words - {"__init__", "__main__"}) == []
+    named = set(re.findall(r"(\w+)(?:\.py|/)", map_of_modules)) - {"src", "twofold", "files", "tests", "test_layers"}
+    assert sorted(name for name in named if name not in expected and name != "_fitting") == []
