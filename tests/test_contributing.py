@@ -74,7 +74,7 @@ def test_an_added_recipe_trains(tmp_path, monkeypatch):
     from twofold.nn.training import TrainingStep
 
     code = block("Add a training recipe").replace("RECIPES[", "ADDED = {}\nADDED[")
-    names = add_to(recipes, f"from twofold.nn.training import TrainingStep\n{code}")
+    names = add_to(recipes, code)
     own = names["ADDED"]["confidence_penalty"]
     assert TrainingStep is names["TrainingStep"]
 

@@ -1,0 +1,66 @@
+"""The recipes by name, each one expression."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from twofold.nn.recipes.composition import Recipe, Stage, Stages
+from twofold.nn.recipes.confidence import CRL, Evidential, Gambler, Hints, LogitNorm, Ranked, TrueClass
+from twofold.nn.recipes.network import Abstention, Branch, CosineClassifier, Dropout
+from twofold.nn.recipes.optimisation import Averaged, FineTune, Frozen, Members, ReBN, Sharpness
+from twofold.nn.recipes.outliers import EnergyMargin, OutlierExposure
+from twofold.nn.recipes.views import AugMix, AugMixed, Clean, CutMix, MixUp, PixMix
+
+
+def _confidnet() -> Recipe:
+    """Compose ConfidNet: the classifier, then the branch alone, then the branch with an encoder of its own.
+
+    250, 200 and 20 epochs on CIFAR, by Adam at 1e-4 and 1e-6 after the first (FD-Shifts).
+    """
+    branch = TrueClass() | Branch("confidnet") | Frozen()
+    encoder = branch | Branch("confidnet", encoder=True)
+    stages = Stages((Stage("branch", branch, 0.8, 1e-4), Stage("encoder", encoder, 0.08, 1e-6)))
+    return Clean() | Branch("confidnet") | stages
+
+
+SURE = Clean() | MixUp(10.0) | CRL() | CosineClassifier() | Sharpness("sam") | Averaged("swa")
+SURE_PLUS = Clean() | MixUp(10.0) | PixMix() | Sharpness("fsam") | Averaged("ema")
+
+RECIPES: Mapping[str, Recipe] = {
+    "basic": Recipe((Clean(),)),
+    "mixup": Recipe((MixUp(0.2),)),
+    "regmixup": Clean() | MixUp(10.0),
+    "cutmix": Recipe((CutMix(),)),
+    "augmix": Clean() | AugMix(),
+    "augmix_no_jsd": Recipe((AugMixed(),)),
+    "pixmix": Recipe((PixMix(),)),
+    "regpixmix": Clean() | PixMix(),
+    "label_smoothing": Recipe((Clean(smoothing=0.1),)),
+    "logitnorm": Recipe((LogitNorm(),)),
+    "crl": Clean() | CRL(),
+    "sam": Clean() | Sharpness("sam", rho=0.05),
+    "fsam": Clean() | Sharpness("fsam"),
+    "swa": Clean() | Averaged("swa"),
+    "ema": Clean() | Averaged("ema"),
+    "fmfp": Clean() | Sharpness("sam", rho=0.05) | Averaged("swa"),
+    "sure": SURE,
+    "sure_no_csc": SURE - CosineClassifier,
+    "sure_no_csc_crl": SURE - CosineClassifier - CRL,
+    "sure_ema": SURE - CosineClassifier - CRL | Averaged("ema", rebn=False),
+    "sure_ema_rebn": SURE - CosineClassifier - CRL | Averaged("ema"),
+    "sure_fsam": SURE - CosineClassifier - CRL | Sharpness("fsam") | Averaged("ema"),
+    "sure_plus": SURE_PLUS,
+    "sure_plus_released": SURE_PLUS | PixMix(compat="published") | Averaged("ema", rebn=False, released=True),
+    "sure_plus_printed": SURE_PLUS | Sharpness("fsam", variant="printed"),
+    "sure_plus_fast": SURE_PLUS | Sharpness("fsam", ascent="clean"),
+    "rebn": FineTune() | ReBN(),
+    "edl": Recipe((Evidential(),)),
+    "oe": Clean() | OutlierExposure(),
+    "energy_finetune": Clean() | EnergyMargin() | FineTune(0.02),
+    "mc_dropout": Clean() | Dropout(),
+    "deep_ensemble": Clean() | Members(),
+    "confidnet": _confidnet(),
+    "devries": Hints() | Branch("devries"),
+    "gamblers": Gambler() | Abstention(),
+    "aurc_finetune": Ranked() | FineTune(0.02),
+}

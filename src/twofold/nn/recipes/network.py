@@ -1,0 +1,99 @@
+"""Parts that say what the network is built with: its head, dropout, a reservation, a confidence branch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from twofold.nn.recipes.part import NetworkOptions, Option
+
+
+@dataclass(frozen=True)
+class CosineClassifier(Option):
+    """Build the network with a cosine head (CSC).
+
+    Parameters
+    ----------
+    scale : float, default=8.0
+        What the cosines are multiplied by.
+    """
+
+    scale: float = 8.0
+
+    @property
+    def options(self) -> NetworkOptions:
+        """A cosine head of this scale.
+
+        Examples
+        --------
+        >>> CosineClassifier(16.0).options
+        {'head': 'cosine', 'scale': 16.0}
+        """
+        return {"head": "cosine", "scale": self.scale}
+
+
+@dataclass(frozen=True)
+class Dropout(Option):
+    """Build the network with dropout, for MC dropout.
+
+    Parameters
+    ----------
+    rate : float, default=0.2
+        Rate of dropout.
+    """
+
+    rate: float = 0.2
+
+    @property
+    def options(self) -> NetworkOptions:
+        """Dropout of this rate.
+
+        Examples
+        --------
+        >>> Dropout(0.1).options
+        {'dropout': 0.1}
+        """
+        return {"dropout": self.rate}
+
+
+@dataclass(frozen=True)
+class Abstention(Option):
+    """Build the network with one more output: the reservation."""
+
+    @property
+    def options(self) -> NetworkOptions:
+        """C + 1 outputs.
+
+        Examples
+        --------
+        >>> Abstention().options
+        {'abstain': True}
+        """
+        return {"abstain": True}
+
+
+@dataclass(frozen=True)
+class Branch(Option):
+    """Build the network with a confidence branch.
+
+    Parameters
+    ----------
+    kind : {"devries", "confidnet"}, default="devries"
+        The branch.
+    encoder : bool, default=False
+        Let the branch learn a copy of the encoder too, and leave the classifier its own.
+    """
+
+    kind: Literal["devries", "confidnet"] = "devries"
+    encoder: bool = False
+
+    @property
+    def options(self) -> NetworkOptions:
+        """A confidence branch of this kind.
+
+        Examples
+        --------
+        >>> Branch("confidnet").options
+        {'confidence': 'confidnet'}
+        """
+        return {"confidence": self.kind}

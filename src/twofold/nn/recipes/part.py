@@ -1,0 +1,98 @@
+"""What every part of a recipe is: a loss term, an option of the network, or a setting of the training."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypedDict
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from twofold.nn.recipes.composition import Recipe
+    from twofold.nn.training import TrainingStep
+
+
+class NetworkOptions(TypedDict, total=False):
+    """Keywords of :func:`twofold.nn.build` that a recipe may ask for."""
+
+    head: Literal["linear", "cosine"]
+    scale: float
+    dropout: float
+    abstain: bool
+    confidence: Literal["devries", "confidnet"]
+
+
+class Remembered(Protocol):
+    """Define what a loss term may keep from step to step: it can be saved and restored with the training."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what is saved: plain values and tensors by name."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any], /) -> None:
+        """Restore what :meth:`state_dict` returned.
+
+        Parameters
+        ----------
+        state : mapping
+            What was saved.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Part:
+    """Define one piece of a recipe; ``part | part`` makes a recipe."""
+
+    def __or__(self, other: Part | Recipe) -> Recipe:
+        from twofold.nn.recipes.composition import Recipe
+
+        return Recipe((self,)) | other
+
+
+@dataclass(frozen=True)
+class Term(Part, ABC):
+    """Define a share of the loss, computed on views of the batch.
+
+    A subclass is a frozen dataclass of settings with :meth:`loss`, and may set three class variables.
+
+    Attributes
+    ----------
+    views : tuple of str
+        Views of the batch that the network sees for this term; terms that name the same view share a pass.
+    outliers : int
+        Outliers that the term needs for each training image.
+    memory : tuple of str
+        Names of what the term keeps by :meth:`TrainingStep.remember`; a state without them is refused.
+    """
+
+    views: ClassVar[tuple[str, ...]] = ("clean",)
+    outliers: ClassVar[int] = 0
+    memory: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def loss(self, step: TrainingStep) -> Tensor:
+        """Compute the weighted loss of a step.
+
+        Parameters
+        ----------
+        step : TrainingStep
+            The batch: its labels, views and logits.
+
+        Returns
+        -------
+        Tensor
+            The loss, a scalar.
+        """
+
+
+@dataclass(frozen=True)
+class Option(Part, ABC):
+    """Define what the network is built with."""
+
+    @property
+    @abstractmethod
+    def options(self) -> NetworkOptions:
+        """Keywords of :func:`twofold.nn.build`."""

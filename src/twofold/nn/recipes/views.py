@@ -1,0 +1,222 @@
+"""Loss terms by cross-entropy on views of the batch: clean, mixed and augmented images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from twofold.nn.ingredients import losses
+from twofold.nn.ingredients.mixing import Mixed, augmix, cutmix, mixup
+from twofold.nn.ingredients.pixmix import pixmix
+from twofold.nn.recipes.part import Term
+
+if TYPE_CHECKING:
+    from twofold.nn.training import TrainingStep
+
+
+@dataclass(frozen=True)
+class Clean(Term):
+    """Learn by cross-entropy on the clean batch, with label smoothing.
+
+    Parameters
+    ----------
+    weight : float, default=1.0
+        Weight of the term.
+    smoothing : float, default=0.0
+        Share of the label that is spread over all classes.
+    """
+
+    weight: float = 1.0
+    smoothing: float = 0.0
+
+    def loss(self, step: TrainingStep) -> Tensor:
+        """Compute the weighted cross-entropy.
+
+        Parameters
+        ----------
+        step : TrainingStep
+            The batch.
+
+        Returns
+        -------
+        Tensor
+            The loss, a scalar.
+        """
+        return self.weight * losses.cross_entropy(step.logits, step.labels, self.smoothing)
+
+
+@dataclass(frozen=True)
+class MixUp(Term):
+    """Learn by cross-entropy on images mixed in pairs; beside :class:`Clean` with alpha 10 it is RegMixup.
+
+    Parameters
+    ----------
+    alpha : float, default=10.0
+        Both parameters of the Beta distribution of the share; large values mix half and half.
+    weight : float, default=1.0
+        Weight of the term.
+    """
+
+    alpha: float = 10.0
+    weight: float = 1.0
+    views: ClassVar[tuple[str, ...]] = ("mixup",)
+
+    def loss(self, step: TrainingStep) -> Tensor:
+        """Compute the weighted cross-entropy on mixed images.
+
+        Parameters
+        ----------
+        step : TrainingStep
+            The batch.
+
+        Returns
+        -------
+        Tensor
+            The loss, a scalar.
+        """
+        images, labels = step.gather_batch(step.images), step.gather_batch(step.labels)
+        mixed = mixup(images, labels, self.alpha, seed=step.seed, epoch=step.epoch, step=step.number)
+        return self.weight * _mixed_cross_entropy(step, mixed)
+
+
+@dataclass(frozen=True)
+class CutMix(Term):
+    """Learn by cross-entropy on images that hold a box of another.
+
+    Parameters
+    ----------
+    alpha : float, default=1.0
+        Both parameters of the Beta distribution of the share that is left of an image.
+    weight : float, default=1.0
+        Weight of the term.
+    """
+
+    alpha: float = 1.0
+    weight: float = 1.0
+    views: ClassVar[tuple[str, ...]] = ("cutmix",)
+
+    def loss(self, step: TrainingStep) -> Tensor:
+        """Compute the weighted cross-entropy on mixed images.
+
+        Parameters
+        ----------
+        step : TrainingStep
+            The batch.
+
+        Returns
+        -------
+        Tensor
+            The loss, a scalar.
+        """
+        images, labels = step.gather_batch(step.images), step.gather_batch(step.labels)
+        mixed = cutmix(images, labels, self.alpha, seed=step.seed, epoch=step.epoch, step=step.number)
+        return self.weight * _mixed_cross_entropy(step, mixed)
+
+
+def _mixed_cross_entropy(step: TrainingStep, mixed: Mixed) -> Tensor:
+    """Compute the cross-entropy of a batch mixed in pairs, on the rows of this process."""
+    images, partners = step.own_rows(mixed.images), step.own_rows(mixed.partners)
+    return losses.mixed_cross_entropy(step.network(images), step.labels, partners, mixed.share)
+
+
+@dataclass(frozen=True)
+class PixMix(Term):
+    """Learn by cross-entropy on images mixed with fractals; beside :class:`Clean` it is RegPixMix.
+
+    Parameters
+    ----------
+    weight : float, default=1.0
+        Weight of the term.
+    compat : {"paper", "published"}, default="paper"
+        Whether to mix as the paper describes or as its code does.
+    """
+
+    weight: float = 1.0
+    compat: Literal["paper", "published"] = "paper"
+    views: ClassVar[tuple[str, ...]] = ("pixmix",)
+
+    def loss(self, step: TrainingStep) -> Tensor:
+        """Compute the weighted cross-entropy on mixed images.
+
+        Parameters
+        ----------
+        step : TrainingStep
+            The batch.
+
+        Returns
+        -------
+        Tensor
+            The loss, a scalar.
+        """
+
+        def mix() -> npt.NDArray[np.float32]:
+            return pixmix(step.pixels, step.mixers, step.index, compat=self.compat, seed=step.seed, epoch=step.epoch)
+
+        mixed = step.normalise(step.once("pixmix", mix))
+        return self.weight * losses.cross_entropy(step.network(mixed), step.labels)
+
+
+@dataclass(frozen=True)
+class AugMix(Term):
+    """Learn to predict the same for the clean image and two augmented ones.
+
+    Parameters
+    ----------
+    weight : float, default=12.0
+        Weight of the Jensen-Shannon divergence.
+    """
+
+    weight: float = 12.0
+    views: ClassVar[tuple[str, ...]] = ("clean", "augmix 0", "augmix 1")
+
+    def loss(self, step: TrainingStep) -> Tensor:
+        """Compute the weighted Jensen-Shannon divergence of the three predictions.
+
+        Parameters
+        ----------
+        step : TrainingStep
+            The batch.
+
+        Returns
+        -------
+        Tensor
+            The loss, a scalar.
+        """
+        clean = step.logits
+        first, second = _augmix_logits(step, view=0), _augmix_logits(step, view=1)
+        return self.weight * losses.jsd(clean, first, second)
+
+
+@dataclass(frozen=True)
+class AugMixed(Term):
+    """Learn by cross-entropy on an augmented image, without the agreement of :class:`AugMix`."""
+
+    views: ClassVar[tuple[str, ...]] = ("augmix 0",)
+
+    def loss(self, step: TrainingStep) -> Tensor:
+        """Compute the cross-entropy on augmented images.
+
+        Parameters
+        ----------
+        step : TrainingStep
+            The batch.
+
+        Returns
+        -------
+        Tensor
+            The loss, a scalar.
+        """
+        return losses.cross_entropy(_augmix_logits(step, view=0), step.labels)
+
+
+def _augmix_logits(step: TrainingStep, view: int) -> Tensor:
+    """Compute the logits of one view that AugMix makes."""
+
+    def make() -> npt.NDArray[np.float32]:
+        return augmix(step.pixels, step.index, seed=step.seed, epoch=step.epoch, view=view)
+
+    return step.network(step.normalise(step.once(f"augmix {view}", make)))
