@@ -4,10 +4,11 @@
     nice -n 10 python benchmarks/mutation.py --workers 2            (one to two hours; Ctrl-C and run again to resume)
     nice -n 10 python benchmarks/mutation.py --again                (only what survived, after tests were added)
     python benchmarks/mutation.py --list                            (what is drawn, without running it)
+    python benchmarks/mutation.py --page                            (write results/mutation.md from the kept rows)
 
 The operators are cosmic-ray's: comparisons, arithmetic, signs, `and`/`or`/`not`, constants, booleans, loops, caught
-exceptions. Decorated functions are mutated too. Left out are changes that cannot tell anything: annotations,
-docstrings, code that does not compile, and operators of another type (`a + b` to `a << b` fails on any float).
+exceptions. Decorated functions are mutated too. Changes that prove nothing are left out: annotations, docstrings,
+code that does not compile, and operators of another type (`a + b` to `a << b` fails on any float).
 
 ``benchmarks/mutation.toml`` lists the modules with their tests, how many mutants are drawn from each, and the survivors
 that are equivalent with the reason. The draw is by the hash of the seed and of the mutated line itself, so that an edit
@@ -15,7 +16,7 @@ elsewhere in a file leaves it alone. First a place is drawn, then one change at 
 replacements for every `+` and two for every number, which would otherwise fill the sample with arithmetic.
 
 Each worker has a private copy of the tracked files; the working tree is never touched. First the tests run once on the
-unchanged code, with a probe before the statement of every mutant: they must pass, and they tell which of them reach it.
+unchanged code, with a probe before the statement of every mutant: they must pass, and they show which of them reach it.
 A mutant then runs those, its own module's first and the quickest first, and the first failure ends it; code that runs at
 import, and compiled kernels, get all tests of their module. Each runs in a process forked from one that has imported
 NumPy, SciPy, numba and pytest, but nothing of twofold. More than ``CPU`` times the usual processor time counts as noticed
@@ -53,10 +54,11 @@ from twofold.stats import clopper_pearson
 ROOT = Path(__file__).resolve().parent.parent
 SETTINGS = ROOT / "benchmarks" / "mutation.toml"
 RESULTS = ROOT / "results" / "mutation.csv"
+PAGE = ROOT / "results" / "mutation.md"
 COMMAND = "python benchmarks/mutation.py --workers 2"
 CPU = 2  # times the seconds of the unchanged code, plus GRACE, of processor time before a mutant counts as stuck
 GRACE = 40.0  # enough for a worker to compile its kernels
-COMPILING = 90.0  # instead of GRACE, where all kernels compile anew
+COMPILING = 90.0  # instead of GRACE, where all kernels compile again
 WALL = 900.0  # seconds of the clock, for a mutant that waits for ever
 ARITHMETIC = ("Add", "Sub", "Mul", "Div", "FloorDiv", "Mod", "Pow")
 BITS = ("BitOr", "BitAnd", "BitXor")
@@ -583,6 +585,47 @@ def summarise(rows: list[Row]) -> None:
             print(f"noticed of {words}: {noticed} of {total}, {share}")
 
 
+def page(rows: list[Row], notes: str) -> str:
+    """Write the kept rows as a page: the share noticed, the equivalent changes with reasons, the survivors."""
+    rows = [row for row in rows if row.operator != "named"]
+    equivalent = [row for row in rows if row.outcome == "equivalent"]
+    survivors = [row for row in rows if row.outcome == "survived"]
+    noticed = sum(row.outcome in NOTICED for row in rows)
+    modules = len({row.module for row in rows})
+    parts = [
+        "# Mutation testing",
+        f"`python benchmarks/mutation.py --workers 2` changes one token of the code at a time and runs the quick tests that "
+        f"reach the changed line. This page shows the result of {len(rows)} changes in {modules} modules. "
+        "[How twofold is tested](../docs/testing.md) explains the method. `results/mutation.csv` has a row for each change, "
+        "with the first test that noticed it.",
+        "| changes counted | noticed | of | share | 95 % interval |\n|---|---|---|---|---|\n"
+        + share_line("all but the equivalent ones", noticed, len(rows) - len(equivalent))
+        + share_line("all, the equivalent ones as missed", noticed, len(rows)).rstrip(),
+        "The intervals are exact (Clopper-Pearson).",
+        "## Notes on this sample",
+        notes.strip(),
+        f"## Equivalent changes ({len(equivalent)})",
+        "No test can notice these changes, because the program does the same as before.",
+    ]
+    parts += [change(row) + f"\n\n    {row.reason[0].upper()}{row.reason[1:]}." for row in equivalent]
+    parts += [f"## Changes that no test notices yet ({len(survivors)})"]
+    parts += [change(row) for row in survivors]
+    return "\n\n".join(parts) + "\n"
+
+
+def share_line(what: str, noticed: int, total: int) -> str:
+    """Write a line of the table of shares."""
+    low, high = clopper_pearson(noticed, total, delta=0.05, side="two")
+    return f"| {what} | {noticed} | {total} | {100 * noticed / total:.1f} % | {100 * low:.1f} to {100 * high:.1f} % |\n"
+
+
+def change(row: Row) -> str:
+    """Write a change as a list item: where it is, and the line before and after it."""
+    where = row.module.removeprefix("src/twofold/")
+    place = f"`{where}`" + (f", `{row.definition}`" if row.definition else "")
+    return f"- {place}:\n\n    ```diff\n    - {row.before}\n    + {row.after}\n    ```"
+
+
 def main() -> None:
     """Draw, run what is missing, and summarise."""
     parser = argparse.ArgumentParser(description="Mutation testing; results go to results/mutation.csv.")
@@ -594,8 +637,12 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="run those that survived again")
     parser.add_argument("--list", action="store_true", help="print the draw")
     parser.add_argument("--summary", action="store_true", help="print the results that are there")
+    parser.add_argument("--page", action="store_true", help="write results/mutation.md from the results that are there")
     options = parser.parse_args()
     settings = tomllib.loads(options.settings.read_text(encoding="utf-8"))
+    if options.page:
+        PAGE.write_text(page(load(), settings["notes"]), encoding="utf-8")
+        return
     if options.summary:
         summarise(load())
         return

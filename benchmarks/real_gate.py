@@ -415,14 +415,14 @@ def followed(world, gate, made, fresh, halves, source, seed):
 
 
 def tally(cards):
-    """Cards, kept, cannot tell, broken, mean risk over the promised one, its largest, mean coverage."""
+    """Cards, kept, inconclusive, broken, mean risk over the promised one, its largest, mean coverage."""
     by = Counter(c.kept for c in cards)
     ratio = np.array([c.risk / c.asked for c in cards])
-    return [len(cards), by["yes"], by["cannot tell"], by["no"], f"{ratio.mean():.2f}", f"{ratio.max():.2f}",
+    return [len(cards), by["yes"], by["inconclusive"], by["no"], f"{ratio.mean():.2f}", f"{ratio.max():.2f}",
             number(float(np.mean([c.coverage for c in cards])), digits=1)]  # fmt: skip
 
 
-HEADER = ["told on", "cards", "kept", "cannot tell", "broken", "risk / promised, mean", "largest", "ID coverage"]
+HEADER = ["told on", "cards", "kept", "inconclusive", "broken", "risk / promised, mean", "largest", "ID coverage"]
 
 
 def promises(worlds, told, rows, folder):
@@ -474,7 +474,7 @@ def promises(worlds, told, rows, folder):
 
 
 def counted(rows, table, world, gate, chosen, told, cards):
-    for quantity, verdict in (("kept", "yes"), ("cannot tell", "cannot tell"), ("broken", "no")):
+    for quantity, verdict in (("kept", "yes"), ("inconclusive", "inconclusive"), ("broken", "no")):
         share = np.mean([c.kept == verdict for c in cards])
         note(rows, table, world.name, gate, chosen, told, "all", f"{quantity}, share of cards", share)
     note(rows, table, world.name, gate, chosen, told, "all", "risk / promised, mean",

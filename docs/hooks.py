@@ -71,7 +71,12 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Replace mathematics outside code, and show what code prints."""
     if page.file.src_uri in EXECUTED:
         markdown = _executed(page.file.src_uri, markdown)
-    return draw_formulas(markdown)
+    return draw_formulas(_as_site_links(markdown))
+
+
+def _as_site_links(markdown: str) -> str:
+    """Lead links between docs/ and results/, which are neighbours in the repository, to their places on the site."""
+    return markdown.replace("](../results/", "](results/").replace("](../docs/", "](../")
 
 
 def on_post_build(config: Any) -> None:

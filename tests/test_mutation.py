@@ -2,6 +2,7 @@
 
 import csv
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,12 @@ def test_the_page_says_what_the_rows_say(rows):
     assert said is not None
     assert [int(n) for n in said.groups()[:2]] == [noticed, possible]
     assert [float(n) for n in said.groups()[2:]] == [round(100 * x, 1) for x in (noticed / possible, low, high)]
-    for row in rows:
-        if row["outcome"] == "equivalent":
-            assert row["reason"] in text
+    assert f"{noticed} of {len(rows)}" in text
+
+
+def test_the_page_of_results_is_current(rows, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import mutation
+
+    notes = tomllib.loads(mutation.SETTINGS.read_text(encoding="utf-8"))["notes"]
+    assert mutation.PAGE.read_text(encoding="utf-8") == mutation.page(mutation.load(), notes)

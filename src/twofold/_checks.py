@@ -53,7 +53,7 @@ _BEYOND = "{name} holds integers beyond the range of float64 (or of 2^53 and mor
 
 
 def _from_torch(tensor: Any, name: str) -> AnyArray:
-    """Convert a tensor to a NumPy array; raise if it has no values of its own or is stored in another form."""
+    """Convert a tensor to a NumPy array; raise if it has no values or is stored in another form."""
     if tensor.is_sparse or str(tensor.layout) != "torch.strided":
         raise InvalidInput(f"{name} is a sparse tensor ({tensor.layout}); pass {name}.to_dense()")
     if tensor.is_meta:

@@ -58,7 +58,7 @@ def unescape_cell(cell: str) -> str:
 
 
 def _may_start_formula(text: str) -> bool:
-    """Whether a text could begin a formula, apostrophes before it aside."""
+    """Check whether a text could begin a formula, ignoring leading apostrophes."""
     return text.lstrip(MARK).startswith(STARTS)
 
 

@@ -42,7 +42,7 @@ NPZ_DAMAGE = (
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Write a file whole or not at all: a temporary neighbour, fsync, rename, fsync of the folder.
 
-    Any number of threads and processes may write the same path at once: each has a temporary file of its own, and
+    Any number of threads and processes may write the same path at once: each has its own temporary file, and
     the last rename wins. Temporary files of writers that were killed are removed on the way. A link at ``path`` is
     replaced, not followed.
 
@@ -170,7 +170,7 @@ def locked(path: Path, *, shared: bool = False) -> Iterator[None]:
 
 
 def open_plain(path: Path, flags: int) -> int:
-    """Open a file for writing that is a file of its own: no link, no pipe or device, and under one name only.
+    """Open a separate file for writing: no link, no pipe or device, and under one name only.
 
     Parameters
     ----------

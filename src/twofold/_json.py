@@ -142,7 +142,7 @@ def check_flag(content: object, where: str) -> bool:
 
 def check_count(content: object, where: str, low: int) -> int:
     """Check that the content is a whole number of at least ``low``, and return it."""
-    if type(content) is not int or content < low:  # a boolean is no number here
+    if type(content) is not int or content < low:  # a boolean is not a number here
         raise ValueError(f"{where} must be a whole number of at least {low}, got {content!r:.80}")
     return content
 

@@ -1,7 +1,7 @@
 """Compiled kernels. This module imports numba, so import it inside the function that needs it.
 
 Nothing is compiled at import; each kernel compiles on its first call and is cached on disk afterwards.
-All release the GIL and none starts threads of its own: callers spread blocks over ``concurrent.futures``.
+All release the GIL and none starts its own threads: callers spread blocks over ``concurrent.futures``.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def merge_levels(right, wrong, outside, weight, level, accepted, loss, known, co
 
 @kernel
 def cumulate(weights, order, tags, weight, accepted, loss, known, counted):  # type: ignore[no-untyped-def]
-    """What ``merge_levels`` gives, without levels, when row i is present ``weights[i]`` times.
+    """Compute what ``merge_levels`` gives, without levels, when row i is present ``weights[i]`` times.
 
     ``order`` holds the rows from most to least confident, ``tags`` their kind, plus LAST where a tie group ends.
     Groups without weight are overwritten by the next. Kinds are added up without branches: a resample is random.
@@ -108,7 +108,7 @@ def cumulate(weights, order, tags, weight, accepted, loss, known, counted):  # t
 
 @kernel
 def mean_risk(weights, order, tags, inverse, only_id):  # type: ignore[no-untyped-def]
-    """Mean selective risk of a resample, the empirical AURC, over all or over ID samples of unit weight.
+    """Compute the mean selective risk of a resample (the empirical AURC) over all or over ID samples of unit weight.
 
     One pass of what ``cumulate`` and ``ratio_sum`` do; ``inverse[n]`` is 1/n, and looking it up beats dividing.
     """
@@ -140,7 +140,7 @@ def ratio_sum(steps, above, below):  # type: ignore[no-untyped-def]
 
 @kernel
 def ratio_sum_upward(steps, below):  # type: ignore[no-untyped-def]
-    """``ratio_sum(steps, steps, below)`` of the same samples taken from the other end."""
+    """Compute ``ratio_sum(steps, steps, below)`` of the same samples taken from the other end."""
     total = steps_before = below_before = 0.0
     last = steps.size - 1
     for t in range(steps.size):
@@ -152,7 +152,7 @@ def ratio_sum_upward(steps, below):  # type: ignore[no-untyped-def]
 
 @kernel
 def trapezoid(x, y):  # type: ignore[no-untyped-def]
-    """Area under y over x by trapezoids, from the origin."""
+    """Compute the area under y over x by trapezoids, from the origin."""
     total = x_before = y_before = 0.0
     for t in range(x.size):
         total += (x[t] - x_before) * (y[t] + y_before)
@@ -162,7 +162,7 @@ def trapezoid(x, y):  # type: ignore[no-untyped-def]
 
 @kernel
 def mix(state):  # type: ignore[no-untyped-def]
-    """The output function of splitmix64, a counter-based generator: number i of a key is mix(key + i * STEP)."""
+    """Apply the output function of splitmix64, a counter-based generator: number i of a key is mix(key + i * STEP)."""
     z = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
@@ -170,7 +170,7 @@ def mix(state):  # type: ignore[no-untyped-def]
 
 @kernel
 def resample(key, members, starts, poisson, table, weights):  # type: ignore[no-untyped-def]
-    """How often each row is drawn when every stratum is drawn with replacement to its own size.
+    """Count how often each row is drawn when every stratum is drawn with replacement to its own size.
 
     ``weights`` has room for the rows and up to three more, which are of no meaning.
 
@@ -222,7 +222,7 @@ def resample(key, members, starts, poisson, table, weights):  # type: ignore[no-
 
 @kernel
 def mean_risks(keys, members, starts, poisson, table, order, tags, inverse, only_id, weights, out):  # type: ignore[no-untyped-def]
-    """``mean_risk`` of the resample of every key, without returning to Python in between."""
+    """Compute ``mean_risk`` of the resample of every key, without returning to Python in between."""
     for i in range(keys.size):
         resample(keys[i], members, starts, poisson, table, weights)
         out[i] = mean_risk(weights, order, tags, inverse, only_id)
@@ -244,7 +244,7 @@ def put(tree, leaf, kind, count):  # type: ignore[no-untyped-def]
 
 @kernel
 def join(tree, node, weight, right, total):  # type: ignore[no-untyped-def]
-    """Counts and best prefix of a node from its children: the left one's, or all of it and the right one's."""
+    """Compute counts and best prefix of a node from its children: the left one's, or all of it and the right one's."""
     a, b = 2 * node, 2 * node + 1
     r = tree[a, 0] + tree[b, 3]
     k = tree[a, 1] + tree[b, 4]
@@ -263,7 +263,7 @@ def join(tree, node, weight, right, total):  # type: ignore[no-untyped-def]
 
 @kernel
 def best_pair(starts, columns, kinds, counts, first, inside, weight, right, total, tree):  # type: ignore[no-untyped-def]
-    """Exact DS-F1 by Dinkelbach's iteration.
+    """Compute the exact DS-F1 by Dinkelbach's iteration.
 
     Samples come sorted by row (level on the OOD axis, ``starts[r]`` to ``starts[r+1]``) with their column (level
     on the ID axis), kind and multiplicity; ``inside`` is the number of ID samples, ``weight`` that of one OOD sample,
@@ -417,7 +417,7 @@ def scan_envelope(starts, columns, kinds, counts, levels, weight, first, step, r
 
 @kernel
 def double_histogram(rows, columns, kinds, weights, table, least):  # type: ignore[no-untyped-def]
-    """Best F1 and mean least risk over the ID coverages, of all pairs of thresholds of a grid.
+    """Compute best F1 and mean least risk over the ID coverages, of all pairs of thresholds of a grid.
 
     Sample i lies in cell (rows[i], columns[i]) and is accepted by the pairs at or below it on both axes; ``table``
     (3, R, C) of integers and ``least`` (ID samples + 1) are scratch.
@@ -503,6 +503,6 @@ def keep_largest(products, scale, shift, first, values, places):  # type: ignore
 
 @kernel
 def drop(x, bits, limit, scale, result):  # type: ignore[no-untyped-def]
-    """Zero where the 16 random bits of an entry are below the limit, and the scaled entry elsewhere."""
+    """Set entries to zero where their 16 random bits are below the limit, and scale the others."""
     for i in range(x.size):
         result[i] = x[i] * scale if bits[i] >= limit else np.float32(0.0)

@@ -22,7 +22,7 @@ SMALLEST_NORMAL = float(np.finfo(np.float64).tiny)
 
 
 def logsumexp(logits: Floats, axis: int = -1) -> Array:
-    r""":math:`\log \sum_k \exp z_k` with the maximum subtracted first, in float64.
+    r"""Compute :math:`\log \sum_k \exp z_k` with the maximum subtracted first, in float64.
 
     >>> float(logsumexp(np.array([1000.0, 1000.0])).round(4))
     1000.6931
@@ -35,19 +35,19 @@ def logsumexp(logits: Floats, axis: int = -1) -> Array:
 
 
 def log_softmax(logits: Floats) -> Array:
-    r""":math:`\log p_k = z_k - \mathrm{LSE}(z)` over the last axis, in float64."""
+    r"""Compute :math:`\log p_k = z_k - \mathrm{LSE}(z)` over the last axis, in float64."""
     z = np.asarray(logits, dtype=np.float64)
     z = z - z.max(axis=-1, keepdims=True)  # first, so that huge logits lose no digits
     return z - np.log(np.exp(z).sum(axis=-1, keepdims=True))
 
 
 def softmax(logits: Floats) -> Array:
-    """Probabilities over the last axis, in float64."""
+    """Compute probabilities over the last axis, in float64."""
     return np.asarray(np.exp(log_softmax(logits)))
 
 
 def log_odds(logits: Floats, predictions: npt.NDArray[np.integer[Any]] | None = None) -> Array:
-    r"""Log-odds of the predicted class: :math:`m = z_{\hat y} - \mathrm{LSE}_{k \ne \hat y}(z_k)`.
+    r"""Compute the log-odds of the predicted class: :math:`m = z_{\hat y} - \mathrm{LSE}_{k \ne \hat y}(z_k)`.
 
     Ranks exactly like the maximum softmax probability, :math:`p_{\hat y} = 1/(1+e^{-m})`, but never saturates:
     float32 softmax is exactly 1 once the margin passes 16.64, and such samples tie.
@@ -66,7 +66,7 @@ def log_odds(logits: Floats, predictions: npt.NDArray[np.integer[Any]] | None = 
 
 
 def sigmoid(x: Array) -> Array:
-    """The logistic function without overflow.
+    """Compute the logistic function without overflow.
 
     >>> sigmoid(np.array([-1000.0, 0.0, 1000.0]))
     array([0. , 0.5, 1. ])
@@ -76,7 +76,7 @@ def sigmoid(x: Array) -> Array:
 
 
 def harmonic(x: npt.ArrayLike) -> Array:
-    r"""Harmonic numbers :math:`H_x = \psi(x+1) + \gamma` for any real :math:`x \ge 0`, to machine precision.
+    r"""Compute harmonic numbers :math:`H_x = \psi(x+1) + \gamma` for any real :math:`x \ge 0`, to machine precision.
 
     Asymptotic series from 32 on; below, 32 steps of :math:`H_x = H_{x+1} - 1/(x+1)` lead there.
 
@@ -96,7 +96,7 @@ def harmonic(x: npt.ArrayLike) -> Array:
 
 
 def log_factorial(x: npt.ArrayLike) -> Array:
-    r""":math:`\ln \Gamma(x+1)`.
+    r"""Compute :math:`\ln \Gamma(x+1)`.
 
     >>> log_factorial(np.array([0.0, 3.0])).round(4)
     array([0.    , 1.7918])
@@ -107,7 +107,7 @@ def log_factorial(x: npt.ArrayLike) -> Array:
 
 
 def unit(rows: Floats) -> Array:
-    """Rows of length 1; rows of zeros stay.
+    """Scale rows to length 1; rows of zeros stay.
 
     >>> unit(np.array([[3.0, 4.0], [0.0, 0.0]]))
     array([[0.6, 0.8], [0. , 0. ]])
@@ -117,7 +117,7 @@ def unit(rows: Floats) -> Array:
 
 
 def squared_distances(points: Array, centres: Array) -> Array:
-    """Squared distances (N, C) by one matrix product, never below zero.
+    """Compute squared distances (N, C) by one matrix product, never below zero.
 
     >>> squared_distances(np.array([[0.0, 0.0]]), np.array([[3.0, 4.0], [0.0, 1.0]]))
     array([[25., 1.]])

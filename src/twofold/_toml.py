@@ -91,7 +91,7 @@ def get_texts(content: Mapping[str, object], key: str, where: str) -> tuple[str,
 
 
 def is_list_of_texts(value: object) -> TypeGuard[list[str]]:
-    """Whether a value is a list of strings."""
+    """Check whether a value is a list of strings."""
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 

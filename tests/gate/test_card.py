@@ -57,13 +57,13 @@ def gate():
     ("objective", "interval", "accepted", "want"),
     [
         ("risk", (0.02, 0.1), 9, "yes"),  # the ends of intervals belong to them
-        ("risk", (0.02, 0.11), 9, "cannot tell"),
-        ("risk", (0.1, 0.3), 9, "cannot tell"),
+        ("risk", (0.02, 0.11), 9, "inconclusive"),
+        ("risk", (0.1, 0.3), 9, "inconclusive"),
         ("risk", (0.11, 0.3), 9, "no"),
-        ("risk", (0.0, 0.05), 0, "cannot tell"),
+        ("risk", (0.0, 0.05), 0, "inconclusive"),
         ("coverage", (0.1, 0.3), 9, "yes"),
-        ("coverage", (0.05, 0.1), 9, "cannot tell"),
-        ("coverage", (0.09, 0.3), 9, "cannot tell"),
+        ("coverage", (0.05, 0.1), 9, "inconclusive"),
+        ("coverage", (0.09, 0.3), 9, "inconclusive"),
         ("coverage", (0.02, 0.09), 9, "no"),
         ("f1", (0.0, 1.0), 9, "no promise"),
         ("cost", (0.0, 1.0), 9, "no promise"),

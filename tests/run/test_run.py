@@ -252,7 +252,7 @@ def test_create_is_careful(tmp_path):
     with pytest.raises(RunError, match=r"already holds a run; open it with Run\.open"):
         Run.create(tmp_path / "run", model="toy")
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="is a file; a run needs a folder"):
+    with pytest.raises(RunError, match="is a file; a run needs its own folder"):
         Run.create(tmp_path / "file", model="toy")
     with pytest.raises(InvalidInput, match="class_names must be a list of strings, got 'abc'"):
         Run.create(tmp_path / "other", model="toy", class_names="abc")

@@ -43,7 +43,7 @@ _EXACT_METRICS = (
     "scores.",
 )
 _OPENOOD = (
-    "The leaderboard chooses settings by AUROC on OOD validation data of its own; ours are chosen on the benchmark's.",
+    "The leaderboard chooses settings by AUROC on its own OOD validation data; ours are chosen on the benchmark's.",
 )
 _FD_SHIFTS = (
     "AURC groups equal confidences; the FD-Shifts paper's code broke ties by order and left out the last stretch to "

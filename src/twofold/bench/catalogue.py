@@ -421,7 +421,7 @@ def loads(text: str, *, where: str = "benchmark", split: int = 0) -> Benchmark:
 
 
 def from_content(content: Content, where: str, split: int = 0) -> Benchmark:
-    """Build a benchmark from the content of a file, which may have other keys besides.
+    """Build a benchmark from the content of a file, which may also have other keys.
 
     Parameters
     ----------

@@ -115,7 +115,7 @@ def clique_map(
 ) -> CliqueMap:
     """Find the top clique of every group of blocks: which methods lead on which source, at which distance.
 
-    Each group is a comparison of its own, with Friedman's test, the pairwise ``test`` and cliques, so a method may be
+    Each group is a separate comparison, with Friedman's test, the pairwise ``test`` and cliques, so a method may be
     compared in one group and lack values in another. The blocks of a group are its data sets, recipes, seeds and runs.
 
     Parameters

@@ -19,7 +19,7 @@ from twofold.scores.candidates import common_fields, computable_scores
 from twofold.scores.chain import scorer
 
 SHAPED_ENERGIES = ("react|energy", "dice|energy", "ash|energy", "scale|energy", "vra|energy", "lts|energy")
-"""Transforms are no scores by themselves; these are the chains that their papers judge."""
+"""A transform is not a score by itself; these are the chains that the papers of the transforms judge."""
 
 
 @dataclass(frozen=True)

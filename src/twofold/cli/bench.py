@@ -41,7 +41,7 @@ def bench_group() -> None:
 @bench_group.command("list")
 @JSON
 def list_command(as_json: bool) -> None:
-    """List the benchmarks of the catalogue, each with its title.
+    """List the benchmarks of the catalogue with their titles.
 
     \b
       twofold bench list
@@ -135,9 +135,9 @@ def _print_status(status: Status, width: int) -> None:
 @click.option("--out", required=True, type=FOLDER, help="Folder of the run, new or existing.")
 @click.option("--checkpoint", "checkpoints", multiple=True, help="Weights; several are a deep ensemble.")
 @click.option("--normalise", default="none", show_default=True, help="ID statistics: cifar10, imagenet, ...")
-@click.option("--recipe", help="How the network was trained; kept with the run.")
-@click.option("--seed", type=click.IntRange(min=0), help="Seed of its training; kept with the run.")
-@click.option("--batch", type=click.IntRange(min=1), default=256, show_default=True, help="Images at a time.")
+@click.option("--recipe", help="Recipe that the network was trained with; stored in the run.")
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of the training; stored in the run.")
+@click.option("--batch", type=click.IntRange(min=1), default=256, show_default=True, help="Images per batch.")
 @click.option("--device", default="cpu", show_default=True, help="Where the network runs.")
 @click.option("--layers", help="Record layer statistics: names separated by commas, or 'all'.")
 @click.option("--passes", type=click.IntRange(min=0), default=0, show_default=True, help="MC-dropout passes.")
@@ -148,7 +148,7 @@ def _print_status(status: Status, width: int) -> None:
     cls=AliasedOption,
     aliases=("--only",),
     multiple=True,
-    help="Data set of the benchmark; by default all that are here.",
+    help="Data set to extract; by default all that are here. May be repeated.",
 )
 @ROOT
 @JSON
@@ -163,10 +163,10 @@ def extract_command(
     as_json: bool,
     **options: object,
 ) -> None:
-    """Run a network over the data sets of a benchmark, and write a run that `bench run` takes.
+    """Run a network over the data sets of a benchmark and write a run.
 
-    Data sets that are not here are skipped and named on stderr. Those that the run holds already are kept: rerun the
-    command to resume an interrupted extraction.
+    `bench run` then judges the run. Data sets that are not here are skipped and named on stderr. Those that the run
+    holds already are kept: rerun the command to resume an interrupted extraction.
 
     \b
       twofold bench extract cifar10-real resnet20_cifar --checkpoint weights.npz --normalise imagenet --out run
@@ -206,28 +206,55 @@ def extract_command(
 
 @bench_group.command("run")
 @click.argument("name", type=BENCHMARK)
-@click.option("--run", "runs", multiple=True, required=True, type=RUN, help="A run; may be repeated.")
-@click.option("--score", "scores", multiple=True, type=SCORE, help="A score; by default all that the runs allow.")
+@click.option("--run", "runs", multiple=True, required=True, type=RUN, help="Folder of a run; may be repeated.")
 @click.option(
-    "--pair", "pairs", multiple=True, help="ID score and OOD score, as 'msp + energy'; by default msp + each."
+    "--score",
+    "scores",
+    multiple=True,
+    type=SCORE,
+    help="Score to judge; by default all that the runs allow. May be repeated.",
 )
-@click.option("--protocol", "protocols", multiple=True, type=PROTOCOL, help="By default all of the benchmark.")
-@click.option("--out", default="results", show_default=True, type=FOLDER, help="Folder of results.")
-@click.option("--resamples", type=click.IntRange(min=0), default=200, show_default=True, help="Per interval; 0: none.")
-@click.option("--best", type=click.IntRange(min=0), default=10, show_default=True, help="Pairs that get intervals.")
+@click.option(
+    "--pair",
+    "pairs",
+    multiple=True,
+    help="ID score and OOD score, such as 'msp + energy'; by default msp with every score.",
+)
+@click.option(
+    "--protocol",
+    "protocols",
+    multiple=True,
+    type=PROTOCOL,
+    help="Protocol to judge by; by default all of the benchmark.",
+)
+@click.option("--out", default="results", show_default=True, type=FOLDER, help="Folder to write results to.")
+@click.option(
+    "--resamples",
+    type=click.IntRange(min=0),
+    default=200,
+    show_default=True,
+    help="Bootstrap resamples per interval; 0 for no intervals.",
+)
+@click.option(
+    "--best", type=click.IntRange(min=0), default=10, show_default=True, help="Number of best pairs that get intervals."
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the resamples.")
-@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes that share the work.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Number of processes.")
 @click.option(
-    "--engine", type=click.Choice(["local", "dask", "ray"]), default="local", show_default=True, help="Where they are."
+    "--engine",
+    type=click.Choice(["local", "dask", "ray"]),
+    default="local",
+    show_default=True,
+    help="Where the processes run.",
 )
-@click.option("--address", help="Of a Dask or Ray cluster whose workers can read the runs.")
+@click.option("--address", help="Address of a Dask or Ray cluster whose workers can read the runs.")
 @PLUGIN
 @JSON
 @resumable
 def run_command(
     name: str, runs: tuple[Path, ...], pairs: tuple[str, ...], out: Path, as_json: bool, **options: Any
 ) -> None:
-    """Judge runs by a benchmark: every score and pair of scores on every shift, with intervals.
+    """Judge runs by a benchmark: every score and pair on every shift, with intervals.
 
     Results are written to --out as results.csv (and Parquet). Values that are there already are not computed again:
     rerun the command to resume an interrupted benchmark, or to add a score.
@@ -267,10 +294,10 @@ def _parse_pair(text: str) -> tuple[str, str]:
 
 @bench_group.command("check")
 @click.argument("results", type=click.Path(path_type=Path))
-@click.option("--benchmark", type=BENCHMARK, help="Of the published numbers; by default that of the results.")
+@click.option("--benchmark", type=BENCHMARK, help="Benchmark of the published numbers; by default that of the results.")
 @JSON
 def check_command(results: Path, benchmark: str | None, as_json: bool) -> None:
-    """Compare results with the published numbers, and list the differences between the set-ups.
+    """Compare results with published numbers, and list how the set-ups differ.
 
     RESULTS is a folder that `bench run` wrote. Published means over corruptions cover five levels; means over fewer are
     not compared with them.
@@ -338,10 +365,16 @@ def _print_list(title: str, lines: Sequence[str]) -> None:
 
 @bench_group.command("build")
 @click.argument("wordnet", type=FOLDER)
-@click.option("--known", required=True, type=click.Path(path_type=Path), help="File of the model's wnids, one a line.")
+@click.option(
+    "--known", required=True, type=click.Path(path_type=Path), help="File of the model's wnids, one per line."
+)
 @click.option("--pool", type=click.Path(path_type=Path), help="File of wnids to take near and external classes from.")
 @click.option("--far", "far", multiple=True, help="NAME=FILE of class names of a far set; may be repeated.")
-@click.option("--near-count", type=click.IntRange(min=0), help="Near classes drawn; without it the rule of CIFAR.")
+@click.option(
+    "--near-count",
+    type=click.IntRange(min=0),
+    help="Number of near classes to draw; by default the rule for CIFAR applies.",
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the draw.")
 @JSON
 def build_command(
@@ -353,7 +386,9 @@ def build_command(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Choose near, external and far classes by the WordNet rules of the unknown-detection benchmark.
+    """Choose near, external and far classes by WordNet rules.
+
+    The rules are those of the unknown-detection benchmark.
 
     WORDNET is a folder with data.noun and index.noun. Prints a line for each class: its set, its name and, if it is
     removed, the reason, separated by tabs.
@@ -407,7 +442,7 @@ def _print_classes(built: Built) -> None:
     cls=AliasedOption,
     aliases=("--only",),
     multiple=True,
-    help="Data set of the benchmark; by default train and the unknown ones.",
+    help="Data set to embed; by default the training set and the unknown ones. May be repeated.",
 )
 @click.option("--out", required=True, type=click.Path(path_type=Path, dir_okay=False), help="npz file to write.")
 @REPLACE
@@ -423,7 +458,7 @@ def embed_command(
     root: Path | None,
     as_json: bool,
 ) -> None:
-    """Embed the data sets of a benchmark with a CLIP network, for `bench strata --embeddings`.
+    """Embed the data sets of a benchmark with a CLIP network.
 
     NAME is one of `twofold bench list`. The npz file has an array for each data set, and one for the class names.
 
@@ -469,7 +504,7 @@ def embed_command(
 @click.option("--embeddings", type=FILE, help="npz with an array for each data set of the run.")
 @JSON
 def strata_command(run: Path, embeddings: Path | None, as_json: bool) -> None:
-    """Group the unknown sets of a run into near, mid and far by their distance from the training set.
+    """Group unknown sets into near, mid and far by their distance from training data.
 
     RUN is a run with a training set and at least three unknown sets. Distances are measured between the model's own
     features, or between other embeddings of the same rows, such as those of `twofold bench embed`.

@@ -45,7 +45,7 @@ def compare_command(
     replace: bool,
     as_json: bool,
 ) -> None:
-    """Rank scores over data sets and models, with Friedman and post-hoc tests, cliques and paired differences.
+    """Rank scores over data sets and models, with tests, cliques and differences.
 
     RESULTS is a folder that `bench run` wrote. A block is one data set under one model. Two methods need at least 6
     blocks, three need 4 and more need 3 (wilcoxon needs more): with fewer, no outcome is significant at 0.05, and the

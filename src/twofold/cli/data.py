@@ -13,7 +13,9 @@ from twofold.cli.shared import JSON, REPLACE, Verbs, check_target
 
 @click.group("data", cls=Verbs)
 def data_group() -> None:
-    """Look at data sets and resize them; every subcommand takes --json.
+    """Check and resize data sets.
+
+    Every subcommand takes --json.
 
     \b
       twofold data check cifar10:cifar-10-batches-bin?split=test

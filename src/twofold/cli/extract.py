@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
 @click.command("extract")
 @click.argument("model", type=MODEL)
-@click.option("--data", "specs", multiple=True, required=True, help="Data set, as sheet:test.webp; may be repeated.")
+@click.option(
+    "--data", "specs", multiple=True, required=True, help="Data set, such as sheet:test.webp; may be repeated."
+)
 @click.option("--role", "roles", multiple=True, required=True, type=ROLE, help="Role of each data set.")
-@click.option("--name", "names", multiple=True, help="Name of each in the run; by default its role.")
+@click.option("--name", "names", multiple=True, help="Name of each data set in the run; by default its role.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the run, new or existing.")
 @click.option("--checkpoint", "checkpoints", multiple=True, help="Weights; several are a deep ensemble.")
 @click.option("--classes", type=click.IntRange(min=1), help="Classes of a model that is built by name.")
@@ -85,7 +87,7 @@ def extract_command(
 
 
 class SetSummary(TypedDict):
-    """What is printed of a data set of a run."""
+    """Hold what is printed about a data set of a run."""
 
     name: str
     role: str

@@ -206,13 +206,13 @@ def _check_objective(objective: str, options: Mapping[str, float | None], ood_sc
 @click.option("--run", type=SOURCE, hidden=True)
 @click.option("--outputs", type=SOURCE, hidden=True)
 @click.option("--name", "names", multiple=True, help="Data set of the run; may be repeated.")
-@click.option("--data", help="Images, as sheet:test.webp; the network of --model runs over them.")
+@click.option("--data", help="Images, such as sheet:test.webp; the network of --model runs over them.")
 @click.option("--model", type=MODEL, help="As for `twofold extract`.")
 @click.option("--checkpoint", "checkpoints", multiple=True, help="Weights; several are a deep ensemble.")
 @click.option("--classes", type=click.IntRange(min=1), help="Classes of a model that is built by name.")
-@click.option("--head", help="Name of the last linear layer, if it is not found by itself.")
+@click.option("--head", help="Name of the last linear layer, if it is not found automatically.")
 @click.option("--normalise", default="none", show_default=True, help="ID statistics: cifar10, imagenet, ...")
-@click.option("--batch", type=click.IntRange(min=1), default=256, show_default=True, help="Images at a time.")
+@click.option("--batch", type=click.IntRange(min=1), default=256, show_default=True, help="Images per batch.")
 @click.option("--device", default="cpu", show_default=True, help="Where the network runs.")
 @PLUGIN
 @JSON
@@ -227,10 +227,11 @@ def apply_command(
     as_json: bool,
     **options: object,
 ) -> None:
-    """Print a verdict for every input: accept, unsure (doubtful label) or unknown (out of distribution).
+    """Print a verdict for every input: accept, unsure or unknown.
 
-    SOURCE is a run or an npz file; or give images with --data and a network with --model. Prints CSV: the input, its
-    label, the verdict, both confidences and how far they are above their thresholds.
+    Unsure means a doubtful label, unknown an out-of-distribution input. SOURCE is a run
+    or an npz file; or give images with --data and a network with --model. Prints CSV: the input, its label, the
+    verdict, both confidences and how far they are above their thresholds.
 
     A name that a spreadsheet could take for a formula (it begins with =, +, -, @ or a tab) gets a leading apostrophe;
     remove it to get the name back.
@@ -308,7 +309,9 @@ def card_command(gate: Path, source: Path, names: tuple[str, ...], as_json: bool
 @PLUGIN
 @JSON
 def show_command(gate: Path, as_json: bool) -> None:
-    """Show the scores, thresholds and promise of a gate, the data it was fitted on and the versions that made it.
+    """Show the scores, thresholds and promise of a gate, and its provenance.
+
+    The provenance is the digests of the data that the gate was fitted on, and the package versions that made it.
 
     \b
       twofold gate show gate

@@ -26,7 +26,7 @@ Entry = tuple[dict[str, object], str]
 @PLUGIN
 @JSON
 def list_command(what: str, needs: str | None, as_json: bool) -> None:
-    """List the metrics, scores, transforms, networks or training recipes, with what each does.
+    """List metrics, scores, transforms, networks or recipes, and say what each does.
 
     Metrics show whether higher or lower is better; scores and transforms what they read of a model's outputs; recipes
     how many passes a training step takes. --json adds settings, defaults, formulas and references.

@@ -36,7 +36,7 @@ ROOT = click.option("--root", type=click.Path(path_type=Path), help="Folder of d
 
 
 class AliasedOption(click.Option):
-    """An option with further names that work and are not shown.
+    """Accept further names of an option without showing them.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class AliasedOption(click.Option):
 
 
 class NameType(TextType):
-    """A registered name, or several with commas between them; a mistyped one is a usage error.
+    """Accept a registered name, or several separated by commas; a mistyped name is a usage error.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ class NameType(TextType):
 
 
 class ScoreType(TextType):
-    """A score or a chain such as ``react(percentile=90)|energy``.
+    """Accept a score or a chain such as ``react(percentile=90)|energy``.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ def _check_nothing(name: str) -> None:
 SCORE = ScoreType()
 SCORE_OR_NONE = ScoreType(none=True)
 FIELDS = NameType("field of outputs", _field_names, many=True)
-METRIC = NameType("metric", _metric_names, check=_check_nothing)  # results may hold metrics of one's own
+METRIC = NameType("metric", _metric_names, check=_check_nothing)  # results may hold unregistered metrics
 METRICS = NameType("metric", _metrics_or_all, many=True)
 BENCHMARK = NameType("benchmark", _benchmark_names, check=_check_benchmark)
 PROTOCOL = NameType("protocol", _protocol_names)

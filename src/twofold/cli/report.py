@@ -38,7 +38,7 @@ FORMATS = ("html", "md", "latex", "json")
 @click.option(
     "--images",
     multiple=True,
-    help="NAME=DATA of a data set, as test=sheet:test.webp, found by the ids of its rows; or an npz of arrays by row.",
+    help="NAME=DATA of a data set, such as test=sheet:test.webp, found by row ids; or an npz of arrays by row.",
 )
 @click.option("--ood-classes", type=FILE, help="npz with the class of each unknown input, by data set.")
 @click.option(

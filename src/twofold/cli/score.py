@@ -46,10 +46,11 @@ def score_command(
     replace: bool,
     as_json: bool,
 ) -> None:
-    """Score every input of a run or file and print its confidences as CSV (higher is safer).
+    """Score every input of a run or file and print the confidences as CSV.
 
-    SOURCE is a run, or an npz file with `logits` (or `probs`) and whatever else the scores need. Scores that learn are
-    fitted on the run's training set, and on its validation sets if they use them.
+    Higher confidence is safer to accept. SOURCE is a run, or an npz file with `logits` (or `probs`)
+    and whatever else the scores need. Scores that learn are fitted on the run's training set, and on its validation
+    sets if they use them.
 
     A name that a spreadsheet could take for a formula (it begins with =, +, -, @ or a tab) gets a leading apostrophe;
     remove it to get the name back.
@@ -112,7 +113,7 @@ def _as_csv(scored: Mapping[str, Outputs], specs: Sequence[str], confidences: Co
 
 @dataclass(frozen=True)
 class ScoreInputs:
-    """The data sets to score by name, and those that scores learn from."""
+    """Hold the data sets to score by name, and those that scores learn from."""
 
     scored: dict[str, Outputs]
     train: Outputs | None = None

@@ -68,7 +68,7 @@ class Failed(click.ClickException):
 
 
 class Verbs(click.Group):
-    """Errors of twofold end the command with one line on stderr, not with a traceback; --debug shows it."""
+    """End a command on an error of twofold with one line on stderr; ``--debug`` shows the traceback."""
 
     def main(self, *args: Any, **settings: Any) -> Any:
         """Parse the command line and run it, on a console of any encoding."""
@@ -133,7 +133,7 @@ def refuse_to_overwrite(path: Path, *, replace: bool) -> None:
 
 
 ASCII = str.maketrans({"↑": "^", "↓": "v", "→": "->", "–": "-", "—": "-", "≥": ">=", "≤": "<=", "×": "x", "−": "-"})
-"""What stands for the signs of our texts on a console that lacks them."""
+"""Replacements for characters of our texts that a console may lack."""
 
 
 def _replace_unprintable(error: UnicodeError) -> tuple[str, int]:

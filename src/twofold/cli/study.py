@@ -21,7 +21,9 @@ DEVICE = click.option("--device", default="cpu", show_default=True, help="Where 
 
 @click.group("study", cls=Verbs)
 def study_group() -> None:
-    """Train, extract and judge many recipes with many seeds, cell by cell; every subcommand takes --json.
+    """Train, extract and judge many recipes with many seeds, cell by cell.
+
+    Every subcommand takes --json.
 
     \b
       twofold study list
@@ -225,7 +227,7 @@ def table_command(folder: Path, as_json: bool) -> None:
 @click.argument("to", type=FOLDER)
 @JSON
 def keep_command(folder: Path, to: Path, as_json: bool) -> None:
-    """Copy what the tables show of the finished cells of FOLDER into the small folder TO.
+    """Copy what the tables need of the finished cells of FOLDER to the small folder TO.
 
     Weights and outputs stay behind. `twofold study run ... --out TO` resumes from there, on this machine or another.
 

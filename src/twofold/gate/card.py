@@ -15,7 +15,7 @@ from twofold.gate.promise import Promise
 from twofold.metrics.operating_points import ood_weight, operating_point
 from twofold.outputs import Outputs
 
-Kept = Literal["yes", "no", "cannot tell", "no promise"]
+Kept = Literal["yes", "no", "inconclusive", "no promise"]
 Bounds = tuple[float, float]
 LEVEL = 0.95  # confidence level of the intervals
 
@@ -46,8 +46,8 @@ class ReportCard:
         Rejected samples with a correct label.
     f1 : float
         DS-F1 at the thresholds of the gate.
-    kept : {"yes", "no", "cannot tell", "no promise"}
-        ``yes`` or ``no`` where the interval lies on one side of the promised value, ``cannot tell`` where it contains
+    kept : {"yes", "no", "inconclusive", "no promise"}
+        ``yes`` or ``no`` where the interval lies on one side of the promised value, ``inconclusive`` where it contains
         that value, and ``no promise`` for a gate that promises nothing (the objectives f1, cost and given).
     groups : int, optional
         Number of groups of dependent samples; None where samples are taken as independent.
@@ -215,13 +215,13 @@ def _judge_promise(promise: Promise, covered: Bounds, risky: Bounds, accepted: i
             return "yes"
         if accepted and risky[0] > promise.risk:
             return "no"
-        return "cannot tell"
+        return "inconclusive"
     if promise.objective == "coverage" and promise.coverage is not None:
         if covered[0] >= promise.coverage:
             return "yes"
         if covered[1] < promise.coverage:
             return "no"
-        return "cannot tell"
+        return "inconclusive"
     return "no promise"
 
 

@@ -25,7 +25,7 @@ BLOCK = 64  # rows whose logits stay in the cache while both scores read them
 
 @dataclass(frozen=True, eq=False)
 class ValidationData:
-    """Hold the labelled rows on which a gate is fitted, and what they need besides.
+    """Hold the labelled rows on which a gate is fitted, and what else they need.
 
     Parameters
     ----------

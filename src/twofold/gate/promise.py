@@ -395,5 +395,5 @@ def copies_caution(copies: int, rows: int, *, grouped: bool) -> str:
     units = "groups" if grouped else "rows, or groups"
     return (
         f"{copies} of {rows} validation rows are exact copies of {others}, and a guarantee needs independent {units}: "
-        "remove copies of the same input, or pass groups= (different inputs with equal outputs are no harm)"
+        "remove copies of the same input, or pass groups= (different inputs with equal outputs do no harm)"
     )

@@ -130,7 +130,7 @@ def between_neighbours(tau: float, conf: Array) -> float:
     (coverage, risk, F1, cost, verdicts) is the same at :math:`t' = (l + u) / 2`, and what was best or feasible on them
     stays so. What changes is the distance to the nearest sample: half the gap instead of 0.
 
-    This holds for numbers *of these samples*. A risk guaranteed by testing samples of its own is another matter; see
+    This holds for numbers *of these samples*. A risk guaranteed by testing separate samples is another matter; see
     :mod:`twofold.gate.guarantee`.
 
     Parameters

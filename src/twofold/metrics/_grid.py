@@ -23,7 +23,7 @@ EPS = 1e-12  # the released code adds it to every denominator
 
 @dataclass(frozen=True, eq=False)
 class Accepted:
-    """Counts at every threshold (one score) or pair of thresholds (two scores; ID score first)."""
+    """Hold counts at every threshold (one score) or pair of thresholds (two scores; ID score first)."""
 
     thresholds: tuple[Array, ...]
     right: Array
@@ -55,25 +55,25 @@ def accepted(
 
 
 def linear_thresholds() -> Array:
-    """0, 0.001, ..., 1 in single precision, as released."""
+    """Return 0, 0.001, ..., 1 in single precision, as released."""
     return np.linspace(0.0, 1.0, PUBLISHED_THRESHOLDS, dtype=np.float32).astype(np.float64)
 
 
 def single_precision(conf: Array) -> Array:
-    """The score as released for the ID axis: raw, in single precision."""
+    """Return the score as released for the ID axis: raw, in single precision."""
     with np.errstate(over="ignore"):
         return conf.astype(np.float32).astype(np.float64)
 
 
 def min_max(conf: Array) -> Array:
-    """The score as released for the OOD axis: scaled to [0, 1] over the pooled test samples, in single precision."""
+    """Scale a score to [0, 1] over the pooled test samples, in single precision, as released for the OOD axis."""
     score = conf.astype(np.float32)
     low, high = score.min(), score.max()
     return ((score - low) / (high - low + np.float32(EPS))).astype(np.float64)
 
 
 class DoubleHistogram:
-    """DS-F1 and DS-AURC of resamples over a grid of quantile thresholds, a few milliseconds each.
+    """Compute DS-F1 and DS-AURC of resamples over a grid of quantile thresholds, in a few milliseconds each.
 
     Values are centred: a resample is worth what it is on the grid, plus the exact value of all rows, less their value
     on the grid. With at most ``thresholds`` distinct scores on each axis that is exact.
@@ -92,7 +92,7 @@ class DoubleHistogram:
         self.start = self.on_grid(np.ones(len(correct), np.uint8))
 
     def on_grid(self, weights: npt.NDArray[np.uint8]) -> dict[str, float]:
-        """DS-F1 and DS-AURC over pairs of the grid, row i counted ``weights[i]`` times."""
+        """Compute DS-F1 and DS-AURC over pairs of the grid, with row i counted ``weights[i]`` times."""
         from twofold._kernels import double_histogram
 
         least = np.empty(int(weights.sum()) + 1)
@@ -100,20 +100,20 @@ class DoubleHistogram:
         return {"ds_f1": best, "ds_aurc": area}
 
     def centred(self, weights: npt.NDArray[np.uint8], exact: Mapping[str, float]) -> dict[str, float]:
-        """Both metrics of a resample, given those of all rows."""
+        """Compute both metrics of a resample, given those of all rows."""
         drawn = self.on_grid(weights)
         return {name: exact[name] + drawn[name] - self.start[name] for name in exact}
 
 
 def published_f1(table: Accepted, inside: float) -> Array:
-    """F1 at every threshold with the released code's guarded denominators."""
+    """Compute F1 at every threshold with the released code's guarded denominators."""
     precision = table.right / (table.total + EPS)
     recall = table.right / (inside + EPS)
     return np.asarray(2.0 * precision * recall / (precision + recall + EPS))
 
 
 def binned_area(table: Accepted, inside: int, bins: int) -> float:
-    """Mean over ``bins`` coverage bins (j/K, (j+1)/K] of the least risk in the bin.
+    """Average over ``bins`` coverage bins (j/K, (j+1)/K] the least risk in the bin.
 
     A bin without points takes the next one to the right; thresholds that accept no ID sample are in no bin.
     """
@@ -125,7 +125,7 @@ def binned_area(table: Accepted, inside: int, bins: int) -> float:
 
 
 def published_area(table: Accepted, inside: int) -> float:
-    """The released integration: half-open bins, empty accept set at risk 1, trapezoid over bin centres only."""
+    """Integrate as released: half-open bins, empty accept set at risk 1, trapezoid over bin centres only."""
     risk = 1.0 - table.right / (table.total + EPS)
     place = table.known.astype(np.int64) * PUBLISHED_BINS // inside
     least = _least(risk.ravel(), place.ravel(), PUBLISHED_BINS)

@@ -16,7 +16,7 @@ from twofold.metrics.operating_points import Method, check_ood_share, ood_weight
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Validated samples of one joint evaluation, with one or two confidences."""
+    """Hold the validated samples of one joint evaluation, with one or two confidences."""
 
     correct: Mask
     is_id: Mask

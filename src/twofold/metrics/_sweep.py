@@ -26,7 +26,7 @@ Weighted = Callable[[npt.NDArray[np.uint8]], float]  # the weighted form of a me
 
 
 class Atoms(NamedTuple):
-    """The single rows of a sweep with given losses."""
+    """Hold the single rows of a sweep with given losses."""
 
     loss: Array
     weight: Array
@@ -35,7 +35,7 @@ class Atoms(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """What is accepted at each distinct confidence, most confident first; all but ``level`` are cumulative.
+    """Hold what is accepted at each distinct confidence, most confident first; all but ``level`` are cumulative.
 
     With 0/1 losses ``accepted - loss`` is the number of correct predictions. ``known`` counts ID samples, and equals
     ``accepted`` where there is no OOD sample.
@@ -162,7 +162,7 @@ def _filled_sweep(
 
 
 class _SortedLosses:
-    """Rows with given losses, sorted once; in ``sweep(counts)`` row i of that order comes counts[i] times."""
+    """Hold rows with given losses, sorted once; in ``sweep(counts)`` row i of that order comes counts[i] times."""
 
     def __init__(self, loss: Array, conf: Array, inside: Mask | None, share: float | None):
         # losses inside a tie are sorted too, so that sums never depend on the order of rows
@@ -239,7 +239,7 @@ def truth_weighted(metric: Callable[..., float]) -> Callable[..., Weighted]:
 
 
 class SortedRows:
-    """Rows with 0/1 losses, sorted once; resamples of them need no further sorting."""
+    """Hold rows with 0/1 losses, sorted once; resamples of them need no further sorting."""
 
     def __init__(self, right: Mask, conf: Array, inside: Mask | None, share: float | None):
         from twofold._kernels import LAST, OUTSIDE, RIGHT, WRONG
@@ -278,7 +278,7 @@ class SortedRows:
 
 @dataclass(frozen=True, eq=False)
 class MeanRisk:
-    """The weighted form of the empirical AURC over all or over ID samples of unit weight: ``sweep(w).mean(...)``."""
+    """Compute the weighted empirical AURC over all or over ID samples of unit weight: ``sweep(w).mean(...)``."""
 
     rows: SortedRows
     only_id: bool

@@ -105,7 +105,7 @@ def reliability_diagram(
     Notes
     -----
     ``width``: bin b of B holds :math:`(b-1)/B < p \le b/B`, and the first one holds 0 too (Guo et al.;
-    FD-Shifts closes bins on the left instead, torchmetrics too, with a bin of its own for p = 1).
+    FD-Shifts closes bins on the left instead, torchmetrics too, with a separate bin for p = 1).
     ``mass``: bins of counts as equal as possible. The sorted samples are cut at multiples of n/B, and
     samples of equal probability stay together, in the bin of their mean rank; edges lie half-way between
     neighbours. Bins without samples are left out. Neither the order of the rows nor that among ties changes

@@ -209,7 +209,7 @@ def _average_precision_unsafe(s: Sweep) -> float:
 def average_precision_unsafe(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> float:
     """Compute the average precision with the unsafe class as the positive one (AP-error, AUPR-out by steps).
 
-    :func:`average_precision` with ``positive=False``, under a name of its own for tables.
+    :func:`average_precision` with ``positive=False``, under its own name for tables.
 
     Parameters
     ----------
@@ -328,7 +328,7 @@ def _aupr_unsafe(s: Sweep) -> float:
 def aupr_unsafe(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> float:
     """Compute the AUPR by trapezoids with the unsafe class as the positive one (OpenOOD's AUPR-out).
 
-    :func:`aupr` with ``positive="unsafe"``, under a name of its own for tables.
+    :func:`aupr` with ``positive="unsafe"``, under its own name for tables.
 
     Parameters
     ----------

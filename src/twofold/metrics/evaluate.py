@@ -405,7 +405,7 @@ class EvaluatedSamples:
 
 @dataclass(frozen=True, eq=False)
 class _Call:
-    """What computes a metric: a function, its arrays and its settings, by name."""
+    """Hold what computes a metric: a function, its arrays and its settings, by name."""
 
     metric: Metric
     arrays: dict[str, AnyArray]

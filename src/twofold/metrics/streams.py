@@ -7,7 +7,7 @@ then comes with the least and the largest value that any order, ties included, a
 
 Each axis has two states:
 
-* **exact** while at most ``cells`` distinct confidences were seen: each has a cell of its own;
+* **exact** while at most ``cells`` distinct confidences were seen: each has its own cell;
 * **fixed** afterwards, or from the start with ``edges``: cut at quantiles of what was seen until then, cell i
   holding edges[i-1] <= conf < edges[i]. A value with more than the mass of two cells is cut out on both
   sides and stays a pure tie for good. Each cell knows its smallest and largest confidence, so a cell of one

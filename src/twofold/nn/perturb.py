@@ -181,7 +181,7 @@ class RankFeat:
     Parameters
     ----------
     layers : tuple of str, default=("layer3", "layer4")
-        Names of the layers, usually the last two stages. Each is changed in a pass of its own, and the logits of the
+        Names of the layers, usually the last two stages. Each is changed in a separate pass, and the logits of the
         passes are averaged.
 
     Notes

@@ -50,7 +50,7 @@ ROW_HEIGHT = 0.21  # inches of a line of text
 def critical_difference(comparison: Comparison, path: str | Path) -> Path:
     """Draw mean ranks, best first, with bars that join statistically tied methods.
 
-    This is the usual critical-difference diagram, turned so that each method has a line of its own: the dot is its mean
+    This is the usual critical-difference diagram, turned so that each method has its own line: the dot is its mean
     rank, and each column at the right is a clique. Methods of the top clique are blue.
 
     Parameters

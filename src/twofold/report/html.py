@@ -81,7 +81,7 @@ def _figure_data(document: Document) -> dict[str, object]:
 
 
 def _format_summary(document: Document) -> str:
-    """Embed the headline as data in an element of its own; return nothing where a document has none."""
+    """Embed the headline as data in a separate element; return nothing where a document has none."""
     if not document.summary:
         return ""
     return f'<script type="application/json" id="twofold-summary">{script_json(document.summary)}</script>\n'

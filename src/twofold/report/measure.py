@@ -160,7 +160,7 @@ class Measurements:
         return self._joint_metrics[key]
 
     def compute_in_threads(self, combinations: Sequence[tuple[Roles, ScorePair]]) -> None:
-        """Compute many combinations at once in threads; each has random draws of its own.
+        """Compute many combinations at once in threads; each has its own random draws.
 
         Parameters
         ----------

@@ -346,7 +346,7 @@ class Plot:
 
     @property
     def _most_letters(self) -> int:
-        """Number of letters of a name in the legend; more where each has a line of its own."""
+        """Number of letters of a name in the legend; more where each has its own line."""
         return 56 if self.lines >= len(self.legend) else 34
 
 

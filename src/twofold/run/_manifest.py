@@ -247,7 +247,7 @@ def check_set_name(name: object) -> None:
 
 
 def file_stem(name: str) -> str:
-    """Return the file name of a data set without its extension; ``corruption/3`` gets no folder of its own."""
+    """Return the file name of a data set without its extension; ``corruption/3`` gets no separate folder."""
     return name.replace("/", "@")
 
 

@@ -73,7 +73,7 @@ class StoredFile:
 
 
 class Extent(NamedTuple):
-    """First and last byte (exclusive) of a tensor behind the header."""
+    """Hold the first and last byte (exclusive) of a tensor after the header."""
 
     begin: int
     end: int

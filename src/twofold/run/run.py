@@ -127,7 +127,7 @@ class Run:
         names = None if class_names is None else _check_class_names(class_names)
         run = cls(path)
         if run.path.exists() and not run.path.is_dir():
-            raise RunError(f"{run.path} is a file; a run needs a folder of its own")
+            raise RunError(f"{run.path} is a file; a run needs its own folder")
         run.path.mkdir(parents=True, exist_ok=True)
         with run._folder.locked():
             if (run.path / MANIFEST).exists():

@@ -298,7 +298,7 @@ class Chain:
         return dataclasses.replace(self, steps=tuple(step.restore(own) for step, own in steps))
 
     def header(self) -> dict[str, str]:
-        """Return what a file says about the chain besides its arrays.
+        """Return what a file says about the chain apart from its arrays.
 
         Returns
         -------

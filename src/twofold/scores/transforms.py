@@ -751,7 +751,7 @@ class Project(StepHooks):
         -------
         dict or None
             The changed ``"logits"`` and ``"head"``; None where features are read too, and with ``kind="class_pred"``,
-            which is no linear head.
+            which is not a linear head.
         """
         if "features" in wanted or self.kind == "class_pred":
             return None

@@ -233,7 +233,7 @@ def _split_named(named: Mapping[str, Any], rows: int) -> tuple[dict[str, AnyArra
 
 @dataclass(frozen=True, eq=False)
 class _MetricCall:
-    """A metric with its named arrays and settings, to be computed on the positional arrays of a method."""
+    """Compute a metric with its named arrays and settings on the positional arrays of a method."""
 
     metric: Callable[..., Any]
     columns: dict[str, AnyArray]

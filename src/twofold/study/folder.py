@@ -26,14 +26,14 @@ FORMAT, VERSION = "twofold-study", 2
 
 
 class CellDigests(TypedDict):
-    """Digests of what a cell is trained and extracted by, and of what it is judged by."""
+    """Hold digests of what a cell is trained and extracted with, and of what it is judged by."""
 
     trained: str
     judged: str
 
 
 class CellRecord(CellDigests):
-    """What a folder stores about a finished cell."""
+    """Hold what a folder stores about a finished cell."""
 
     minutes: float
     images: int  # of the training set
@@ -46,7 +46,7 @@ class CellRecord(CellDigests):
 
 
 class FolderState(TypedDict):
-    """What a folder stores about its study."""
+    """Hold what a folder stores about its study."""
 
     name: str
     preset: str | None

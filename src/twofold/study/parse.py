@@ -189,7 +189,7 @@ def _apply_preset(content: Content, preset: str, where: str) -> dict[str, object
     where_preset = f"{where}, preset {preset}"
     _toml.check_keys(values, [key for key in KEYS if key != "presets"], where_preset)
     result = dict(content)
-    if "benchmark" in values:  # which has classes, sets and splits of its own
+    if "benchmark" in values:  # which has its own classes, sets and splits
         for key in ("classes", "sets", "splits"):
             result.pop(key, None)
     for key, value in values.items():
@@ -227,7 +227,7 @@ def _read_seeds(content: Content, where: str) -> tuple[int, ...]:
 
 
 def _are_seeds(values: object) -> TypeGuard[list[int]]:
-    """Whether a value is a list of distinct whole numbers from 0, at least one."""
+    """Check whether a value is a non-empty list of distinct whole numbers from 0."""
     if not isinstance(values, list) or not values:
         return False
     for place, value in enumerate(values):

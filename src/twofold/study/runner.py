@@ -331,7 +331,7 @@ class _Clock:
 
 @dataclass(frozen=True)
 class _Setup:
-    """Where cells are made, with which data and on which device."""
+    """Hold where cells are made, with which data and on which device."""
 
     out: Path
     root: str | Path | None
@@ -343,7 +343,7 @@ class _Setup:
 
 @dataclass(frozen=True)
 class _Training:
-    """A plan that was carried out: one trained network for each member."""
+    """Hold a finished plan: one trained network for each member."""
 
     plan: Plan
     members: Sequence[Trained]

@@ -117,7 +117,7 @@ def values(study: Study, found: Results) -> list[Value]:
 
 
 class _Place(NamedTuple):
-    """Where the seeds of a number stand in the results."""
+    """Locate the seeds of a number in the results."""
 
     recipe: str
     method: str

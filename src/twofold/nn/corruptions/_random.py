@@ -33,7 +33,7 @@ def to_uniform(words: Words) -> Single:
 
 @lru_cache(maxsize=1)
 def normal_quantiles() -> npt.NDArray[np.float64]:
-    """Return the 65,536 quantiles of the normal distribution that 16-bit numbers stand for."""
+    """Return the 65,536 quantiles of the normal distribution that 16-bit numbers represent."""
     from scipy.special import ndtri
 
     return ndtri((np.arange(65536) + 0.5) / 65536)

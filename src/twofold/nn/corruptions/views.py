@@ -146,7 +146,7 @@ class Corrupted:
         return getattr(self.images, "class_names", None)
 
     def read(self, rows: RowSelection) -> Bytes:
-        """Read the corrupted images of some rows; a row is the same image whichever rows are read with it.
+        """Read the corrupted images of some rows; a row is the same image, no matter which rows are read with it.
 
         Parameters
         ----------

@@ -30,7 +30,7 @@ MARK = object()
 
 
 class _Refused(Exception):
-    """A pickle asks for something that plain data never need."""
+    """Signal that a pickle asks for something that plain data never need."""
 
 
 @dataclass(eq=False)
@@ -46,7 +46,7 @@ class _DType:
 
 @dataclass(frozen=True)
 class _Global:
-    """Stand for an admitted global, which is never imported."""
+    """Represent an admitted global, which is never imported."""
 
     name: str
 

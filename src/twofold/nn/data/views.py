@@ -255,7 +255,7 @@ def open_set(images: Images, *, share: float = 0.4, seed: int = 0, keep_labels: 
     share : float, default=0.4
         Share of the classes to hold out. FD-Shifts holds out 40 %.
     seed : int, default=0
-        Seed of the draw. FD-Shifts draws anew for each run.
+        Seed of the draw. FD-Shifts draws again for each run.
     keep_labels : bool, default=False
         Keep the numbers of the known classes; by default they are renumbered.
 

@@ -415,7 +415,7 @@ def operate_all(images, codes, amounts, out):
 
 @kernel
 def operate_all_randomly(images, codes, severity, draws, out):
-    """Apply to each image an operation of its own draws."""
+    """Apply to each image the operation that it drew."""
     for i in range(images.shape[0]):
         operate_randomly(images[i], codes, severity, draws[i], out[i])
 

@@ -271,7 +271,7 @@ class SAM(_Sharpness):
         Whether the step is scaled by the weights (ASAM): :math:`\epsilon = \rho\,T^2 g / \lVert T g \rVert_2` with
         :math:`T = |\theta|`. Its rho is about ten times larger.
     repeat : bool, default=True
-        Whether the second pass draws torch's random numbers of the first pass again. The released SURE+ mixes anew
+        Whether the second pass draws torch's random numbers of the first pass again. The released SURE+ mixes again
         there.
 
     Raises

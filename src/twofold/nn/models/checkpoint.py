@@ -27,7 +27,7 @@ NESTS = ("state_dict", "model_state_dict", "model", "net")  # keys under which t
 PREFIXES = ("module.", "_orig_mod.")  # added by DataParallel and by torch.compile
 COUNTER = "num_batches_tracked"  # counter of batch norm; evaluation does not use it, so it may be missing
 STEMS = ("conv1.weight", "block1.0.weight")  # names of the first convolution in networks of the zoo
-ENCODER_KEYS = "confidence.encoder."  # keys of a confidence branch with an encoder of its own
+ENCODER_KEYS = "confidence.encoder."  # keys of a confidence branch with its own encoder
 SHOWN = 3  # number of keys of each kind that an error lists
 
 
@@ -211,7 +211,7 @@ def load_parameters(model: nn.Module, parameters: Mapping[str, Tensor], *, sourc
     Parameters
     ----------
     model : torch.nn.Module
-        Model to load into. A confidence branch first gets an encoder of its own if the parameters have one.
+        Model to load into. A confidence branch first gets its own encoder if the parameters have one.
     parameters : mapping from str to Tensor
         Parameters by name, as :func:`read_parameters` returns them. Counters of batch norm may be missing.
     source : str
@@ -254,7 +254,7 @@ def load_parameters(model: nn.Module, parameters: Mapping[str, Tensor], *, sourc
 
 
 def _adopt_encoder(model: nn.Module, parameters: Mapping[str, Tensor]) -> None:
-    """Give the confidence branch of a network an encoder of its own if the parameters have one."""
+    """Give the confidence branch of a network its own encoder if the parameters have one."""
     if not isinstance(model, Network) or model.confidence is None or model.confidence.encoder is not None:
         return
     if any(ENCODER_KEYS in key for key in parameters):

@@ -259,7 +259,7 @@ class Classifier:
 
     @contextmanager
     def _record_images(self) -> Iterator[list[Tensor]]:
-        """Record the images that enter a network whose confidence branch has an encoder of its own."""
+        """Record the images that enter a network whose confidence branch has its own encoder."""
         images: list[Tensor] = []
         network = self._network
         if network is None or network.confidence is None or network.confidence.encoder is None:
@@ -300,7 +300,7 @@ def _find_network(model: nn.Module) -> Network | None:
 
 
 def _branch_confidence(branch: ConfidenceBranch, features: Tensor, images: list[Tensor]) -> Tensor:
-    """Compute the confidence from the features, or from the images if the branch has an encoder of its own."""
+    """Compute the confidence from the features, or from the images if the branch has its own encoder."""
     features = features.to(next(branch.parameters()).dtype)
     if images:
         return _to_float(branch.of(images[0], features))

@@ -244,7 +244,7 @@ def _load_hugging_face(name: str, classes: int | None, *, weights: bool) -> nn.M
 
 
 def _load_config(name: str, classes: int | None) -> Any:
-    """Load the configuration of a Hugging Face model, which must not bring code of its own."""
+    """Load the configuration of a Hugging Face model, which must not bring its own code."""
     import transformers
 
     options = {} if classes is None else {"num_labels": classes}
@@ -359,7 +359,7 @@ def _import_path(folder: Path) -> Iterator[None]:
 
 
 def _import_file(path: Path) -> ModuleType:
-    """Import a Python file as a module of its own name, executed again each time."""
+    """Import a Python file as a module with its own name, executed again each time."""
     name = f"_twofold_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None

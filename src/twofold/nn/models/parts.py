@@ -263,7 +263,7 @@ class ConfidenceBranch(nn.Module):
         Parameters
         ----------
         images : Tensor of shape (N, C, H, W)
-            Normalised images; used only if the branch has an encoder of its own.
+            Normalised images; used only if the branch has its own encoder.
         features : Tensor of shape (N, D)
             Features of the images in the classifier; used otherwise.
 

@@ -92,7 +92,7 @@ def to_onnx(
 
 
 class _GatedClassifier(nn.Module):
-    """The classifier, both scores and both thresholds as one module."""
+    """Run the classifier, both scores and both thresholds as one module."""
 
     def __init__(self, gate: Gate, classifier: Classifier, prepare: Prepare | None) -> None:
         super().__init__()

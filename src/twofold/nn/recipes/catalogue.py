@@ -13,7 +13,7 @@ from twofold.nn.recipes.views import AugMix, AugMixed, Clean, CutMix, MixUp, Pix
 
 
 def _confidnet() -> Recipe:
-    """Compose ConfidNet: the classifier, then the branch alone, then the branch with an encoder of its own.
+    """Compose ConfidNet: the classifier, then the branch alone, then the branch with its own encoder.
 
     250, 200 and 20 epochs on CIFAR, by Adam at 1e-4 and 1e-6 after the first (FD-Shifts).
     """

@@ -45,7 +45,7 @@ class Averaged(Part):
     kind : {"ema", "swa"}, default="ema"
         The average.
     rebn : bool, default=True
-        Estimate batch-norm statistics anew over the training set, once.
+        Re-estimate batch-norm statistics over the training set, once.
     start : float, default=0.6
         Share of the run after which SWA starts.
     lr : float, default=1.0
@@ -81,7 +81,7 @@ class Frozen(Part):
 
 @dataclass(frozen=True)
 class ReBN(Part):
-    """Estimate the batch-norm statistics of a checkpoint anew over the training set, and nothing else."""
+    """Re-estimate the batch-norm statistics of a checkpoint over the training set, and change nothing else."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class NetworkOptions(TypedDict, total=False):
-    """Keywords of :func:`twofold.nn.build` that a recipe may ask for."""
+    """Hold the keywords of :func:`twofold.nn.build` that a recipe may ask for."""
 
     head: Literal["linear", "cosine"]
     scale: float

@@ -101,7 +101,7 @@ class Training:
     def device(self) -> torch.device:
         """Where this process computes.
 
-        Under ``torchrun`` each process of a machine has a device of its own.
+        Under ``torchrun`` each process of a machine has its own device.
         """
         return self.processes.device
 
@@ -244,7 +244,7 @@ class Training:
         return {"loss": loss, "train_accuracy": accuracy}
 
     def _run_step(self, step: TrainingStep) -> StepResult:
-        """Take one step at its learning rate, with random numbers of its own, and update what depends on it."""
+        """Take one step at its learning rate, with its own random numbers, and update what depends on it."""
         for group in self.optimiser.param_groups:
             group["lr"] = self.learning_rate.at(step.number)
         with torch.random.fork_rng(), _explain_memory_errors(self.settings.batch):
@@ -323,7 +323,7 @@ class Training:
                 parameter.grad = self.processes.average(parameter.grad)
 
     def renew_statistics(self) -> None:
-        """Estimate the batch-norm statistics of the kept network anew.
+        """Re-estimate the batch-norm statistics of the kept network.
 
         They are the exact moments over all training images, augmented as in training.
         """
@@ -441,7 +441,7 @@ def prepare_training(
     if setup.compiled:
         forward = torch.compile(model, options={"fallback_random": True})  # dropout draws what it draws otherwise
     learner = _learning_module(recipe, model)
-    model.to(processes.device)  # a confidence branch may have got an encoder of its own
+    model.to(processes.device)  # a confidence branch may have got its own encoder
     parameters = [parameter for parameter in learner.parameters() if parameter.requires_grad]
     lr = settings.lr
     fine_tune = recipe.get(FineTune)

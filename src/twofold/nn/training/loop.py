@@ -133,7 +133,7 @@ def train(
 
     Notes
     -----
-    A recipe of several stages keeps each in a folder of its own. Under ``accelerate launch`` or ``torchrun`` each
+    A recipe of several stages keeps each in its own folder. Under ``accelerate launch`` or ``torchrun`` each
     process takes its share of every batch and gradients are averaged. Batch norm then uses the statistics of a
     process's own share (those of the first process are kept). Losses that couple samples (mixed pairs, CRL pairs,
     ranks) act within a share, or over the whole batch with ``Settings(gather=True)``.
@@ -188,7 +188,7 @@ def _train(
 
 @dataclass(frozen=True)
 class _StageRun:
-    """One stage of a training: its folder, recipe and settings."""
+    """Hold one stage of a training: its folder, recipe and settings."""
 
     name: str
     recipe: Recipe

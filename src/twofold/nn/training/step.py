@@ -386,7 +386,7 @@ class TrainingStep:
         return self.training.processes.own_share(tensor)
 
     def batch_loss(self, loss: Tensor) -> Tensor:
-        """Scale the gradient of a loss over the whole batch, of which each process computes that of its own rows.
+        """Scale the gradient of a loss over the whole batch, of which each process computes the part of its own rows.
 
         Parameters
         ----------
