@@ -26,6 +26,10 @@ class InvalidInput(TwofoldError, ValueError):
     """Report an argument that is not valid: wrong shape, type, range or content."""
 
 
+class UnreadableImage(InvalidInput):
+    """Report an image that is missing, damaged, or stored in a way that cannot be decoded to 8-bit RGB."""
+
+
 class UndefinedMetric(TwofoldError, ValueError):
     """Report that a metric has no value on these data, for example an AUROC with one class only."""
 
@@ -147,6 +151,10 @@ class DependentRows(TwofoldWarning):
 
 class LowPrecision(TwofoldWarning):
     """Warn that a model computes in half precision, which leaves few digits to rank by."""
+
+
+class SkippedImages(TwofoldWarning):
+    """Warn that unreadable images were left out or replaced, as ``on_bad="skip"`` asks."""
 
 
 class BrokenPlugin(TwofoldWarning):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Self, TypeAlias, TypeVar
@@ -13,8 +13,9 @@ import numpy.typing as npt
 from twofold._checks import Labels, whole
 from twofold._checks import labels as class_labels
 from twofold.errors import InvalidInput, UnknownName
+from twofold.nn.data.decoding import Box, crop_file, crop_pixels
 from twofold.nn.data.sizing import SizeRule, apply_size_rules
-from twofold.nn.data.sources import ArraySource, Source
+from twofold.nn.data.sources import ArraySource, EncodedSource, Source
 from twofold.nn.rows import Ids, Pixels, RowSelection
 
 ClassSelection: TypeAlias = str | int | Sequence[str | int]
@@ -181,6 +182,59 @@ class Images:
             return np.empty((0, *self.shape, 3), dtype=np.uint8)
         self._check_one_size(images, source_rows)
         return np.stack(images)
+
+    def read_crops(
+        self,
+        rows: RowSelection,
+        draw_box: Callable[[int, int, int], Box],
+        side: int,
+        *,
+        draft: bool = True,
+    ) -> Pixels:
+        """Read a box of each image, drawn once the image's size is known, and resize it to a square.
+
+        Parameters
+        ----------
+        rows : slice, sequence of int, or mask of shape (N,)
+            Which rows; the images may differ in size.
+        draw_box : callable
+            Takes the row number and the height and width of the whole image, after the size rules if there are any, and
+            returns the :class:`~twofold.nn.data.decoding.Box` to cut out.
+        side : int
+            Side of the results in pixels.
+        draft : bool, default=True
+            Let JPEG files be decoded at a reduced size where the box keeps at least ``side`` pixels each way; see
+            :func:`~twofold.nn.data.decoding.crop_file`.
+
+        Returns
+        -------
+        ndarray of uint8, shape (B, side, side, 3)
+            The resized boxes.
+
+        Raises
+        ------
+        InvalidInput
+            If a row does not exist.
+        UnreadableImage
+            If a file cannot be decoded.
+
+        Examples
+        --------
+        >>> images = Images.of(np.zeros((2, 8, 12), np.uint8))
+        >>> images.read_crops([1], lambda row, height, width: Box(0, 0, height, height), 4).shape
+        (1, 4, 4, 3)
+        """
+        numbers = self._row_numbers(rows)
+        result = np.empty((len(numbers), side, side, 3), dtype=np.uint8)
+        for place, (number, row) in enumerate(zip(numbers.tolist(), self._source_rows(numbers).tolist(), strict=True)):
+            if isinstance(self.source, EncodedSource) and not self.size_rules:
+                where = self.source.where(row)
+                result[place] = crop_file(self.source.encoded(row), where, partial(draw_box, number), side, draft=draft)
+            else:
+                whole_image = self.read(slice(number, number + 1))[0]
+                box = draw_box(number, *whole_image.shape[:2])
+                result[place] = crop_pixels(whole_image, box, side)
+        return result
 
     def _check_one_size(self, images: Sequence[Pixels], source_rows: Labels) -> None:
         """Raise unless all images have the size of the first."""

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from twofold._checks import Labels
-from twofold.errors import InvalidInput
-from twofold.nn.data.decoding import DECODING_ERRORS, decode_file, to_rgb
+from twofold.errors import InvalidInput, UnreadableImage
+from twofold.nn.data.decoding import DECODING_ERRORS, Encoded, decode_file, to_rgb
 from twofold.nn.rows import ImageRows, Pixels
 
 if TYPE_CHECKING:
@@ -62,6 +62,26 @@ class Source(Protocol):
         -------
         str
             Such as the path of a file.
+        """
+        ...
+
+
+@runtime_checkable
+class EncodedSource(Source, Protocol):
+    """Define a source of image files, which can be decoded in part or at a reduced size."""
+
+    def encoded(self, row: int) -> Encoded:
+        """Return the file of a row.
+
+        Parameters
+        ----------
+        row : int
+            Row number in 0..N-1.
+
+        Returns
+        -------
+        Path or BytesIO
+            The image file, or its bytes.
         """
         ...
 
@@ -195,10 +215,25 @@ class FileSource:
 
         Raises
         ------
-        InvalidInput
+        UnreadableImage
             If a file is missing or cannot be decoded, or has more than 8 bits a channel.
         """
         return [decode_file(self.paths[row]) for row in rows.tolist()]
+
+    def encoded(self, row: int) -> Path:
+        """Return the file of a row.
+
+        Parameters
+        ----------
+        row : int
+            Row number.
+
+        Returns
+        -------
+        Path
+            The file.
+        """
+        return self.paths[row]
 
     def where(self, row: int) -> str:
         """Name the file of a row.
@@ -326,7 +361,7 @@ class TableSource:
 
         Raises
         ------
-        InvalidInput
+        UnreadableImage
             If an image cannot be decoded, or has more than 8 bits a channel.
         """
         return [self._fetch(row) for row in rows.tolist()]
@@ -334,10 +369,10 @@ class TableSource:
     def _fetch(self, row: int) -> Pixels:
         try:
             return to_rgb(self.table[row][self.column], self.where(row))
-        except InvalidInput:
+        except UnreadableImage:
             raise
         except DECODING_ERRORS as error:
-            raise InvalidInput(f"{self.where(row)} is not a readable image: {error}") from error
+            raise UnreadableImage(f"{self.where(row)} is not a readable image: {error}") from error
 
     def where(self, row: int) -> str:
         """Name the table and the row.

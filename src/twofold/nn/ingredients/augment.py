@@ -547,6 +547,74 @@ def resized_crop(
     narrow, wide = _check_span(ratio, "ratio", np.inf)
     draws = uniforms(sample_index(index, len(x)), 2 * TRIES + 2, name="resized_crop", seed=seed, epoch=epoch)
     height, width = x.shape[1:3]
+    top, left, h, w = _place_boxes(draws, height, width, (low, high), (narrow, wide))
+    result = np.empty((len(x), side, side, 3), dtype=np.uint8)
+    resize_crops(x, top, left, h, w, result)
+    return result
+
+
+def crop_boxes(
+    index: ArrayLike,
+    sizes: Sequence[tuple[int, int]],
+    *,
+    scale: tuple[float, float] = (0.08, 1.0),
+    ratio: tuple[float, float] = (3 / 4, 4 / 3),
+    seed: int = 0,
+    epoch: int = 0,
+) -> npt.NDArray[np.int64]:
+    """Draw the boxes that :func:`resized_crop` cuts out, for images of any sizes.
+
+    Parameters
+    ----------
+    index : array-like of shape (N,), int
+        Number of each image in its data set, 0 or more. It selects the random numbers of the image.
+    sizes : sequence of (int, int)
+        Height and width of each image.
+    scale : tuple of two float, default=(0.08, 1.0)
+        Smallest and largest area of the box as a share of the image, above 0 and at most 1.
+    ratio : tuple of two float, default=(3/4, 4/3)
+        Smallest and largest aspect ratio, width over height, above 0.
+    seed : int, default=0
+        Seed of the random numbers, below 2^64.
+    epoch : int, default=0
+        Epoch of training, below 2^64; each epoch draws new random numbers.
+
+    Returns
+    -------
+    numpy.ndarray of shape (N, 4), int64
+        Top, left, height and width of each box.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument has the wrong type, shape or range.
+
+    Notes
+    -----
+    The distribution is that of torchvision's ``RandomResizedCrop``: ten tries, then the largest centred box of allowed
+    aspect ratio.
+
+    Examples
+    --------
+    >>> top, left, height, width = crop_boxes([0], [(375, 500)])[0]
+    >>> bool(top + height <= 375 and left + width <= 500)
+    True
+    """
+    spans = _check_span(scale, "scale", 1.0), _check_span(ratio, "ratio", np.inf)
+    draws = uniforms(sample_index(index, len(sizes)), 2 * TRIES + 2, name="resized_crop", seed=seed, epoch=epoch)
+    boxes = np.empty((len(sizes), 4), dtype=np.int64)
+    for row, (height, width) in enumerate(sizes):
+        placed = _place_boxes(draws[row : row + 1], height, width, *spans)
+        boxes[row] = [edge[0] for edge in placed]
+    return boxes
+
+
+def _place_boxes(
+    draws: Array, height: int, width: int, scale: tuple[float, float], ratio: tuple[float, float]
+) -> tuple[npt.NDArray[np.int64], ...]:
+    """Return top, left, height and width of one box for each row of draws, in images of one size."""
+    low, high = scale
+    narrow, wide = ratio
     area = height * width * (low + (high - low) * draws[:, :TRIES])
     aspect = np.exp(np.log(narrow) + (np.log(wide) - np.log(narrow)) * draws[:, TRIES : 2 * TRIES])
     widths = np.rint(np.sqrt(area * aspect))
@@ -559,9 +627,7 @@ def resized_crop(
     w = np.where(is_found, np.take_along_axis(widths, first_fit, axis=1)[:, 0], centre_width).astype(np.int64)
     top = np.where(is_found, draws[:, -2] * (height - h + 1), (height - h) // 2).astype(np.int64)
     left = np.where(is_found, draws[:, -1] * (width - w + 1), (width - w) // 2).astype(np.int64)
-    result = np.empty((len(x), side, side, 3), dtype=np.uint8)
-    resize_crops(x, top, left, h, w, result)
-    return result
+    return top, left, h, w
 
 
 def _check_span(value: tuple[float, float], name: str, high: float) -> tuple[float, float]:
