@@ -17,6 +17,7 @@ from twofold.errors import InvalidInput
 
 HEADS = ("linear", "cosine")
 BRANCHES = ("devries", "confidnet")
+PLACES = ("blocks", "head")  # where dropout may be
 BRANCH_WIDTH, BRANCH_DEPTH = 400, 5  # hidden linear layers of ConfidNet, each followed by a ReLU
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from typing import Literal
 
@@ -10,6 +11,7 @@ import torch
 
 from twofold._checks import whole
 from twofold.errors import UnknownName
+from twofold.nn.models.description import NetworkDescription, remember_description
 from twofold.nn.models.parts import Network, Options
 from twofold.nn.models.preresnet import PreResNet
 from twofold.nn.models.resnet import CifarResNet, ResNet
@@ -115,4 +117,6 @@ def build(
     options = Options(classes, dropout, head, confidence, abstain, in_channels, scale, learn_scale)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(whole(seed, "seed", 0))
-        return ZOO[name](options)
+        network = ZOO[name](options)
+    remember_description(network, NetworkDescription(name, **asdict(options)))
+    return network

@@ -20,6 +20,7 @@ from twofold.nn.data import Images
 from twofold.nn.extraction import Prepare
 from twofold.nn.ingredients.averaging import EMA, SWA
 from twofold.nn.ingredients.fractals import Mixers
+from twofold.nn.models.description import ModelDescription, describe_network, write_description
 from twofold.nn.recipes import Averaged, ReBN, Recipe, Stage, Stages
 from twofold.nn.rows import ImageRows
 from twofold.nn.training.epochs import Training, prepare_training
@@ -175,8 +176,11 @@ def _train(
             )
             history += result.history
         write_weights(weights, model, identity)
+        write_description(folder, ModelDescription(describe_network(model), data.class_names))
         return Trained(weights, model, tuple(history), 1.0)
     training = prepare_training(recipe, model, data, settings, setup)
+    if training.processes.is_main_process:
+        write_description(folder, ModelDescription(describe_network(model), data.class_names))
     if recipe.get(ReBN) is not None:
         training.renew_statistics()
         write_weights(weights, model, identity)
