@@ -10,12 +10,19 @@ ROOT = Path(__file__).parent.parent
 NUMBER = r"\d+(?:\.\d+)?"
 
 
+def claims():
+    """Every claim of the page on scores: its name, what was found here, its verdict, the pages of its numbers."""
+    text = (ROOT / "docs" / "findings_scores.md").read_text(encoding="utf-8")
+    for section in text.split("\n### ")[1:]:
+        claim, _, rest = section.partition("\n")
+        items = " ".join(rest.partition("\n## ")[0].split()).split("- ")
+        said = dict(item.strip().split(": ", 1) for item in items if ": " in item)
+        yield claim, said["Here"], said["Verdict"], re.findall(r"results/(\w+\.md)", said["Numbers"])
+
+
 def rows():
-    """Claim, what is said of it here and the result pages that say so, for the table that is written by hand."""
-    text = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8").split("## What training does")[0]
-    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
-    for claim, _, here, _, pages in lines[1:]:
-        yield pytest.param(here, re.findall(r"results/(\w+\.md)", pages), id=claim[:40])
+    for claim, here, _, pages in claims():
+        yield pytest.param(here, pages, id=claim[:40])
 
 
 @pytest.mark.parametrize(("here", "pages"), list(rows()))
@@ -26,6 +33,14 @@ def test_every_number_is_on_its_page(here, pages):
     for number in re.findall(NUMBER, here):
         digits = len(number.partition(".")[2])
         assert number in known or (digits and number in {f"{float(x):.{digits}f}" for x in known}), number
+
+
+def test_the_overview_has_every_claim_with_its_verdict():
+    text = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^\| \[(.+)\]\(findings_scores\.md.*\) \| .* \| (.*) \|$", text, flags=re.MULTILINE)
+    verdicts = {claim: re.match(r"\*\*(.*)\*\*", verdict)[1] for claim, _, verdict, _ in claims()}
+    assert len(lines) > 10
+    assert dict(lines) == verdicts
 
 
 def test_the_noise_of_seeds_is_what_rows_and_seeds_leave(monkeypatch):
@@ -145,20 +160,20 @@ def test_the_verdict_on_aurc_as_a_loss_is_that_of_the_converged_network(monkeypa
     label = studies.VARIANTS["aurc_converged"][-1]
     lines = [
         ["it beats cross-entropy", "aurc test", "paper", "short", studies.UNTESTABLE],
-        [f"it beats cross-entropy, {label}", "aurc test", "paper", "long", studies.CANNOT],
+        [f"it beats cross-entropy, {label}", "aurc test", "paper", "long", studies.INCONCLUSIVE],
     ]
     told = studies.headline(lines, "AURC wins", "beats cross-entropy", "aurc test")
     assert told[3] == "long"
-    assert told[4].startswith(f"{studies.CANNOT} (1 of 1 lines), {label}")
+    assert told[4].startswith(f"{studies.INCONCLUSIVE} (1 of 1 lines), {label}")
 
 
 def test_full_presets_are_called_the_papers_scale_only_where_they_have_its_network(monkeypatch):
     pytest.importorskip("torch", reason="studies are read with torch installed")
     studies = scripts(monkeypatch, "studies")
     words, _, rest = studies.full_scale()
-    assert "`sure_plus` and `aurc_finetune` with the network" in words
+    assert "`sure_plus` and `aurc_finetune` with the networks" in words
     assert "`unknown` trains a resnet18_32" in rest
-    assert "`paradigms` trains a resnet18_32 where the paper's code has a vgg13" in rest
+    assert "`paradigms` trains a resnet18_32, while the paper's code has a vgg13" in rest
 
 
 def test_what_is_kept_of_a_study_can_be_summed_up(monkeypatch):
@@ -166,5 +181,5 @@ def test_what_is_kept_of_a_study_can_be_summed_up(monkeypatch):
     studies = scripts(monkeypatch, "studies")
     world = studies.World.open("aurc_converged")
     assert "resnet8_cifar_kd, " in studies.summary(world, "aurc_converged")
-    text = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "findings_training.md").read_text(encoding="utf-8")
     assert studies.summary(world, "aurc_converged") in text

@@ -30,7 +30,7 @@ def test_a_table_has_mean_and_deviation_over_seeds(whole, study):
         "4 of 4 cells",
         "seeds 0, 1",
         "weights averaged",
-        "minutes a cell",
+        "minutes per cell",
         "test (test) 40",
     ):
         assert words in page

@@ -28,7 +28,7 @@ LEGEND = (
     "areas under risk curves x1000."
 )
 FACTS = (
-    *("row", "recipe", "starts from", "images", "epochs", "updates", "weights averaged", "minutes a cell"),
+    *("row", "recipe", "starts from", "images", "epochs", "updates", "weights averaged", "minutes per cell"),
     "finished",
 )
 
