@@ -502,7 +502,23 @@ def keep_largest(products, scale, shift, first, values, places):  # type: ignore
 
 
 @kernel
-def drop(x, bits, limit, scale, result):  # type: ignore[no-untyped-def]
-    """Set entries to zero where their 16 random bits are below the limit, and scale the others."""
-    for i in range(x.size):
-        result[i] = x[i] * scale if bits[i] >= limit else np.float32(0.0)
+def drop(x, keys, limit, scale, result):  # type: ignore[no-untyped-def]
+    """Set entries to zero where their 16 random bits are below the limit, and scale the others.
+
+    The bits of four entries are a SplitMix64 hash of the row's key and their position.
+    """
+    rows, entries = x.shape
+    words = np.empty((entries + 3) // 4, np.uint64)
+    bits = words.view(np.uint16)
+    stride = np.uint64(0x9E3779B97F4A7C15)
+    for r in range(rows):
+        key = keys[r]
+        for w in range(words.size):
+            z = key + np.uint64(w + 1) * stride
+            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            words[w] = z ^ (z >> np.uint64(31))
+        before = x[r]
+        after = result[r]
+        for i in range(entries):
+            after[i] = before[i] * scale if bits[i] >= limit else np.float32(0.0)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from twofold.errors import InvalidInput
+from twofold.nn.dropout import row_keys, switch_on
 from twofold.nn.extraction import dropout
 from twofold.nn.extraction.layers import collect_layer_statistics
 from twofold.nn.extraction.reading import InputBatch
@@ -118,7 +119,7 @@ class Recorder:
                 at_head = None
                 if len(dropouts) == 1:
                     at_head = dropout.find_dropout_at_head(captured, dropout_inputs)
-                arrays |= self._pass_arrays(self._run_passes(inputs, dropouts, at_head, first))
+                arrays |= self._pass_arrays(self._run_passes(inputs, dropouts, at_head, first, len(captured.logits)))
         for name, perturbation in self.learned.items():
             arrays[f"learned/{name}"] = _to_numpy(perturbation(main, inputs), SINGLE)
         if not self.has_known_classes:
@@ -183,15 +184,18 @@ class Recorder:
             yield member(inputs)
 
     def _run_passes(
-        self, inputs: Batch, dropouts: Sequence[nn.Module], at_head: Tensor | None, first: int
+        self, inputs: Batch, dropouts: Sequence[nn.Module], at_head: Tensor | None, first: int, count: int
     ) -> Iterator[Captured]:
-        """Run passes with dropout on, seeded by row and pass, so that resuming changes nothing."""
+        """Run passes with dropout on, seeded by row and pass: neither resuming nor the size of a batch matters."""
         if not dropouts:
             raise InvalidInput("passes need dropout layers with a rate above 0, and the model has none")
         main = self.classifiers[0]
+        rows = np.arange(first, first + count)
         with torch.random.fork_rng():
             for number in range(self.passes):
-                with dropout.switch_on(dropouts, np.random.SeedSequence((self.seed, first, number))):
+                keys = row_keys((self.seed, number), rows)
+                torch.manual_seed(int(keys[0] >> np.uint64(1)))  # of dropout that PyTorch draws
+                with switch_on(dropouts, keys, self.device):
                     if at_head is None:
                         captured = main(inputs)
                     else:

@@ -138,8 +138,9 @@ def extract(
     Notes
     -----
     Under ``torchrun`` or ``accelerate`` (the variables ``RANK`` and ``WORLD_SIZE``) each process takes its share of the
-    shards; the first one closes the data set. The random numbers of the passes depend on the seed, the first row of the
-    batch and the pass, so resuming changes nothing, but another ``batch`` draws other masks.
+    shards; the first one closes the data set. The masks of dropout depend on the seed, the row and the pass
+    alone: neither resuming nor another ``batch`` changes them. Alpha dropout is the exception; its masks depend on the
+    batch too.
 
     Examples
     --------

@@ -17,6 +17,7 @@ from torch.nn import functional
 from torch.nn.modules.dropout import _DropoutNd
 
 from twofold.errors import InvalidInput, UnknownName
+from twofold.nn.dropout import find_dropouts
 from twofold.nn.models.parts import ConfidenceBranch, CosineHead, Network
 from twofold.outputs import FINE, Head
 
@@ -245,7 +246,7 @@ class Classifier:
         list of torch.nn.Module
             Dropout modules. Dropout written as a function call cannot be seen.
         """
-        return [module for module in self.model.modules() if isinstance(module, _DropoutNd) and module.p > 0]
+        return find_dropouts(self.model)
 
     @property
     def _head_layer(self) -> HeadLayer:
