@@ -14,6 +14,14 @@ PYTHONS = ["3.11", "3.12", "3.13"]
 NEEDS_TORCH = ["tests/nn", "tests/adapters", "tests/study"]  # the other tests run without it
 ALSO_WITH_TORCH = ["cli", "contributing", "docs", "doctests", "layers", "light", "readme"]  # tests/test_NAME.py
 
+GITHUB_FILES = {  # patterns by the name of their schema
+    "github-workflows": ".github/workflows/*.yml",
+    "dependabot": ".github/dependabot.yml",
+    "github-issue-forms": ".github/ISSUE_TEMPLATE/[!c]*.yml",  # all but config.yml
+    "github-issue-config": ".github/ISSUE_TEMPLATE/config.yml",
+    "citation-file-format": "CITATION.cff",
+}
+
 nox.options.default_venv_backend = "venv"
 nox.options.sessions = ["check", "test"]
 
@@ -31,12 +39,28 @@ def install(session: nox.Session, *extras: str) -> None:
 
 @nox.session
 def check(session: nox.Session) -> None:
-    """Lint, format, types and docstrings."""
+    """Lint, format, types, docstrings and the files under .github."""
     install(session, "all")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
     session.run("numpydoc", "lint", *public_modules())
+    check_github_files(session)
+
+
+@nox.session
+def github_files(session: nox.Session) -> None:
+    """Check the files under .github alone, which takes a second."""
+    install(session, "dev")
+    check_github_files(session)
+
+
+def check_github_files(session: nox.Session) -> None:
+    """Compare the files with their schemas and audit the workflows; nothing is downloaded."""
+    for schema, pattern in GITHUB_FILES.items():
+        files = [str(file) for file in sorted(Path().glob(pattern))]
+        session.run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", *files)
+    session.run("zizmor", "--quiet", "--offline", ".github")
 
 
 @nox.session(python=PYTHONS)
@@ -52,6 +76,13 @@ def test_torch(session: nox.Session) -> None:
     install(session, "all")
     files = [f"tests/test_{name}.py" for name in ALSO_WITH_TORCH]
     session.run("pytest", "-m", "not slow", *NEEDS_TORCH, *files, *session.posargs)
+
+
+@nox.session
+def test_slow(session: nox.Session) -> None:
+    """Test what is slow, with torch: `test` skips some of it and `test_torch` leaves it out; arguments go to pytest."""
+    install(session, "all")
+    session.run("pytest", "-m", "slow", *session.posargs)
 
 
 @nox.session

@@ -14,11 +14,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import sys
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
+
+from script import announce, data_folder
 
 import numpy as np
 
@@ -54,12 +54,18 @@ DETAILED = ("cifar10/resnet110", "cifar10/resnet50_ce", "cifar100/densenet_bc_10
 # --- the material ---------------------------------------------------------------------------------------------------
 
 
+FILES = (
+    "cifar10_real_logits.npz",
+    "cifar10_real_logits.json",
+    "logits_cifar10_resnet110.npz",
+    "logits_cifar10_test_ensemble.npz",
+    "probs_cifar100_test.npz",
+)
+
+
 def load():
     """Logits and labels of each model; saved probabilities enter as their logarithms."""
-    folder = os.environ.get("TWOFOLD_DATA")
-    if folder is None:
-        sys.exit("set TWOFOLD_DATA to the folder with cifar10_real_logits.npz")
-    data = Path(folder)
+    data = data_folder(*FILES)
     models = {}
     real = np.load(data / "cifar10_real_logits.npz")
     for key in sorted(k for k in real.files if k.endswith("_test_logits")):
@@ -153,6 +159,7 @@ def measure(found):
     """All cells: every size for the maximum softmax probability, the paper's size for the other functions."""
     cells = []
     for n in SIZES:
+        announce(f"batches of {n} samples")
         ranks, w, mean = batches(n), weights(n), expected_weights(n)
         for (model, loss, function), risk in found.items():
             if function != "msp" and n != AT:
@@ -168,7 +175,6 @@ def measure(found):
                 Cell(model, loss, function, n, e, population, *map(float, rest), len(ranks)) for e, *rest in columns
             ]
         check(found, ranks, w)
-        print(f"batches of {n} done", file=sys.stderr, flush=True)
     return cells
 
 
@@ -215,6 +221,7 @@ class Study:
 def study():
     """Everything, computed."""
     models = load()
+    announce(f"losses of {len(models)} classifiers")
     found = risks(models)
     anchors(models)
     cells = {(c.model, c.loss, c.function, c.n, c.estimator): c for c in measure(found)}
@@ -225,7 +232,7 @@ def study():
 
 def anchors(models):
     """AURC as published with the data: 0/1 loss, and CE of probabilities clipped to [1e-7, 1 - 1e-7]."""
-    told = json.loads((Path(os.environ["TWOFOLD_DATA"]) / "cifar10_real_logits.json").read_text())
+    told = json.loads((data_folder() / "cifar10_real_logits.json").read_text())
     for model in told["models"]:
         logits, labels = models[f"cifar10/{model['key']}"]
         outputs = Outputs(logits, labels.astype(int))

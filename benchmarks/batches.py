@@ -8,6 +8,8 @@ operations and NumPy for mixing. The step is forward, backward and SGD of a 32 x
 
 from __future__ import annotations
 
+from script import announce
+
 import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 
@@ -128,6 +130,7 @@ def natural(count):
 
 
 def main():
+    announce("drawing fractals")
     images, mixers, index = natural(BATCH), Mixers.fractals(500), np.arange(BATCH)
     one_by_one, pictures = [Image.fromarray(x) for x in images], [Image.fromarray(x) for x in mixers.images]
 
@@ -138,6 +141,7 @@ def main():
     def pillow_batches(make, *more):
         return batches(lambda epoch: make(one_by_one, *more, np.random.default_rng(epoch)))
 
+    announce("ten batches of each kind, by turns")
     least = best(
         {
             "pixmix": batches(lambda epoch: pixmix(images, mixers, index, epoch=epoch)),

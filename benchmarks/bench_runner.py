@@ -3,7 +3,7 @@
     TWOFOLD_DATA=... python benchmarks/bench_runner.py [--work FOLDER] [--save]        (half an hour on an idle machine)
 
 The run of the network is kept in FOLDER/runs (by default real-bench), as that of benchmarks/real_bench.py; where it is
-missing it is extracted first, which takes some 20 minutes more. Results go to a folder that is deleted.
+missing it is extracted first, which takes some 20 minutes more and resumes. Results go to a folder that is deleted.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from script import announce, work_folder
+
 import numpy as np
 
-from real_runs import MAIN, extract, work_folder
+from real_runs import MAIN, WORK, extract
 from timing import finish, row
 from twofold import Outputs, Run, metrics, scorer, stats
 from twofold.metrics._grid import DoubleHistogram
@@ -40,7 +42,7 @@ print(most / 2**20, file=sys.stderr)
 def command(run, out, *extra):
     """Seconds and gigabytes (of the largest process) of one `twofold bench run`."""
     given = ["bench", "run", "cifar10-real", "--run", str(run), "--out", str(out), "--json", *extra]
-    print(f"bench run {' '.join(extra)} ...", file=sys.stderr)
+    announce(f"bench run {' '.join(extra)}")
     begin = time.perf_counter()
     env = os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     ran = subprocess.run([sys.executable, "-c", WATCHED, *given], check=True, capture_output=True, text=True, env=env)
@@ -65,9 +67,10 @@ def replicates(run):
 
 def main():
     network = MAIN[0]
-    extract([network], work_folder())
-    run = work_folder() / "runs" / network.name
+    extract([network], work_folder(WORK))
+    run = work_folder(WORK) / "runs" / network.name
     rows = []
+    announce("replicates by the histogram and exactly")
     for name, apart, ratio in replicates(Run.open(run)):
         rows.append(row(f"replicates of {name}", "histogram, distance from exact / their deviation", apart, "x", "-"))
         rows.append(row(f"replicates of {name}", "deviation by histogram / exact", ratio, "x", "-"))

@@ -16,6 +16,8 @@ import types
 import warnings
 from pathlib import Path
 
+from script import announce
+
 import numpy as np
 from PIL import Image
 from sklearn.datasets import load_sample_images
@@ -53,6 +55,7 @@ def main():
     module, images = reference(), crops(COUNT)
     ratios, seconds = {}, {"theirs": 0.0, "ours": 0.0}
     for name in NAMES:
+        announce(name)
         function = getattr(module, name)
         contenders = {
             "theirs": lambda f=function: [np.uint8(f(Image.fromarray(x), LEVEL)) for x in images[:FEW]],

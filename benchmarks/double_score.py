@@ -7,6 +7,8 @@ The synthetic world has two scores that each see one kind of failure and share s
 
 from __future__ import annotations
 
+from script import announce
+
 import numpy as np
 
 from timing import best, finish, row
@@ -26,6 +28,7 @@ def world(inside, outside, seed=0):
 
 
 def seconds(function, samples, turns):
+    announce(f"{function.__name__} of {len(samples[0]):,} samples")
     return best({"ours": lambda: function(*samples)}, turns)["ours"]
 
 

@@ -12,6 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from script import announce
+
 import numpy as np
 import torch
 from torch.utils.data import TensorDataset
@@ -38,6 +40,7 @@ def loop(model, data):
 
 
 def overhead(folder):
+    announce("extraction against a bare loop")
     model, data = build("resnet20_cifar", 10).eval(), images(ROWS)
 
     def ours():
@@ -51,6 +54,7 @@ def overhead(folder):
 
 
 def passes(folder):
+    announce("dropout at the head")
     data = images(1024)
 
     class Dropped(torch.nn.Module):
@@ -75,6 +79,7 @@ def passes(folder):
 
 def inside(folder):
     """Ten passes of a network with dropout in its blocks, against a loop that switches PyTorch's dropout on."""
+    announce("dropout in every block")
     data = images(1024)
     model = build("resnet8_cifar", 10, dropout=0.1).eval()
 
@@ -99,6 +104,7 @@ def inside(folder):
 def forty(folder):
     """Five sets once each and forty scores from arrays, against one pass over the five sets for every score."""
     model = build("resnet20_cifar", 10).eval()
+    announce("forty scores on five sets")
     sets = {"train": 2048, "test": 1024, "near": 1024, "far": 1024, "noise": 1024}
     begin = time.perf_counter()
     for i, (name, rows) in enumerate(sets.items()):

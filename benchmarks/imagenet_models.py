@@ -10,12 +10,12 @@ the page is made of the computed numbers, and a sentence that they do not bear o
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, pairwise
-from pathlib import Path
+
+from script import announce, data_folder
 
 import numpy as np
 
@@ -66,10 +66,8 @@ DRAWN = {"accuracy": accuracy, "aurc": metrics.aurc, "augrc": metrics.augrc, "ec
 
 def load():
     """Correctness and confidence of each model, and the class of each image."""
-    folder = os.environ.get("TWOFOLD_DATA")
-    if folder is None:
-        sys.exit("set TWOFOLD_DATA to the folder with imagenet_val_confidence_14models.npz")
-    data = np.load(Path(folder) / "imagenet_val_confidence_14models.npz")
+    file = "imagenet_val_confidence_14models.npz"
+    data = np.load(data_folder(file) / file)
     labels = data["labels"]
     names = sorted(key.removesuffix("__pred") for key in data.files if key.endswith("__pred"))
     return labels, {m: (data[f"{m}__pred"] == labels, data[f"{m}__conf"].astype(np.float64)) for m in names}
@@ -187,11 +185,12 @@ def compute():
     labels, models = load()
     found = {}
     for metric, function in DRAWN.items():
+        announce(f"{metric} of {len(models)} models, {RESAMPLES:,} resamples")
         found[metric] = [stats.bootstrap(function, *arrays, n=RESAMPLES, seed=0) for arrays in models.values()]
-        print(f"{metric} done", file=sys.stderr, flush=True)
     found["eaurc"] = derived(metrics.eaurc, models, found["aurc"], found["accuracy"], excess)
     found["auroc_f"] = derived(metrics.auroc, models, found["augrc"], found["accuracy"], failure_auroc)
     interval = {metric: found[metric] for metric in HEADS}
+    announce("augrc, classes drawn whole")
     return Study(list(models), interval, drawn_by_class(labels, models), [tied(*a) for a in models.values()])
 
 

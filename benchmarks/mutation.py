@@ -48,6 +48,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
+import script  # noqa: F401  ends with one line instead of a traceback
+
 from twofold import __version__
 from twofold.stats import clopper_pearson
 

@@ -12,6 +12,8 @@ import tempfile
 import warnings
 from pathlib import Path
 
+from script import announce
+
 import numpy as np
 import onnxruntime
 import torch
@@ -77,9 +79,11 @@ def main():
         sessions = {"bare": session(folder / "bare.onnx")}
         for first, second in PAIRS:
             case = f"{first} and {second}"
+            announce(f"exporting {case}")
             to_onnx(Gate.fit(validation, first, second, train=train), model, folder / "gate.onnx")
             sessions[case] = session(folder / "gate.onnx")
         for batch, calls, turns in ((1, 5, 400), (64, 1, 60)):
+            announce(f"latency at batch {batch}")
             images = np.random.default_rng(batch).random((batch, 3, 32, 32), dtype=np.float32)
             least = best({case: repeated(s.run, images, calls) for case, s in sessions.items()}, turns)
             rows.append(row("bare classifier", f"latency at batch {batch}", 1e3 * least["bare"] / calls, "ms", "-"))

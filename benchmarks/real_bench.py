@@ -14,10 +14,12 @@ import sys
 from collections import Counter
 from types import SimpleNamespace
 
+from script import announce, work_folder
+
 import numpy as np
 from scipy.stats import spearmanr
 
-from real_runs import MAIN, NETWORKS, extract, work_folder
+from real_runs import MAIN, NETWORKS, WORK, extract
 from timing import RESULTS
 from twofold import metrics, probability
 from twofold._math import sigmoid
@@ -43,13 +45,15 @@ def main():
         (RESULTS / "real_bench.md").write_text(page, encoding="utf-8")
         figures.clique_map(table, RESULTS / "real_bench_cliques.png")
         return
-    work = work_folder()
+    work = work_folder(WORK)
     runs = extract(NETWORKS, work)
     rows = []
     for network in NETWORKS:
         shorter = {} if network in MAIN else {"protocols": SHORT, "pairs": [], "resamples": 0}
         bench = load(network.benchmark)
+        announce(f"{network.name}: every protocol of {network.benchmark}")
         rows += runner.run(bench, [runs[network.name]], work / network.name, jobs=2, done=told, **shorter).rows
+    announce("tables, figures and words")
     every = Results.of(rows)
     world = SimpleNamespace(runs=runs, work=work, every=every)
     folder = RESULTS if "--save" in sys.argv else work

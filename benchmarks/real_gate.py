@@ -3,8 +3,8 @@
     TWOFOLD_DATA=... python benchmarks/real_gate.py [--work FOLDER] [--save]        (about five minutes)
 
 The runs are kept in the folder of --work (by default real-bench), as those of ``benchmarks/real_bench.py``; where they
-are missing they are extracted first, which takes half an hour more. With --save the page, its table and its figure go to results/, else to
-the folder. Every sentence on a claim is chosen by the numbers.
+are missing they are extracted first, which takes half an hour more and resumes. With --save the page, its table and its
+figure go to results/, else to the folder. Every sentence on a claim is chosen by the numbers.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from script import announce, work_folder
+
 import numpy as np
 
 import twofold
 from real_bench import markdown, number
-from real_runs import MAIN, extract, work_folder
+from real_runs import MAIN, WORK, extract
 from real_scores import CHAINS
 from timing import RESULTS
 from twofold import metrics
@@ -97,14 +99,15 @@ class World:
 
 
 def main():
-    work = work_folder()
+    work = work_folder(WORK)
     extract(MAIN, work)
     worlds = [opened(network, work / "runs") for network in MAIN]
     folder = RESULTS if "--save" in sys.argv else work
     rows, told = [], {}
     for world in worlds:
+        announce(f"{world.name}: promises")
         told[world.name] = {"known": known(world), "mixed": mixed(world)}
-        print(f"{world.name}: promises done", file=sys.stderr)
+    announce("tables and figures")
     pages = [head(worlds), transfer(worlds, rows), promises(worlds, told, rows, folder), gains(worlds, told, rows)]
     pages.append(words(worlds, told))
     (folder / "real_gate.md").write_text("\n\n".join(pages) + "\n", encoding="utf-8")
@@ -118,6 +121,7 @@ def main():
 
 def opened(network, folder):
     """Every score of logits, features and head, fitted on the training set and computed once on every set."""
+    announce(f"{network.name}: fitting and computing every score")
     run, bench = Run.open(folder / network.name), load(network.benchmark)
     sets = {s: plain(run, s) for s in run.names() if s != "ood_val"}
     names = [s for s in step_names("score", needs=["logits", "features", "head"]) if s not in ("sum", "product", "mc")]

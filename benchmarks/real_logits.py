@@ -8,8 +8,7 @@ of the predicted class in float32. Values are AURC x 1000 with 0/1 loss.
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from script import announce, data_folder
 
 import numpy as np
 
@@ -19,9 +18,11 @@ from twofold._math import log_odds, softmax
 
 
 def main():
-    data = np.load(Path(os.environ["TWOFOLD_DATA"]) / "cifar10_real_logits.npz")
+    file = "cifar10_real_logits.npz"
+    data = np.load(data_folder(file) / file)
     rows = []
     for model in ("resnet110", "resnet50_ce", "resnet50_focal", "resnet50_ece_kde"):
+        announce(model)
         logits, labels = data[f"{model}_test_logits"].astype(np.float64), data[f"{model}_test_labels"]
         correct = logits.argmax(axis=1) == labels
         prob = softmax(logits).max(axis=1)

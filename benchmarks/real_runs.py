@@ -5,17 +5,18 @@ TWOFOLD_DATA=... python benchmarks/real_runs.py [--work FOLDER]        (about an
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from script import announce, data_folder, work_folder
 
 from twofold import Run
 from twofold.bench.catalogue import load
 from twofold.cli.shared import progress
 from twofold.nn.extraction import extract_all
 
+WORK = "real-bench"
 TRAINED_WITH = "unknown_detection_cifar"  # the statistics with which the CIFAR-100 networks were trained
 
 
@@ -55,20 +56,12 @@ NETWORKS = (
 MAIN = NETWORKS[:2]  # those of the tables; all are in the maps
 
 
-def work_folder() -> Path:
-    """Return the folder of --work, where runs and results are kept."""
-    if "--work" in sys.argv:
-        return Path(sys.argv[sys.argv.index("--work") + 1])
-    return Path("real-bench")
-
-
 def extract(networks: Sequence[Network], work: Path) -> dict[str, Run]:
     """Open the runs of networks by name, and extract first what they lack."""
-    data = os.environ.get("TWOFOLD_DATA")
-    if data is None:
-        sys.exit("set TWOFOLD_DATA to the folder with the image sheets")
+    data = data_folder("image_labels.npz", *(f"weights_{network.weights}.npz" for network in networks))
     runs = {}
     for network in networks:
+        announce(f"outputs of {network.name}, extracted where they are missing")
         benchmark = load(network.benchmark)
         sets = [(one.spec(data), one.role, one.name) for one in benchmark.sets]
         with progress(rate=True) as bar:
@@ -89,6 +82,11 @@ def extract(networks: Sequence[Network], work: Path) -> dict[str, Run]:
     return runs
 
 
-if __name__ == "__main__":
-    for name, run in extract(NETWORKS, work_folder()).items():
+def main() -> None:
+    """Extract every run that is missing, and list them."""
+    for name, run in extract(NETWORKS, work_folder(WORK)).items():
         print(f"{name}: {', '.join(run.names())}")
+
+
+if __name__ == "__main__":
+    main()

@@ -9,9 +9,7 @@ forest does so on these features, whose known rows are the extreme ones.
 
 from __future__ import annotations
 
-import os
-import sys
-from pathlib import Path
+from script import announce, data_folder
 
 import numpy as np
 
@@ -26,10 +24,8 @@ CHAINS = ("react|energy", "dice|energy", "ash|energy", "scale|energy", "vra|ener
 
 
 def main():
-    data = os.environ.get("TWOFOLD_DATA")
-    if data is None:
-        sys.exit("set TWOFOLD_DATA to the folder with features_cifar10_resnet20.npz")
-    held = np.load(Path(data) / "features_cifar10_resnet20.npz")
+    file = "features_cifar10_resnet20.npz"
+    held = np.load(data_folder(file) / file)
     head = Head(held["W"], held["b"])
 
     def outputs(name, labels=None):
@@ -40,8 +36,13 @@ def main():
     unknown = {name: outputs(f"ood_{name}") for name in UNKNOWN}
     names = [n for n in step_names("score", needs=["logits", "features", "head"]) if n not in ("sum", "product", "mc")]
     specs = [*names, *CHAINS]
+    announce(f"fitting {len(specs)} scores")
     chains = fit_all(specs, train)
-    known, others = score_all(chains, test), {name: score_all(chains, o) for name, o in unknown.items()}
+    announce("scoring the test set")
+    known, others = score_all(chains, test), {}
+    for name, held_out in unknown.items():
+        announce(f"scoring {name}")
+        others[name] = score_all(chains, held_out)
     rows = []
     for i, spec in enumerate(specs):
         rows.append(row(spec, "AUROC, right against wrong", metrics.auroc(test.correct, known[i]), "", "-"))

@@ -8,10 +8,10 @@ images, not the papers' claims. State is kept in the folder named by --work (by 
 
 from __future__ import annotations
 
-import os
 import sys
 import time
-from pathlib import Path
+
+from script import announce, data_folder, work_folder
 
 from timing import finish, row
 from twofold import Outputs, metrics, scorer
@@ -23,23 +23,30 @@ UNKNOWN = ("svhn", "textures", "tinyimagenet")
 
 
 def main():
-    data = os.environ.get("TWOFOLD_DATA")
-    if data is None:
-        sys.exit("set TWOFOLD_DATA to the folder with the image sheets")
-    work = Path(sys.argv[sys.argv.index("--work") + 1] if "--work" in sys.argv else "real-training")
+    sheets = [f"{name}.webp" for name in ("cifar10_train_10k", "cifar10_test", *(f"ood_{name}" for name in UNKNOWN))]
+    data = data_folder("image_labels.npz", *sheets)
+    work = work_folder("real-training")
     labels = f"labels={data}/image_labels.npz"
     rows = []
     for name in ("basic", "sure", "sure_plus"):
         train = f"sheet:{data}/cifar10_train_10k.webp?{labels}"
         plan = Plan.of(name, "resnet8_cifar", train, normalise="cifar10", epochs=EPOCHS)
+        announce(f"{name}: {EPOCHS} epochs")
         begin = time.perf_counter()
-        (trained,) = plan.run(work / name)
+        (trained,) = plan.run(work / name, done=show_epoch)
         minutes = (time.perf_counter() - begin) / 60
         case = f"{name}, ResNet-8, {EPOCHS} epochs"
         rows.append(row(case, "minutes of training in this run", minutes, "min", "-"))
         rows.append(row(case, "weights averaged (effective)", trained.window, "", "-"))
         rows += judged(case, trained.model, plan.prepare, data, labels, work / name / "run")
     finish("real_training", rows)
+
+
+def show_epoch(values):
+    """Print what training reports after an epoch; steps are not shown."""
+    if "epoch" in values:
+        shown = f"  epoch {values['epoch']:.0f}: loss {values['loss']:.3f}, accuracy {values['train_accuracy']:.3f}"
+        print(shown, file=sys.stderr, flush=True)
 
 
 def judged(case, model, prepare: Prepare, data, labels, folder):
@@ -49,6 +56,7 @@ def judged(case, model, prepare: Prepare, data, labels, folder):
     specs = {"test": f"sheet:{data}/cifar10_test.webp?{labels}"}
     specs |= {name: f"sheet:{data}/ood_{name}.webp" for name in UNKNOWN}
     for name, spec in specs.items():
+        announce(f"extracting {name}")
         role = "test" if name == "test" else "far"
         run = extract(model, sets.open(spec), folder, name=name, role=role, prepare=prepare, replace=True)
     test = run["test"]

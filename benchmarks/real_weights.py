@@ -7,10 +7,10 @@ The targets are what the provenance of the weights states or measured.
 
 from __future__ import annotations
 
-import os
-import sys
 import tempfile
 from pathlib import Path
+
+from script import announce, data_folder
 
 from timing import finish, row
 from twofold.nn import data as sets
@@ -28,12 +28,12 @@ CHECKPOINTS = {  # file: network, test set, statistics, accuracy in percent
 
 
 def main():
-    data = os.environ.get("TWOFOLD_DATA")
-    if data is None:
-        sys.exit("set TWOFOLD_DATA to the folder with the weights and image sheets")
+    weights = [f"weights_{file}.npz" for file in CHECKPOINTS]
+    data = data_folder("image_labels.npz", "cifar10_test.webp", "cifar100_test.webp", *weights)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for file, (network, test, statistics, stated) in CHECKPOINTS.items():
+            announce(f"{file}: 10,000 images")
             model = load(network, checkpoint=f"{data}/weights_{file}.npz")
             images = sets.open(f"sheet:{data}/{test}.webp?labels={data}/image_labels.npz")
             prepare = Prepare(statistics.mean, statistics.std)

@@ -13,6 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from script import announce
+
 import numpy as np
 
 from timing import finish, row
@@ -89,11 +91,13 @@ def main():
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
+        announce("simulating the samples, compiling kernels")
         made = run(place / "run")
         big = million(place / "big.npz")
         report(made, place / "warm.json", format="json", resamples=10)  # kernels are compiled once
         pages = {}
         for case, source in ((f"60k samples x {len(USUAL)} scores", made), ("1e6 samples", big)):
+            announce(f"report of {case}")
             start = time.perf_counter()
             pages[case] = report(source, place / f"{len(pages)}.html")
             spent = time.perf_counter() - start
@@ -102,6 +106,7 @@ def main():
         driver = browser()
         if driver is not None:
             for case, page in pages.items():
+                announce(f"moving thresholds in the browser, {case}")
                 rows += seen(driver, case, page)
             driver.quit()
     finish("report", rows)

@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from script import announce
+
 import numpy as np
 
 from timing import best, finish, row
@@ -34,6 +36,7 @@ def main():
     rows = []
     for case, x in {"no ties": conf, "3 decimals": conf.round(3)}.items():
         conf = x
+        announce(f"{REPLICATES:,} replicates, {case}")
         times = best(
             {
                 "ours": lambda x=x: stats.bootstrap(metrics.aurc, correct, x, n=REPLICATES),

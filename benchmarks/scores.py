@@ -10,6 +10,8 @@ from __future__ import annotations
 import time
 import tracemalloc
 
+from script import announce
+
 import numpy as np
 
 from timing import best, finish, row
@@ -42,6 +44,7 @@ def world(n, seed):
 def forty(train, test):
     """Time and memory of scoring forty scores, with a flat faiss search as the measure of time."""
     assert len(FORTY) == 40
+    announce("fitting forty scores")
     start = time.perf_counter()
     chains = fit_all(FORTY, train)
     fitting = time.perf_counter() - start
@@ -50,6 +53,7 @@ def forty(train, test):
     if search is not None:
         contenders["faiss"] = search
     least = best(contenders, 3)
+    announce("memory of forty scores")
     tracemalloc.start()
     score_all(chains, test)
     peak = tracemalloc.get_traced_memory()[1]
@@ -76,6 +80,7 @@ def faiss_search(train, test):
 def neighbours(train, test):
     from sklearn.neighbors import NearestNeighbors
 
+    announce("searching neighbours")
     knn = scorer("knn(k=50)").fit(train)
     brute = NearestNeighbors(n_neighbors=50, algorithm="brute").fit(unit(np.asarray(train.features)))
     queries = unit(np.asarray(test.features))
@@ -93,6 +98,7 @@ def neighbours(train, test):
 
 def mahalanobis(train, test):
     """Against the quadratic form of every class, on 1,000 rows."""
+    announce("Mahalanobis distances")
     few = test[:1000]
     chain = scorer("mds").fit(train)
     h, labels = np.asarray(train.features, np.float64), np.asarray(train.labels)
@@ -114,6 +120,7 @@ def mahalanobis(train, test):
 
 def closed_forms(train, test):
     """Against what the equation says literally, on 200 rows."""
+    announce("closed forms")
     few = test[:200]
     h, z = np.asarray(few.features, np.float64), np.asarray(few.logits, np.float64)
     p = np.exp(z - z.max(axis=1, keepdims=True))
@@ -178,6 +185,7 @@ def pair(case, what, plain, ours):
 
 
 def main():
+    announce("simulating the rows")
     train, test = world(TRAIN, 1), world(TEST, 2)
     rows = [*forty(train, test), *neighbours(train, test), *mahalanobis(train, test), *closed_forms(train, test)]
     finish("scores", rows)

@@ -8,6 +8,8 @@ importable (fd-shifts is on no package index: put a checkout on PYTHONPATH).
 
 from __future__ import annotations
 
+from script import announce
+
 import numpy as np
 
 from timing import best, finish, row
@@ -84,6 +86,7 @@ def main():
     }
     rows = []
     for case, x in {"no ties": conf, "3 decimals": conf.round(3), "1 decimal": conf.round(1)}.items():
+        announce(f"{N:,} samples, {case}")
         fast = best(
             {
                 "ours": lambda x=x: metrics.evaluate(correct, x, only=SET),

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 
+from script import announce
+
 import numpy as np
 
 from timing import best, finish, row
@@ -52,6 +54,7 @@ def evaluated(folder, rows=10**6):
 
 
 def main():
+    announce("import and help")
     times = best(
         {
             "python": lambda: run(sys.executable, "-c", "pass"),
@@ -69,6 +72,7 @@ def main():
         ),
         row("twofold --help", "seconds beyond the interpreter", times["help"] - times["python"], "s", "<= 0.5"),
     ]
+    announce("first calls, and evaluation of a million rows")
     with tempfile.TemporaryDirectory() as cache:
         rows.append(row("first calls, empty cache", "all kernels compiled", first_calls(cache), "s", "<= 6"))
         rows.append(row("first calls, filled cache", "all kernels loaded", first_calls(cache), "s", "-"))

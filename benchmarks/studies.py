@@ -21,6 +21,8 @@ from functools import cache
 from operator import attrgetter
 from pathlib import Path
 
+from script import announce, data_folder
+
 import numpy as np
 from scipy.stats import spearmanr, t
 
@@ -84,6 +86,7 @@ def planned():
 
 def train(work, minutes, compiled):
     """Train every cell that is not finished, within the minutes."""
+    data_folder("image_labels.npz")
     begin = time.monotonic()
     for name in (*NAMES, *VARIANTS):
         if (KEPT / name / "cells.json").exists():
@@ -92,6 +95,7 @@ def train(work, minutes, compiled):
         one, left = loaded(name), minutes - (time.monotonic() - begin) / 60
         if cell.name in study.finished(one, work / name):
             continue
+        announce(f"{name}: {cell.name}")
         given = {"compiled": compiled, "done": show_progress}
         given |= {} if left == float("inf") else {"limit_minutes": max(left, 0.01)}
         try:

@@ -13,6 +13,8 @@ import subprocess
 import sys
 from unittest import mock
 
+from script import announce
+
 import numpy as np
 import torch
 
@@ -97,6 +99,7 @@ def use(name):
 def main():
     if "--memory" in sys.argv:
         return use(sys.argv[-1])
+    announce("a step of each recipe")
     contenders = {name: prepared(name) for name in NAMES}
     least = best({name: one(training) for name, training in contenders.items()}, 9)
     rows = []
@@ -109,12 +112,15 @@ def main():
         with mock.patch.object(parts, "channels_last", lambda images: images):
             ours()
 
+    announce("memory layout")
     both = best({"ours": ours, "planes": planes}, 5)
     ratio = both["ours"] / both["planes"]
     rows.append(row("basic", "step / the same with channels first in memory", ratio, "x", "<= 1.0"))
+    announce("compilation")
     faster = best({"compiled": one(prepared("basic", compiled=True)), "plain": ours}, 5)
     ratio = faster["compiled"] / faster["plain"]
     rows.append(row("basic", "step of the compiled network / plain step", ratio, "x", "<= 1.0"))
+    announce("saved activations")
     activations = {name: held(contenders[name]) for name in ("basic", "sure_plus")}
     rows.append(
         row("sure_plus", "saved activations / basic", activations["sure_plus"] / activations["basic"], "x", "<= 2.2")
@@ -123,9 +129,11 @@ def main():
         (contenders["basic"], "ResNet-20, 64"),
         (prepared("basic", "resnet18_32", 128), "ResNet-18, 128"),
     ):
+        announce(f"two views, {told}")
         together = best({joined: views(training, joined) for joined in (True, False)}, 3)
         ratio = together[True] / together[False]
         rows.append(row("two views", f"one forward over both / one each, {told}", ratio, "x", "-"))
+    announce("memory of a process")
     rows.append(
         row("sure_plus", "peak memory of the process / basic", peak("sure_plus") / peak("basic"), "x", "<= 2.2")
     )

@@ -1,0 +1,80 @@
+"""What the scripts of this folder share: where the data is, what is going on, and a last line instead of a traceback.
+
+Imported by a script that is run, this module prints one line when the script is interrupted, when a package or a file is
+missing, and when twofold reports an error. Any other exception is a bug, and shows its traceback.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from types import TracebackType
+
+FOLDER = Path(__file__).resolve().parent
+EVERYTHING = 'pip install -e ".[all]" -c constraints.txt'
+PACKAGES = {  # what that does not install
+    "cosmic_ray": 'pip install -e ".[mutation]"',
+    "imagecorruptions": "pip install imagecorruptions",
+}
+
+
+def data_folder(*files: str) -> Path:
+    """Return the folder of $TWOFOLD_DATA, which must have the files; end the script with one line where it does not."""
+    named = os.environ.get("TWOFOLD_DATA")
+    if not named:
+        wanted = " and ".join(files) or "the images and weights"
+        sys.exit(f"set TWOFOLD_DATA to the folder with {wanted}")
+    folder = Path(named)
+    for file in files:
+        if not (folder / file).is_file():
+            sys.exit(f"TWOFOLD_DATA is {folder}, which has no {file}")
+    return folder
+
+
+def work_folder(usual: str) -> Path:
+    """Return the folder of --work, where runs and results are kept."""
+    if "--work" not in sys.argv:
+        return Path(usual)
+    place = sys.argv.index("--work") + 1
+    if place == len(sys.argv):
+        sys.exit("--work needs a folder")
+    return Path(sys.argv[place])
+
+
+def announce(text: str) -> None:
+    """Say on stderr what is done next."""
+    print(f"{text} ...", file=sys.stderr, flush=True)
+
+
+def last_line(error: BaseException) -> str | None:
+    """Return what to say of an exception in one line, or None if it is a bug."""
+    if isinstance(error, KeyboardInterrupt):
+        if "resum" in (sys.modules["__main__"].__doc__ or ""):
+            return "interrupted; what was finished is kept, run the same command again to resume"
+        return "interrupted; nothing was written"
+    if isinstance(error, ModuleNotFoundError):
+        package = (error.name or "").partition(".")[0]
+        if importlib.util.find_spec(package) is not None:  # a module that should be there
+            return None
+        return f"{package} is not installed: {PACKAGES.get(package, EVERYTHING)}"
+    if isinstance(error, FileNotFoundError) and error.filename is not None:
+        return f"{error.filename} does not exist"
+    from twofold.errors import TwofoldError
+
+    return str(error) if isinstance(error, TwofoldError) else None
+
+
+def _end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print the last line, or the traceback of a bug: a hook of the interpreter."""
+    line = last_line(error)
+    if line is None:
+        sys.__excepthook__(kind, error, trace)
+    else:
+        print(f"{Path(sys.argv[0]).name}: {line}", file=sys.stderr)
+
+
+_main = getattr(sys.modules["__main__"], "__file__", None)
+if _main is not None and Path(_main).resolve().parent == FOLDER:
+    sys.excepthook = _end
