@@ -11,7 +11,8 @@ from example import samples, unpacked
 
 from twofold.gate.thresholds import Costs
 from twofold.metrics.operating_points import operating_point
-from twofold.report import report
+from twofold.report import charts, report
+from twofold.report.html import read_static
 
 pytestmark = pytest.mark.slow
 
@@ -253,6 +254,33 @@ def test_the_page_on_results(open_page, results, tmp_path):
     assert driver.execute_script("return document.documentElement.scrollWidth") <= 400
     assert driver.execute_script("return [window.broken === undefined, twofold.explorer]") == [True, None]
     assert driver.execute_script("return document.querySelectorAll('figure .tools button').length") == 4 * 3
+
+
+def test_long_names_of_rows_stay_inside_their_drawings(driver, tmp_path):
+    names = ["react(percentile=90)|energy", "MMWW_mmww_MMWW_mmww_MMWW", "temperature|dice|klm_", "msp"]
+    values = np.array([12.0, -3.0, 40.0, 5.0])
+    groups = [(name, values) for name in names]
+    rows, columns = ["a_class_of_22_letters!" for _ in names], ["another_name_of_a_class" for _ in names]
+    drawings = [
+        charts.bar_rows(dict(zip(names, values, strict=True)), "gain", "About"),
+        charts.interval_rows(names, values, values - 1, values + 1, "value", "About"),
+        charts.box_rows(groups, "value", "About"),
+        charts.heat_map(np.eye(4), rows, columns, "About", names),
+        charts.rank_rows(names, np.arange(1.0, 5.0), [names[:2]], names[:2], "About"),
+        charts.member_map(names, columns, np.eye(4, dtype=bool), np.ones((4, 4), dtype=bool), "About"),
+    ]
+    file = tmp_path / "drawings.html"
+    style = read_static("chart.css")
+    file.write_text(f"<meta charset=utf-8><style>{style} :root {{--text: #000}}</style>{''.join(drawings)}", "utf-8")
+    driver.get(file.as_uri())
+    outside = driver.execute_script(
+        "return [...document.querySelectorAll('svg text')].filter((text) => {"
+        "const box = text.getBoundingClientRect(), frame = text.ownerSVGElement.getBoundingClientRect();"
+        "return box.left < frame.left || box.right > frame.right || box.top < frame.top })"
+        ".map((text) => text.textContent)"
+    )
+    assert outside == []
+    assert driver.execute_script("return document.querySelectorAll('svg text').length") > 40
 
 
 def test_tables_are_sorted_by_their_heads(open_page, run):

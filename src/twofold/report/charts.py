@@ -9,11 +9,24 @@ from html import escape
 
 import numpy as np
 
-from twofold.report.svg import LETTER, WIDTH, fixed_svg_element, format_tick, label, svg_element, ticks, widen
+from twofold.report.svg import (
+    WIDTH,
+    clip_text,
+    count_fitting_letters,
+    fixed_svg_element,
+    format_tick,
+    label,
+    svg_element,
+    text_width,
+    ticks,
+    widen,
+)
 from twofold.typing import Array, Mask
 
 SCALE_WIDTH = 160.0  # width of the colour scale below a heat map
 ROWS_TOP = 10.0  # space above the rows of a chart
+LABEL_GAP = 6.0  # between the name of a row and the axis
+WIDEST_LABEL = 190.0  # of a row; longer names are shortened, so that the bars keep more than half of the drawing
 
 
 def heat_map(values: Array, rows: Sequence[str], columns: Sequence[str], about: str, groups: Sequence[str] = ()) -> str:
@@ -62,9 +75,11 @@ def heat_map(values: Array, rows: Sequence[str], columns: Sequence[str], about: 
 
 
 def _text_width(texts: Sequence[str], most: int) -> float:
-    """Estimate the width of the longest text, of which at most some letters are shown."""
-    longest = max(map(len, texts), default=1)
-    return LETTER * min(longest, most)
+    """Estimate the width of the widest text, of which at most some letters are shown."""
+    widest = 0.0
+    for text in texts:
+        widest = max(widest, text_width(clip_text(text, most)))
+    return widest
 
 
 def _slanted_label(x: float, y: float, text: str, most: int) -> str:
@@ -94,6 +109,18 @@ class _RowAxis:
     low: float
     high: float
     bottom: float  # position of the axis, below the rows
+
+    @classmethod
+    def beside(cls, names: Sequence[str], right: float, ends: tuple[float, float], row: float) -> _RowAxis:
+        """Leave room for the names of the rows on the left; drawings of short names have their axes in line."""
+        widest = min(_text_width(names, max(map(len, names))), WIDEST_LABEL)
+        left = max(150.0, math.ceil(widest) + 2 * LABEL_GAP)
+        return cls(left, right, *ends, bottom=ROWS_TOP + row * len(names) + 4)
+
+    def row_label(self, baseline: float, name: str) -> str:
+        """Write the name of a row, shortened if it does not fit beside the axis."""
+        most = count_fitting_letters(name, self.left - 2 * LABEL_GAP)
+        return label(self.left - LABEL_GAP, baseline, name, "t e", most)
 
     def pixel(self, value: float) -> float:
         """Convert a value to its position; values beyond an end of the axis are drawn at that end."""
@@ -137,13 +164,12 @@ def bar_rows(values: Mapping[str, float], x_label: str, about: str, unit: str = 
     finite = [value for value in values.values() if math.isfinite(value)]
     low = max(min([0.0, *finite]), -100.0)
     high = min(max([0.0, *finite]), 100.0)
-    low, high = widen((low, high))
-    axis = _RowAxis(150.0, WIDTH - 66.0, low, high, bottom=ROWS_TOP + row * len(values) + 4)
+    axis = _RowAxis.beside(list(values), WIDTH - 66.0, widen((low, high)), row)
     zero = axis.pixel(0)
     parts = [f'<path class="a" d="M{zero:.1f} {ROWS_TOP}V{axis.bottom}"/>']
     for i, (name, value) in enumerate(values.items()):
         y = ROWS_TOP + row * i
-        parts.append(label(axis.left - 6, y + 15, name, "t e", 22))
+        parts.append(axis.row_label(y + 15, name))
         if not math.isfinite(value):
             continue
         start, end = sorted((zero, axis.pixel(value)))
@@ -177,12 +203,12 @@ def interval_rows(names: Sequence[str], values: Array, lows: Array, highs: Array
     """
     row = 20.0
     ends = np.concatenate([values, lows, highs])
-    low, high = widen((float(np.nanmin(ends)), float(np.nanmax(ends))))
-    axis = _RowAxis(190.0, WIDTH - 14.0, low, high, bottom=ROWS_TOP + row * len(names) + 4)
+    limits = widen((float(np.nanmin(ends)), float(np.nanmax(ends))))
+    axis = _RowAxis.beside(names, WIDTH - 14.0, limits, row)
     parts = []
     for i, name in enumerate(names):
         y = ROWS_TOP + row * i + row / 2
-        parts.append(label(axis.left - 6, y + 4, name, "t e", 26))
+        parts.append(axis.row_label(y + 4, name))
         if not math.isnan(lows[i]):
             start, end = axis.pixel(float(lows[i])), axis.pixel(float(highs[i]))
             parts.append(f'<path class="w" d="M{start:.1f} {y}H{end:.1f}"/>')
@@ -209,14 +235,14 @@ def box_rows(groups: Sequence[tuple[str, Array]], x_label: str, about: str) -> s
     """
     row = 30.0
     pooled = np.concatenate([values for _, values in groups])
-    low, high = widen((float(pooled.min()), float(pooled.max())))
-    axis = _RowAxis(150.0, WIDTH - 14.0, low, high, bottom=ROWS_TOP + row * len(groups) + 4)
+    names = [f"{name} ({len(values)})" for name, values in groups]
+    axis = _RowAxis.beside(names, WIDTH - 14.0, widen((float(pooled.min()), float(pooled.max()))), row)
     parts = []
-    for i, (name, values) in enumerate(groups):
+    for i, (_, values) in enumerate(groups):
         y = ROWS_TOP + row * i + row / 2
         quantiles = np.quantile(values, (0, 0.25, 0.5, 0.75, 1)).tolist()
         least, lower, median, upper, most = map(axis.pixel, quantiles)
-        parts.append(label(axis.left - 6, y + 4, f"{name} ({len(values)})", "t e", 20))
+        parts.append(axis.row_label(y + 4, names[i]))
         parts.append(f'<path class="w" d="M{least:.1f} {y}H{most:.1f}"/>')
         size = f'width="{max(upper - lower, 1):.1f}" height="16"'
         parts.append(f'<rect class="x k0" x="{lower:.1f}" y="{y - 8}" {size}/>')

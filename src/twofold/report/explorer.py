@@ -21,8 +21,8 @@ class ExplorerPair(PackedGrid):
         The scores.
     odds : list of bool
         Whether each score is a log-odds, which is also shown as a probability.
-    start, best : tuple of (int, int)
-        Places on the grid of the gate of the verdict, and of the best F1 on the data shown.
+    start : tuple of (int, int)
+        Place on the grid of the gate of the verdict.
     command, card : str
         Beginnings of ``twofold gate fit`` and end of ``twofold gate card``; empty where no gate can be fitted.
     gate : str
@@ -35,7 +35,6 @@ class ExplorerPair(PackedGrid):
     ood: str
     odds: list[bool]
     start: tuple[int, int]
-    best: tuple[int, int]
     command: str
     gate: str
     folder: str
@@ -107,7 +106,6 @@ def explorer_data(measurements: Measurements) -> ExplorerData:
                 "ood": pair.ood,
                 "odds": [_ends_in_msp(pair.id), _ends_in_msp(pair.ood)],
                 "start": grid.locate(measurements.thresholds[pair]),
-                "best": grid.locate(measurements.best_thresholds[pair]),
                 "command": gate_fit_start(source, pair),
                 "gate": no_gate_reason(source, pair),
                 "folder": folders[pair],

@@ -14,6 +14,9 @@ from string import Template
 
 from twofold.report.document import Document, Figure, Markup, Number, Part, ReportTable, Section, TableCell, Tile
 
+# in the order in which the page runs them: what a script uses when it is read stands in one before it
+SCRIPTS = ("threshold_grid.js", "surface.js", "explorer.js", "downloads.js", "sorting.js", "page.js")
+
 
 def format_html(document: Document) -> str:
     """Format a document as one HTML page.
@@ -32,7 +35,7 @@ def format_html(document: Document) -> str:
     """
     from twofold import __version__
 
-    script = read_static("page.js")
+    script = "".join(map(read_static, SCRIPTS))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     contents = [f'<li><a href="#{section.key}">{escape(section.title)}</a></li>' for section in document.sections]
     return Template(read_static("page.html")).substitute(

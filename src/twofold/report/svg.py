@@ -19,6 +19,9 @@ from twofold.typing import Array
 
 WIDTH, HEIGHT = 480, 320
 LETTER = 7.0  # mean width of a letter at the size of labels
+# widths of letters in pixels, those of DejaVu Sans at 12 px: the widest of the fonts that the style sheet names
+NARROW_LETTERS = frozenset("fijlrtI()[]{}|.,:;'`! /\\-")
+NARROW, MIDDLE, CAPITAL, WIDE = 5.0, 7.7, 9.5, 12.0
 STEPS = (1, 2, 2.5, 5, 10, 20)  # times a power of ten, between the marks of an axis
 
 Values: TypeAlias = Sequence[float] | Array
@@ -98,6 +101,65 @@ def clip_text(text: str, most: int) -> str:
     ('conf…', 'msp')
     """
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def text_width(text: str) -> float:
+    """Estimate the width of a label from above, so that a margin of this width holds it.
+
+    Parameters
+    ----------
+    text : str
+        The text of the label.
+
+    Returns
+    -------
+    float
+        The width in the units of a drawing.
+
+    Examples
+    --------
+    >>> text_width("ill"), text_width("msp")
+    (15.0, 27.4)
+    """
+    return sum(map(_letter_width, text))
+
+
+def _letter_width(letter: str) -> float:
+    if letter in NARROW_LETTERS:
+        return NARROW
+    if letter in "mwMW" or not letter.isascii():
+        return WIDE
+    if letter.islower() or letter.isdigit() or letter == "_":
+        return MIDDLE
+    if letter.isupper():
+        return CAPITAL
+    return WIDE
+
+
+def count_fitting_letters(text: str, width: float) -> int:
+    """Count the letters of a text that a width holds, the ellipsis of a shortened text included.
+
+    Parameters
+    ----------
+    text : str
+        The text of the label.
+    width : float
+        Available width in the units of a drawing.
+
+    Returns
+    -------
+    int
+        Number of letters for :func:`label`, at least 1.
+
+    Examples
+    --------
+    >>> count_fitting_letters("msp", 30.0), count_fitting_letters("confidence", 30.0)
+    (3, 3)
+    """
+    most = len(text)
+    while most > 1 and text_width(clip_text(text, most)) > width:
+        most -= 1
+    return max(most, 1)
 
 
 def label(x: float, y: float, text: str, style: str = "t", most: int = 60, extra: str = "") -> str:
