@@ -25,12 +25,11 @@ from twofold._files import (
     open_plain,
     open_regular,
     parse_json_with_digest,
-    read_npz,
     remove_leftovers,
     replacing,
     sort_header,
 )
-from twofold.errors import InvalidInput, RunError
+from twofold.errors import RunError
 
 posix = pytest.mark.skipif(os.name != "posix", reason="links, pipes, locks and signals of POSIX")
 
@@ -280,17 +279,6 @@ def test_what_appears_between_the_look_and_the_opening_is_refused_and_closed(tmp
             open_plain(tmp_path / "ours", os.O_WRONLY)
     assert opened == closed != []
     assert (tmp_path / "theirs").read_bytes() == b"x"
-
-
-def test_an_npz_file_with_an_unknown_compression_is_one_line(tmp_path):
-    np.savez(tmp_path / "a.npz", x=np.arange(3))
-    raw = bytearray((tmp_path / "a.npz").read_bytes())
-    for mark, place in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):  # of the entry, and of the directory
-        at = raw.index(mark) + place
-        raw[at : at + 2] = (99).to_bytes(2, "little")
-    (tmp_path / "a.npz").write_bytes(raw)
-    with pytest.raises(InvalidInput, match="is damaged or not an npz file"):
-        read_npz(tmp_path / "a.npz")
 
 
 def test_equal_contents_are_equal_safetensors_files():

@@ -18,6 +18,7 @@ LEVELS = {
     "_math": 0,
     "_kernels": 0,
     "_files": 0,
+    "_npz": 0,
     "_json": 0,
     "_toml": 0,
     "outputs": 1,

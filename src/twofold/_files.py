@@ -8,20 +8,17 @@ import os
 import re
 import secrets
 import stat
-import struct
 import sys
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
-from zipfile import BadZipFile
 
 import numpy as np
 
 from twofold._checks import AnyArray
-from twofold.errors import InvalidInput, RunError, TwofoldError
+from twofold.errors import RunError, TwofoldError
 
 if sys.platform != "win32":
     import fcntl
@@ -30,12 +27,6 @@ if sys.platform != "win32":
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 BINARY = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # opening a named pipe must not wait for its other end
-
-# what NumPy and zipfile raise for npz files that are damaged or forged
-NPZ_DAMAGE = (
-    *(BadZipFile, zlib.error, struct.error, EOFError, ValueError, TypeError, LookupError, AttributeError),
-    *(NotImplementedError, RuntimeError, OverflowError, MemoryError),
-)
 
 
 @contextmanager
@@ -236,49 +227,6 @@ def read_regular(path: Path) -> bytes:
     """
     with open_regular(path) as file:
         return file.read()
-
-
-def read_npz(path: Path) -> dict[str, AnyArray]:
-    """Read the arrays of an npz file by key, and raise at anything else; nothing is unpickled.
-
-    Parameters
-    ----------
-    path : Path
-        The file, or a link to one.
-
-    Returns
-    -------
-    dict from str to ndarray
-        Every array of the file.
-
-    Raises
-    ------
-    InvalidInput
-        If the file is damaged, is not an npz file, or holds Python objects.
-    OSError
-        If it is missing or cannot be opened.
-    """
-    with open_regular(path) as file:
-        try:
-            archive = np.load(file, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise InvalidInput(f"{path} holds a single array, not an npz archive; write it with np.savez")
-            arrays = dict(archive)
-        except (BadZipFile, zlib.error, NotImplementedError, OSError) as error:
-            raise InvalidInput(f"{path} is damaged or not an npz file ({error}); write it again") from error
-        except MemoryError as error:
-            raise InvalidInput(f"{path} holds an array that does not fit into memory, or is damaged") from error
-        except (*NPZ_DAMAGE, SyntaxError) as error:
-            if isinstance(error, InvalidInput):
-                raise
-            raise InvalidInput(
-                f"{path} must be an npz file of plain arrays, and it is not, or holds Python objects; "
-                "write it with np.savez from numbers and strings"
-            ) from error
-    for key, array in arrays.items():
-        if not isinstance(array, np.ndarray):
-            raise InvalidInput(f"{path} holds {key!r:.80}, which is not an array; write it with np.savez")
-    return arrays
 
 
 def sync_folder(path: Path) -> None:

@@ -67,7 +67,7 @@ def state(shape: str | None = None, *, kind: StateKind = "float", optional: bool
     shape : str, optional
         Sizes separated by spaces, such as ``"C D"``; ``""`` is a single number. A word stands for the same size in all
         arrays of the step, ``C+1`` for one more, a number for itself; alternatives are separated by ``|``. Without it
-        any shape is accepted.
+        any shape is accepted. ``C`` counts classes: a gate does not load if it is more than the classes of the model.
     kind : {"float", "integer", "bool", "byte"}, default="float"
         Kind of numbers; it is checked only if ``shape`` is set.
     optional : bool, default=False

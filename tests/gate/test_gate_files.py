@@ -269,6 +269,19 @@ def test_sizes_that_do_not_fit_the_learnt_arrays_are_refused(tmp_path, spec):
     Gate.load(tmp_path / "g").decide(data)
 
 
+@pytest.mark.parametrize("spec", ["mds", "rmds", "she", "relation", "fdbd", "sum(of=('msp', 'she'))"])
+def test_fewer_classes_than_were_learnt_are_refused(tmp_path, spec):
+    """Scores of features alone could decide, from classes that the model does not have."""
+    data = world()
+    Gate.fit(data, ood=spec, train=data).save(tmp_path / "g")
+    path = tmp_path / "g" / "gate.json"
+    content = json.loads(path.read_bytes())
+    del content["checksum"]
+    path.write_bytes(encode_json({**content, "classes": 2}))
+    with pytest.raises(RunError, match=r"was not written by Gate.save \(.* cannot score outputs of 2 classes"):
+        Gate.load(tmp_path / "g")
+
+
 def test_forged_monitors_are_refused_in_one_line(tmp_path):
     gate, path = Gate.fit(world()), tmp_path / "m.json"
     monitor = gate.monitor()

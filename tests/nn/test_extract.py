@@ -4,6 +4,9 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -16,6 +19,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from twofold import Outputs, Run, scorer  # noqa: E402
 from twofold.errors import InvalidInput, LowPrecision, RunError  # noqa: E402
 from twofold.nn.extraction import Prepare, dropout, extract, gram_rows, stream  # noqa: E402
+from twofold.nn.extraction.joining import announce_process, have_joined  # noqa: E402
 from twofold.nn.models import Classifier  # noqa: E402
 from twofold.nn.perturb import Odin, PerturbedMahalanobis, RankFeat  # noqa: E402
 from twofold.scores.layers import gram_rows as gram_rows_of_arrays  # noqa: E402
@@ -449,6 +453,37 @@ def test_a_process_that_waits_in_vain_says_so(small, tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "1")  # outputs that are being replaced are not taken for the new ones
     with pytest.raises(RunError, match="the first process did not finish 'test'"):
         extract(small, loader(), tmp_path / "run", name="test", role="test", batch=16, replace=True)
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_a_process_that_comes_late_finds_the_data_set_open(small, tmp_path, monkeypatch, replace):
+    """The first process has written everything, or found it written, before the second opens its writer."""
+    if replace:
+        extract(small, loader(), tmp_path / "run", name="test", role="test")
+    process = threading.local()
+    monkeypatch.setattr(stream, "_find_rank", lambda: (process.rank, 2))
+    monkeypatch.setattr(stream, "WAIT", 20.0)
+
+    def run_process(rank):
+        process.rank = rank
+        time.sleep(0.5 * rank)
+        return extract(small, loader(), tmp_path / "run", name="test", role="test", replace=replace)
+
+    with ThreadPoolExecutor(2) as executor:
+        runs = list(executor.map(run_process, range(2)))
+    assert [len(run["test"]) for run in runs] == [70, 70]
+    assert not list((tmp_path / "run").glob(".joined*"))
+
+
+def test_files_of_a_killed_launch_do_not_count_as_processes(tmp_path):
+    announce_process(tmp_path, "test", 1)
+    assert have_joined(tmp_path, "test", 2)
+    assert not have_joined(tmp_path, "test", 3)
+    hour_ago = time.time() - 3600
+    os.utime(next(tmp_path.iterdir()), (hour_ago, hour_ago))
+    assert not have_joined(tmp_path, "test", 2)
+    announce_process(tmp_path, "test", 1)
+    assert have_joined(tmp_path, "test", 2)
 
 
 def test_other_errors_leave_no_run(tmp_path):

@@ -11,6 +11,7 @@ from twofold.errors import InvalidInput
 from twofold.gate.inputs import choose_predictions
 from twofold.outputs import Head, Outputs
 from twofold.scores.chain import Chain
+from twofold.scores.tensors import count_learnt_classes
 
 ROWS = 2  # one row of the first class, one of the last
 LARGEST_HEAD = 1 << 28  # weights of the largest last layer that is made up; 2 GiB
@@ -64,6 +65,8 @@ def check_scores(chains: Sequence[Chain], classes: int, widths: Mapping[str, int
         ...
     twofold.errors.InvalidInput: klm cannot score outputs of 3 classes: ...
     """
+    for chain in chains:
+        _check_learnt_classes(chain, classes)
     needed = {name for chain in chains for name in chain.needs}
     columns = widths.get("features", 1)
     if "head" in needed and classes * columns > LARGEST_HEAD:
@@ -79,6 +82,16 @@ def check_scores(chains: Sequence[Chain], classes: int, widths: Mapping[str, int
             raise InvalidInput(f"{chain.spec} cannot score outputs of {described}: {error}") from error
         if conf.shape != (ROWS,):
             raise InvalidInput(f"{chain.spec} gives shape {conf.shape} for {ROWS} rows")
+
+
+def _check_learnt_classes(chain: Chain, classes: int) -> None:
+    """Raise if a step learnt more classes than there are, though its score could still be computed."""
+    for step in chain.steps:
+        if step.learnt is None:
+            continue
+        learnt = count_learnt_classes(step.learnt)
+        if learnt > classes:
+            raise InvalidInput(f"{step.info.name} cannot score outputs of {classes} classes: it learnt {learnt}")
 
 
 def make_rows(classes: int, widths: Mapping[str, int], *, with_head: bool) -> Outputs:

@@ -33,7 +33,8 @@ import numpy as np
 
 from twofold import _checks, _math
 from twofold._checks import AnyArray, Array, ArrayLike, Mask, NaNPolicy
-from twofold._files import NPZ_DAMAGE, arrays_digest, read_regular, replacing
+from twofold._files import arrays_digest, read_regular, replacing
+from twofold._npz import NPZ_DAMAGE, check_archive
 from twofold.errors import InvalidInput, UndefinedMetric
 from twofold.metrics._axis import Axis, Integers, choose_cuts, join_axes, move_counts
 from twofold.metrics.operating_points import (
@@ -357,6 +358,7 @@ class _Summary(ABC):
         raw = read_regular(Path(path))
         try:
             with np.load(io.BytesIO(raw), allow_pickle=False) as file:
+                check_archive(file.zip, where)
                 held = dict(file)
             if str(held["twofold"]) != cls.__name__:
                 raise InvalidInput(problem)

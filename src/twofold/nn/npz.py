@@ -5,18 +5,15 @@ from __future__ import annotations
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from twofold._files import NPZ_DAMAGE
+from twofold._npz import NPZ_DAMAGE, check_member
 from twofold.errors import InvalidInput, UnknownName
 
 AnyArray: TypeAlias = npt.NDArray[np.generic]
-
-LARGEST_RATIO = 1032  # of deflated data: no stream expands further
-HEADER_READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 @dataclass(frozen=True)
@@ -101,37 +98,8 @@ class NpzArchive:
         try:
             with zipfile.ZipFile(self.path) as archive:
                 member = archive.getinfo(f"{name}.npy")
-                _check_ratio(member)
-                with archive.open(member) as stream:
-                    _check_declared_size(stream, member.file_size)
+                check_member(archive, member)
                 with archive.open(member) as stream:
                     return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
         except (*NPZ_DAMAGE, OSError) as error:
             raise InvalidInput(f"{self.path}: array {name!r} cannot be read: {error}") from error
-
-
-def _check_ratio(member: zipfile.ZipInfo) -> None:
-    """Raise if a member cannot have the size that the archive declares for it."""
-    ratios = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: LARGEST_RATIO}
-    if member.compress_type not in ratios:
-        raise ValueError("it is compressed by another method than np.savez and np.savez_compressed use")
-    if member.file_size > ratios[member.compress_type] * member.compress_size:
-        raise ValueError(
-            f"the archive declares {member.file_size:,} bytes, which {member.compress_size:,} stored bytes cannot hold"
-        )
-
-
-def _check_declared_size(stream: IO[bytes], size: int) -> None:
-    """Raise unless shape and dtype in the header of an array need just the bytes that follow it."""
-    version = np.lib.format.read_magic(stream)
-    if version not in HEADER_READERS:
-        raise ValueError(f"its header has the unknown version {version}")
-    shape, _, dtype = HEADER_READERS[version](stream)
-    if dtype.hasobject:
-        raise ValueError("it holds Python objects, which are not read")
-    declared = dtype.itemsize
-    for length in shape:
-        declared *= int(length)
-    available = size - stream.tell()
-    if declared != available:
-        raise ValueError(f"its header declares {declared:,} bytes, the archive holds {available:,}")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from twofold._checks import AnyArray
-from twofold._files import read_npz
+from twofold._npz import read_npz
 from twofold.errors import InvalidInput
 from twofold.outputs._fields import ARRAYS, KNOWN_KEYS, PASS_ARRAYS
 from twofold.outputs.head import Head
@@ -31,7 +31,7 @@ def load_npz(path: Path) -> dict[str, AnyArray]:
     Raises
     ------
     InvalidInput
-        If the file is damaged, not an npz file, or holds Python objects.
+        If the file is damaged, not an npz file, holds Python objects, or unpacks to more than the machine's memory.
     OSError
         If the file is missing or cannot be opened.
     """

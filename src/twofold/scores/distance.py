@@ -184,7 +184,7 @@ class RelativeMahalanobis:
     """
 
     whiten: Array = state("D R")  # whitens the covariance within classes
-    centres: Array = state("K R")  # whitened means of the classes with rows
+    centres: Array = state("C R")  # whitened means of the classes with rows
     whiten_all: Array = state("D S")  # whitens the covariance of all rows
     centre: Array = state("1 S")
 
@@ -398,7 +398,7 @@ class CosineMean:
     array([0.8])
     """
 
-    directions: Array = state("K D")  # unit means of the classes with rows
+    directions: Array = state("C D")  # unit means of the classes with rows
 
     def fit(self, features: Floats, labels: Labels, logits: Floats) -> Self:
         """Compute the direction of each class mean.

@@ -124,6 +124,41 @@ def restore_step(
     return step
 
 
+def count_learnt_classes(fitted: object) -> int:
+    """Count the classes that a fitted step, or a chain inside it, has learnt something about.
+
+    Parameters
+    ----------
+    fitted : dataclass
+        A fitted step.
+
+    Returns
+    -------
+    int
+        The largest size that its arrays declare as ``C``; 0 if there is none.
+
+    Examples
+    --------
+    >>> from twofold.outputs import Outputs
+    >>> from twofold.scores.chain import scorer
+    >>> she = scorer("she").fit(Outputs([[2.0, 1.0], [0.0, 1.0]], labels=[0, 1], features=np.eye(2)))
+    >>> count_learnt_classes(she.steps[0].learnt)
+    2
+    """
+    most = 0
+    for field in dataclass_fields(fitted):
+        value = getattr(fitted, field.name)
+        if "chains" in field.metadata:
+            for chain in value:
+                for step in chain.steps:
+                    most = max(most, count_learnt_classes(step.learnt))
+        elif "state" in field.metadata and value is not None:
+            sizes: dict[str, int] = {}
+            _has_declared_shape(value, field.metadata["state"], sizes)
+            most = max(most, sizes.get("C", 0))
+    return most
+
+
 def reject_unknown(name: str, unknown: Set[str]) -> None:
     """Raise if arrays are left that belong to no step.
 
@@ -195,15 +230,22 @@ def _check_array(array: Array, declared: StateField, sizes: dict[str, int], wher
     if declared.shape is not None:
         if array.dtype.kind not in DTYPE_KINDS[declared.kind]:
             raise InvalidInput(f"{where} must hold numbers of the kind {declared.kind}, got {array.dtype}")
-        alternatives = [shape.split() for shape in declared.shape.split("|")]
-        if not any(_has_shape(array.shape, words, sizes) for words in alternatives):
-            allowed = " or ".join(f"({', '.join(words)})" for words in alternatives)
+        if not _has_declared_shape(array, declared, sizes):
+            shapes = [shape.split() for shape in declared.shape.split("|")]
+            allowed = " or ".join(f"({', '.join(words)})" for words in shapes)
             known = ", ".join(f"{word} = {size}" for word, size in sizes.items())
             if known:
                 allowed += f" with {known}"
             raise InvalidInput(f"{where} must have shape {allowed}, got {array.shape}")
     if not declared.nan and array.dtype.kind == "f" and np.isnan(array).any():
         raise InvalidInput(f"{where} holds NaN")
+
+
+def _has_declared_shape(array: Array, declared: StateField, sizes: dict[str, int]) -> bool:
+    """Check whether an array has one of the declared shapes; if so, ``sizes`` gets what the words stand for."""
+    if declared.shape is None:
+        return True
+    return any(_has_shape(np.shape(array), shape.split(), sizes) for shape in declared.shape.split("|"))
 
 
 def _has_shape(shape: tuple[int, ...], words: list[str], sizes: dict[str, int]) -> bool:

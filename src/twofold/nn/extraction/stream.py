@@ -23,6 +23,7 @@ from torch.utils.data import DataLoader
 from twofold import _checks
 from twofold.errors import InvalidInput, LowPrecision, RunError
 from twofold.nn.device import check_device
+from twofold.nn.extraction.joining import announce_process, have_joined, remove_announcements
 from twofold.nn.extraction.reading import BatchDataset, InputBatch, RowReader, Transform
 from twofold.nn.extraction.recording import Arrays, Recorder, move_to
 from twofold.nn.models import Classifier
@@ -184,12 +185,14 @@ def extract(
         pass_count=recorder.count if "passes.mean_prob" in probe else None,
         replace=replace,
     )
+    if rank > 0:
+        announce_process(run.path, name, rank)
     missing = writer.missing()
     done(reader.rows - sum(stop - start for start, stop in missing))
     shards = _cut_shards(reader.rows, size)[rank::world_size]
     own = [shard for shard in shards if _overlaps(shard, missing)]
     _write_shards(own, reader, recorder, writer, size, workers, done)
-    _close(writer, run, name, rank)
+    _close(writer, run, name, rank, world_size)
     return run
 
 
@@ -280,11 +283,12 @@ def _as_it_is(batch: Any) -> Any:
     return batch
 
 
-def _close(writer: Writer, run: Run, name: str, rank: int) -> None:
-    """Close the data set in the first process once all rows are written; the other processes wait for it."""
+def _close(writer: Writer, run: Run, name: str, rank: int, world_size: int) -> None:
+    """Close the data set in the first process once all have joined and written; the other processes wait for it."""
     if rank == 0:
-        _wait_until(lambda: not writer.missing())
+        _wait_until(lambda: not writer.missing() and have_joined(run.path, name, world_size))
         writer.close()  # raises and names the missing rows if another process never finished
+        remove_announcements(run.path, name)
     elif not _wait_until(lambda: _is_closed(writer) and name in run):
         raise RunError(
             f"the first process did not finish {name!r} within {WAIT:g} s after this one; see its messages, then run "
