@@ -1,10 +1,10 @@
-"""The papers' tables on five real classifiers: extracted, judged under every protocol, compared, told in words.
+"""Reproduce the papers' tables on five real classifiers: extract, judge under every protocol, compare, and describe.
 
     TWOFOLD_DATA=... python benchmarks/real_bench.py [--work FOLDER] [--save]        (90 minutes on 2 cores, resumable)
 
 Extraction takes about an hour and the benchmarks half an hour; both are kept in the folder of --work (by default
-real-bench) and resume there. With --save the pages, tables and figures go to results/. Every sentence on
-a claim is chosen by the numbers; --words writes those on calibration and cliques anew from the tables of the saved page.
+real-bench) and resume there. With --save the pages, tables and figures go to results/. The numbers choose every sentence
+on a claim; --words rewrites those on calibration and cliques from the tables of the saved page.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def main():
         shorter = {} if network in MAIN else {"protocols": SHORT, "pairs": [], "resamples": 0}
         bench = load(network.benchmark)
         announce(f"{network.name}: every protocol of {network.benchmark}")
-        rows += runner.run(bench, [runs[network.name]], work / network.name, jobs=2, done=told, **shorter).rows
+        rows += runner.run(bench, [runs[network.name]], work / network.name, jobs=2, done=show_finished, **shorter).rows
     announce("tables, figures and words")
     every = Results.of(rows)
     world = SimpleNamespace(runs=runs, work=work, every=every)
@@ -74,13 +74,13 @@ GROUPS = ("test", "near", "far", "corruption")  # what the CSV has of each netwo
 KEPT = ("joint", "openood", "fd_shifts")  # means over sets, under the protocols of the tables
 
 
-def told(label, count, total):
+def show_finished(label, count, total):
     if total and count == total:
         print(f"{label}: {total} tasks", file=sys.stderr)
 
 
 def of(world, network):
-    """The rows of one network."""
+    """Select the rows of one network."""
     return world.every.filter(run=network.name)
 
 
@@ -104,7 +104,7 @@ def number(value, factor=100, digits=2):
 
 
 def joined(world, network, score, shift, pair=None):
-    """Truth and confidences of the known test set and one unknown set."""
+    """Join truth and confidences of the known test set and one unknown set."""
     run, conf = world.runs[network.name], scored(world, network)
     sets = ("test", shift)
     inside = np.concatenate([np.full(len(run[name]), name == "test") for name in sets])
@@ -117,13 +117,17 @@ def joined(world, network, score, shift, pair=None):
 def head():
     return f"""# The papers' tables on real classifiers
 
-Written by `{COMMAND}` (with `TWOFOLD_DATA` set). Networks: ResNet-20 and ResNet-56 trained on CIFAR-10 and ResNet-32,
--20 and -8 trained on CIFAR-100, all by others, on real images (`twofold bench show cifar10-real` lists the sets). They are
-far smaller than the papers' networks and there is one checkpoint of each, so the pages ask whether a claim shows here,
-not whether a printed number comes back. Scores that learn see 10,000 training images; settings are chosen on 1,000
-known and 500 unknown validation images by the rule of each protocol. Near = the other CIFAR and Tiny-ImageNet without
-the classes of the ID set; far = SVHN, MNIST, Fashion-MNIST, notMNIST, textures, scenes (CIFAR-10 only) and noise. Rates
-are in percent, areas x1000. `real_bench.csv` has the means over sets with intervals."""
+This page tests the papers' tables on five networks that others trained: ResNet-20 and ResNet-56 on CIFAR-10, and ResNet-32, -20 and -8
+on CIFAR-100. `{COMMAND}` writes it (with `TWOFOLD_DATA` set).
+
+The networks are far smaller than those of the papers, and there is one checkpoint of each. The page therefore asks whether a claim
+shows here, not whether a published number is reproduced.
+
+- **Data.** Real images; `twofold bench show cifar10-real` lists the sets. Near sets are the other CIFAR, and Tiny-ImageNet without the
+  classes of the ID set. Far sets are SVHN, MNIST, Fashion-MNIST, notMNIST, textures, scenes (CIFAR-10 only) and noise.
+- **Fitting.** Scores that learn see 10,000 training images. Settings are chosen on 1,000 known and 500 unknown validation images, by the
+  rule of each protocol.
+- **Units.** Rates are in percent, areas x1000. `real_bench.csv` has the means over sets with intervals."""
 
 
 def table_1(world):
@@ -150,11 +154,11 @@ def table_1(world):
         near, far = (100 * float(np.mean(gains[s])) for s in ("near", "far"))
         place = {s: 1 + sum(best[s, other][0] > best[s, "msp"][0] for other in names) for s in ("near", "far")}
         parts.append(
-            f"Double scoring is {'never' if above else 'sometimes'} below either single score, as it must be with exact "
-            f"metrics on each set. Its mean gain over msp alone is {near:.2f} points of F1 on near and {far:.2f} on far "
-            f"sets: the paper's claim that far sets gain more {'holds' if far > near else 'does not hold'} here. msp as a "
-            f"single score is number {place['near']} of {len(names)} on near and {place['far']} on far sets, so the claim "
-            f"that it is a strong single score "
+            f"Double scoring is {'never' if above else 'sometimes'} below either single score. With exact metrics it cannot be. "
+            f"Its mean gain over msp alone is {near:.2f} points of F1 on near sets and {far:.2f} on far sets, so the paper's "
+            f"claim that far sets gain more {'holds' if far > near else 'does not hold'} here. As a single score, msp has "
+            f"place {place['near']} of {len(names)} on near sets and {place['far']} on far sets, so the claim that it is a "
+            f"strong single score "
             f"{'holds' if place['near'] <= len(names) / 4 and place['far'] <= len(names) / 4 else 'holds on near sets only' if place['near'] <= len(names) / 4 else 'does not hold'}."
         )
     return "\n\n".join(parts)
@@ -171,10 +175,10 @@ def singles(rows):
 def table_6(world):
     parts = [
         "## Which score is the ID score (SURE+ paper, Table 6)",
-        "The paper finds that VIM and ReAct are poor ID scores: with the same two scores in the other order its DS-F1 "
-        "drops. Exact metrics accept a sample when both scores pass, so the order cannot matter; the released grid takes "
-        "the ID score as it is, on thresholds between 0 and 1, so that a negative score accepts nothing. DS-F1 of each "
-        "order, exact and by the released grid:",
+        "The paper finds that VIM and ReAct are poor ID scores: DS-F1 drops when the same two scores change places. With exact "
+        "metrics the order cannot matter, because a sample is accepted if both scores pass. The released grid does not scale "
+        "the ID score and has thresholds between 0 and 1, so a negative ID score accepts nothing. The tables show DS-F1 in "
+        "both orders, exact and by the released grid.",
     ]
     for network in MAIN:
         unknown = load(network.benchmark).names("near") + load(network.benchmark).names("far")
@@ -197,8 +201,8 @@ def table_6(world):
         header = ["pair", "exact", "exact, other order", "released grid", "released grid, other order"]
         parts += [f"### {network.name}, mean over all unknown sets", markdown(header, lines)]
         parts.append(
-            f"The exact values agree in both orders; the released grid differs by up to {100 * worst:.2f} points. The "
-            "asymmetry of the printed table is made by the grid, not by the scores: the claim does not hold."
+            f"The exact values agree in both orders. The values of the released grid differ by up to {100 * worst:.2f} points. "
+            "The grid, not the scores, causes the asymmetry of the published table: the claim does not hold."
         )
     return "\n\n".join(parts)
 
@@ -231,9 +235,9 @@ def table_2(world):
             lines.append([shift, *map(number, found), number(best), number(best - found[2])])
         parts += [
             f"### {network.name}: chosen on validation data with Tiny-ImageNet",
-            markdown(["set", "msp alone", "react alone", "both", "both, best here", "lost"], lines),
-            f"With thresholds from validation data the pair is at least as good as msp alone on {sum(over)} of {len(over)} "
-            f"sets and as both single scores on {sum(wins)}: the paper's claim that it stays ahead "
+            markdown(["set", "msp alone", "react alone", "both", "both, best thresholds", "lost"], lines),
+            f"With thresholds from validation data, the pair is at least as good as msp alone on {sum(over)} of {len(over)} "
+            f"sets, and at least as good as both single scores on {sum(wins)}. The paper's claim that it stays ahead "
             f"{'holds' if all(wins) else 'holds on most sets' if sum(wins) > len(wins) / 2 else 'does not hold'}.",
         ]
     return "\n\n".join(parts)
@@ -272,9 +276,9 @@ def shapes(world, folder):
 
 ![F1 over both thresholds](real_bench_surface.png) ![Risk against coverage](real_bench_risk.png)
 
-{network.name} with CIFAR-10 as the unknown set: DS-F1 {100 * point.value:.2f}; DS-AURC {area:.2f} against {single[0]:.2f}
-of msp and {single[1]:.2f} of vim alone. The best pair of thresholds lies {"inside the square" if min(place) > 0.02 else "on the edge of the square"},
-and the curve of the pair is {"below both single curves over all, as it must be" if area <= min(single) else "not below both"}."""
+{network.name} with CIFAR-10 as the unknown set: DS-F1 is {100 * point.value:.2f}. DS-AURC is {area:.2f}, while the AURC is {single[0]:.2f}
+for msp alone and {single[1]:.2f} for vim alone. The best pair of thresholds lies {"inside the square" if min(place) > 0.02 else "on the edge of the square"}.
+The area of the pair is {"below both single areas, as it must be" if area <= min(single) else "not below both single areas"}."""
 
 
 def table_7(world):
@@ -290,7 +294,7 @@ def table_7(world):
             [s, *(number(cell(rows, score=s, shift=shift, metric=m)) for shift in ("near", "far") for m in shown)]
             for s in names
         ]
-        heads = ("AUROC", "FPR@95 (unknown found)", "AUPR-in", "AUPR-out")
+        heads = ("AUROC", "FPR@95 (unknown positive)", "AUPR-in", "AUPR-out")
         parts += [
             f"### {network.name}",
             markdown(["score", *(f"{s} {m}" for s in ("near", "far") for m in heads)], lines),
@@ -299,8 +303,8 @@ def table_7(world):
             np.array([cell(rows, score=s, shift=x, metric="auroc_ood") for s in names]) for x in ("near", "far")
         )
         parts.append(
-            f"Rank correlation of near and far AUROC over the scores: {spearmanr(near, far).statistic:+.2f}. Best on near: "
-            f"{names[int(near.argmax())]}; on far: {names[int(far.argmax())]}."
+            f"Over the scores, the rank correlation of near and far AUROC is {spearmanr(near, far).statistic:+.2f}. The best "
+            f"score is {names[int(near.argmax())]} on near sets and {names[int(far.argmax())]} on far sets."
         )
     return "\n\n".join(parts)
 
@@ -326,7 +330,7 @@ def shifts(world):
         parts += [f"### {network.name}: AURC", markdown(["score", *columns], [*lines, accuracy])]
         failing = [[s, *(number(cell(rows, score=s, shift=x, metric="auroc"), 100, 1) for x in columns)] for s in names]
         parts += [
-            f"### {network.name}: AUROC of right answers against failures",
+            f"### {network.name}: AUROC of correct predictions against failures",
             markdown(["score", *columns], failing),
         ]
         best = [min(names, key=lambda s: cell(rows, score=s, shift=x, metric="aurc")) for x in columns]
@@ -335,10 +339,10 @@ def shifts(world):
         msp = [1 + sum(cell(rows, score=s, shift=x, metric="aurc") < cell(rows, score="msp", shift=x, metric="aurc")
                        for s in names) for x in columns]  # fmt: skip
         parts.append(
-            f"{len(wins)} scores are best on some column, {lead} on most ({wins[lead]} of {len(columns)}). msp is number "
-            f"{msp[0]} of {len(names)} on the test set, {msp[6]} under corruption (mean of the levels) and between "
-            f"{min(msp[7:])} and {max(msp[7:])} on unknown sets. The paper's claim that no score wins everywhere "
-            f"{'holds' if len(wins) > 1 else 'does not hold'}; that the softmax baseline is not beaten across shifts "
+            f"{len(wins)} scores are best in some column; {lead} is best in most ({wins[lead]} of {len(columns)}). msp has "
+            f"place {msp[0]} of {len(names)} on the test set, {msp[6]} under corruption (mean over levels), and {min(msp[7:])} "
+            f"to {max(msp[7:])} on unknown sets. The paper's claim that no score wins everywhere "
+            f"{'holds' if len(wins) > 1 else 'does not hold'}. The claim that no score beats the softmax baseline across shifts "
             f"{'holds' if max(msp) <= 3 else 'does not hold'} for this network."
         )
     return "\n\n".join(parts)
@@ -347,8 +351,8 @@ def shifts(world):
 def calibration(world):
     parts = [
         "## Calibration of every score (FD-Shifts paper, Table 10)",
-        "ECE, 15 bins of equal width, of the probability of a right answer: each score after Platt scaling on the "
-        "validation set, msp as it is besides.",
+        "ECE (15 bins of equal width) of the probability of a correct prediction. Each score is Platt-scaled on the validation "
+        "set; the last line shows msp without scaling.",
     ]
     for network in MAIN:
         run, conf = world.runs[network.name], scored(world, network, "fd_shifts")
@@ -376,34 +380,34 @@ NEAR = 0.02  # of the error of a constant: a score this close to it everywhere h
 
 
 def calibration_words(lines):
-    """What a table of calibration errors says of the claim: scaled scores against msp scaled alike, constants aside."""
+    """Say what a table of calibration errors means for the claim: scaled scores against scaled msp, without constants."""
     errors = {name: np.array([float(value) for value in values]) for name, *values in lines}
     constant, unscaled, msp = (errors.pop(name) for name in (CONSTANT, UNSCALED, "msp"))
     allowed = np.maximum(NEAR * constant, 0.1)  # percentage points; the table has two digits
     collapsed = [name for name, own in errors.items() if (np.abs(own - constant) <= allowed).all()]
     varied = {name: own for name, own in errors.items() if name not in collapsed}
     better = [name for name, own in varied.items() if own[0] < msp[0]]
-    words = f"After scaling, {len(better)} of {len(varied)} other scores have a lower error on the test set than msp "
-    words += f"scaled alike ({msp[0]:.2f} %; {unscaled[0]:.2f} % without scaling). "
+    words = f"After scaling, {len(better)} of {len(varied)} other scores have a lower error on the test set than "
+    words += f"scaled msp ({msp[0]:.2f} %; {unscaled[0]:.2f} % without scaling). "
     if collapsed:
-        words += f"Not counted: {', '.join(collapsed)}, which scaling turns into almost a constant. "
+        words += f"Scores that scaling turns into almost a constant are not counted: {', '.join(collapsed)}. "
     if not better:
         verdict = "does not hold"
     else:
         verdict = "holds" if len(better) == len(varied) else f"holds for these {len(better)}"
-    words += f"The claim that scores other than msp can be calibrated {verdict}; "
+    words += f"The claim that scores other than msp can be calibrated {verdict}. "
     hardest = min([msp[-1], *(own[-1] for own in varied.values())])
     carries = hardest <= 2 * min([msp[0], *(own[0] for own in varied.values())])
-    words += f"under corruption of level 5 the least error is {hardest:.2f} %, so what was fitted on clean data "
-    return words + ("carries over." if carries else "does not carry over.")
+    words += f"At corruption level 5 the least error is {hardest:.2f} %, so scaling fitted on clean data "
+    return words + ("still works there." if carries else "no longer works there.")
 
 
 def ranks(world):
     parts = [
         "## Ranks by AURC against ranks by AUROC of failures (FD-Shifts paper, Tables 11 and 12)",
         "Spearman's correlation between the two rankings of the scores, column by column; 1 means the same order. All "
-        "scores here judge one classifier, so AUROC and AURC differ by ties and weighting alone; the paper's scores come "
-        "with classifiers of different accuracy, where the two part ways.",
+        "scores here judge one classifier, so AUROC and AURC differ by ties and weighting alone. The paper's scores come "
+        "with classifiers of different accuracy, where the two rankings can differ more.",
     ]
     lines = []
     for network in NETWORKS:
@@ -425,18 +429,18 @@ def ranks(world):
     parts.append(markdown(["network", "test", "corruption", "unknown sets, least", "unknown sets, most"], lines))
     least = min(float(line[3]) for line in lines)
     parts.append(
-        f"The least correlation is {least:.2f}. With one classifier for all scores the two rankings are "
-        f"{'close' if least > 0.8 else 'not close'}: the paper's claim that they differ substantially "
-        f"{'does not show' if least > 0.8 else 'shows'} here, and cannot where no score changes its classifier."
+        f"The least correlation is {least:.2f}. With one classifier for all scores, the two rankings are "
+        f"{'close' if least > 0.8 else 'not close'}. The paper's claim that they differ substantially "
+        f"{'does not show' if least > 0.8 else 'shows'} here. It needs scores that judge different classifiers."
     )
     return "\n\n".join(parts)
 
 
 def modes(world):
     parts = [
-        "## Wrong answers on known inputs: kept or removed (FD-Shifts paper, Table 13)",
-        "AUROC against each unknown set when every known input counts as right (original) and when wrong answers are "
-        "removed (proposed): rank correlation of the scores between the two, and the largest move of a score in ranks.",
+        "## Wrong predictions on known inputs: kept or removed (FD-Shifts paper, Table 13)",
+        "AUROC against each unknown set, if every known input counts as correct (original) and if wrong predictions are removed "
+        "(proposed). The table shows the rank correlation of the scores between the two, and the largest change of rank.",
     ]
     lines, moved = [], []
     for network in NETWORKS:
@@ -453,9 +457,11 @@ def modes(world):
             lines.append(
                 [network.name, x, f"{spearmanr(a, b).statistic:.3f}", moved[-1], number(float((b - a).mean()))]
             )
-    parts.append(markdown(["network", "set", "rank correlation", "largest move", "mean gain in AUROC, points"], lines))
     parts.append(
-        f"Some score moves by up to {max(moved)} places; the claim that the choice changes rankings "
+        markdown(["network", "set", "rank correlation", "largest change of rank", "mean gain in AUROC, points"], lines)
+    )
+    parts.append(
+        f"The rank of a score changes by up to {max(moved)} places. The claim that the choice changes rankings "
         f"{'holds' if max(moved) >= 3 else 'does not hold'}."
     )
     return "\n\n".join(parts)
@@ -474,7 +480,7 @@ def classifiers(world):
         lines.append(line)
     return "\n\n".join([
         "## Classifiers side by side (FD-Shifts paper, Figure 8)",
-        "AURC over all scores: median [quartiles]. The paper compares a CNN with a ViT; here are five CNNs.",
+        "AURC over all scores: median [quartiles]. The paper compares a CNN with a ViT; the table compares five CNNs.",
         markdown(["network", "test", "corruption", "near", "far"], lines),
     ])  # fmt: skip
 
@@ -495,7 +501,7 @@ def precision(world):
     exact = {name: (auroc, area) for name, kind, auroc, area, _ in lost if kind == "float64"}
 
     def cost(kind):
-        """The largest share rounded to 1, loss of AUROC and rise of AURC of a type."""
+        """Compute the largest share rounded to 1, loss of AUROC and rise of AURC of a type."""
         own = [
             (rate, exact[name][0] - auroc, area - exact[name][1]) for name, k, auroc, area, rate in lost if k == kind
         ]
@@ -505,11 +511,11 @@ def precision(world):
     return "\n\n".join([
         "## Floating-point precision of msp (FD-Shifts paper, Table 2)",
         markdown(["network", "type", "rounded to 1, %", "AURC", "AUROC of failures"], lines),
-        f"float16 rounds up to {100 * half[0]:.1f} % of the maxima to 1 and costs up to {100 * half[1]:.2f} points of AUROC "
-        f"and {1000 * half[2]:.2f} of AURC (x1000) against float64. float32 rounds up to {100 * single[0]:.1f} %, and these "
-        f"ties cost at most {100 * single[1]:.4f} points and {1000 * single[2]:.2f}: the paper's claim that float32 is "
-        f"marginal for CNNs {'holds' if single[1] < 0.001 else 'does not hold'}, that half precision hurts "
-        f"{'holds' if half[1] > 0.002 else 'does not show here'}.",
+        f"float16 rounds up to {100 * half[0]:.1f} % of the maxima to 1. Against float64 it costs up to {100 * half[1]:.2f} "
+        f"points of AUROC and {1000 * half[2]:.2f} of AURC (x1000). float32 rounds up to {100 * single[0]:.1f} % to 1, which "
+        f"costs at most {100 * single[1]:.4f} points of AUROC and {1000 * single[2]:.2f} of AURC. The paper's claim that the "
+        f"effect of float32 is marginal for CNNs {'holds' if single[1] < 0.001 else 'does not hold'}. The claim that half "
+        f"precision hurts {'holds' if half[1] > 0.002 else 'does not show here'}.",
     ])  # fmt: skip
 
 
@@ -522,42 +528,41 @@ def cliques(world, folder):
     by_blocks = compare(plain, "augrc", protocol="fd_shifts", blocks=("benchmark", "model", "recipe", "seed", "run"))
     return "\n\n".join([
         "## Top cliques (stratified-OOD paper)",
-        "Which scores are statistically tied with the best by AUGRC, over all networks, by source and distance (rank-z test "
-        "with Holm, the paper's procedure with one metric):",
+        "These scores are statistically tied with the best by AUGRC, over all networks, by source and distance (rank-z test "
+        "with Holm's correction, the paper's procedure with one metric):",
         clique_list(table),
         "![Top cliques](real_bench_cliques.png)",
         "![Average ranks over all sets and networks](real_bench_ranks.png)",
         f"Over all {len(compared.blocks)} sets and networks the top clique has {len(compared.top)} of "
-        f"{len(compared.methods)} scores, led by {compared.methods[0]}. These blocks share networks and test sets, which "
-        f"rank tests do not allow for. With one block for each of the {by_blocks.models} networks "
-        f"{'Friedman rejects' if by_blocks.omnibus else 'Friedman does not reject'}, and the top clique has "
-        f"{len(by_blocks.top)} scores.",
+        f"{len(compared.methods)} scores, led by {compared.methods[0]}. These blocks share networks and test sets, but "
+        f"rank tests assume independent blocks. With one block for each of the {by_blocks.models} networks, Friedman's test "
+        f"{'rejects' if by_blocks.omnibus else 'does not reject'}, and the top clique has {len(by_blocks.top)} scores.",
         clique_words(table),
         "\n".join(f"- {text}" for text in compared.warnings),
     ])  # fmt: skip
 
 
 def clique_list(table):
-    """The top clique of each group, and the groups that are left out, one line each."""
-    told = []
+    """List the top clique of each group, and the groups that are left out, one line each."""
+    listed = []
     for j, name in enumerate(table.columns):
         inside = [m for m, top in zip(table.rows, table.member[:, j], strict=True) if top]
         line = f"- {name} ({table.blocks[j]} blocks): {len(inside)} of {int(table.judged[:, j].sum())}"
         line += f": {', '.join(inside)}" if table.omnibus[j] else "; Friedman's test does not reject"
-        told.append(line)
-    return "\n".join([*told, *(f"- left out: {one}" for one in table.dropped_groups)])
+        listed.append(line)
+    return "\n".join([*listed, *(f"- left out: {one}" for one in table.dropped_groups)])
 
 
 def clique_words(table):
-    """What the map says of the claim that the best scores differ between sources and distances."""
+    """Say what the map means for the claim that the best scores differ between sources and distances."""
     decided = np.flatnonzero(table.omnibus)
     everywhere = [name for name, row in zip(table.rows, table.member[:, decided], strict=True) if row.all()]
     claim = "The stratified-OOD paper's claim that the best scores differ between sources and distances"
     if len(decided) < 2:
-        return f"{claim} cannot be told: Friedman's test rejects in fewer than two groups."
+        return f"{claim} is inconclusive at this scale: Friedman's test rejects in fewer than two groups."
     if everywhere:
         return (
-            f"{claim} cannot be told here: {len(everywhere)} of {len(table.rows)} scores are in the top clique of each of "
+            f"{claim} is inconclusive at this scale: {len(everywhere)} of {len(table.rows)} scores are in the top clique of each of "
             f"the {len(decided)} groups ({', '.join(everywhere)}), so they may be the best everywhere."
         )
     return f"{claim} holds: no score is in the top clique of each of the {len(decided)} groups."
@@ -567,36 +572,34 @@ def clique_words(table):
 
 
 def rewrite_words(page):
-    """A saved page with the sentences on calibration and cliques written anew from its own tables and lists."""
+    """Rewrite the sentences on calibration and cliques of a saved page from its own tables and lists."""
     page = re.sub(CALIBRATION, _calibrated, page)
     listed = re.search(CLIQUES, page, re.DOTALL)
     table = read_cliques(listed["list"])
     page = page[: listed.start("list")] + clique_list(table) + "\n\n!" + page[listed.end() :]
-    page = page.replace("cannot be told from the best by AUGRC", "are statistically tied with the best by AUGRC")
-    page = re.sub(r" The leaders differ between[^\n]*\n", "\n\n@\n", page)
     page = re.sub(r"The stratified-OOD paper's claim that the best scores differ[^\n]*\n", "@\n", page)
     return page.replace("\n@\n", f"\n{clique_words(table)}\n"), table
 
 
-CALIBRATION = r"(?P<table>\| score \| test \| corruption/1 [^\n]*\n\|---[^\n]*\n(?:\|[^\n]*\n)+)\n(?:On the test set|After)[^\n]*\n"
+CALIBRATION = r"(?P<table>\| score \| test \| corruption/1 [^\n]*\n\|---[^\n]*\n(?:\|[^\n]*\n)+)\nAfter[^\n]*\n"
 CLIQUES = r"the paper's procedure with one metric\):\n\n(?P<list>- .*?)\n+!"
 
 
 def _calibrated(found):
-    """A table of calibration errors and the sentences on it; a constant's errors are those that several rows share."""
+    """Write a table of calibration errors and the sentences on it; several rows share the errors of a constant."""
     head, rule, *rows = found["table"].strip().splitlines()
     lines = [re.split(r"(?<!\\\\) \| ", row.strip("| ")) for row in rows]
     if not any(line[0] == CONSTANT for line in lines):
         shared, count = Counter(tuple(line[1:]) for line in lines).most_common(1)[0]
         if count < 2:
-            raise SystemExit("no two scores have the errors of a constant; run the benchmark anew")
+            raise SystemExit("no two scores have the errors of a constant; run the benchmark again")
         lines.insert(len(lines) - 1, [CONSTANT, *shared])
     table = "\n".join([head, rule, *("| " + " | ".join(line) + " |" for line in lines)])
     return f"{table}\n\n{calibration_words([[line[0].replace(chr(92), ''), *line[1:]] for line in lines])}\n"
 
 
 def read_cliques(text):
-    """The map of cliques from its list in a saved page; groups that are too small by now are left out."""
+    """Read the map of cliques from its list in a saved page, without groups that are too small."""
     groups, dropped = {}, []
     for line in text.strip().splitlines():
         found = re.fullmatch(
@@ -619,9 +622,9 @@ def read_cliques(text):
     member = np.array([[name in top for _, top in kept.values()] for name in rows])
     blocks = tuple(count for count, _ in kept.values())
     every = np.ones_like(member)
-    told = tuple(True for _ in kept)
+    rejected = (True,) * len(kept)
     return CliqueMap(
-        "augrc", "fd_shifts", "rank_z", 0.05, tuple(rows), tuple(kept), member, every, blocks, told, tuple(dropped)
+        "augrc", "fd_shifts", "rank_z", 0.05, tuple(rows), tuple(kept), member, every, blocks, rejected, tuple(dropped)
     )
 
 

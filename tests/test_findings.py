@@ -76,9 +76,9 @@ def scripts(monkeypatch, name):
 def clique_table(real_bench, member, omnibus=None):
     member = np.array(member, dtype=bool)
     rows, columns = (tuple(f"{kind}{i}" for i in range(n)) for kind, n in zip("sg", member.shape, strict=True))
-    told = (True,) * len(columns) if omnibus is None else omnibus
+    rejected = (True,) * len(columns) if omnibus is None else omnibus
     about = "augrc", None, "rank_z", 0.05, rows, columns
-    return real_bench.CliqueMap(*about, member, np.ones_like(member), (4,) * len(columns), told)
+    return real_bench.CliqueMap(*about, member, np.ones_like(member), (4,) * len(columns), rejected)
 
 
 def test_leaders_differ_only_where_no_score_leads_everywhere(monkeypatch):
@@ -87,9 +87,9 @@ def test_leaders_differ_only_where_no_score_leads_everywhere(monkeypatch):
     words = real_bench.clique_words
     assert " holds: no score" in words(clique_table(real_bench, [[1, 0], [0, 1]]))
     shared = words(clique_table(real_bench, [[1, 1], [0, 1], [1, 0]]))  # the columns differ, and one score is in both
-    assert "cannot be told here: 1 of 3 scores are in the top clique of each of the 2 groups (s0)" in shared
+    assert "inconclusive at this scale: 1 of 3 scores are in the top clique of each of the 2 groups (s0)" in shared
     undecided = words(clique_table(real_bench, [[1, 1], [0, 1]], omnibus=(True, False)))
-    assert "cannot be told: Friedman's test rejects in fewer than two groups" in undecided
+    assert "inconclusive at this scale: Friedman's test rejects in fewer than two groups" in undecided
     ignored = clique_table(real_bench, [[1, 0, 1], [0, 1, 1]], omnibus=(True, True, False))
     assert " holds: no score" in words(ignored)
 
@@ -106,10 +106,10 @@ def test_calibration_compares_scaled_with_scaled_and_counts_no_constants(monkeyp
         [real_bench.UNSCALED, "5.00", "12.00"],
     ]
     words = real_bench.calibration_words(lines)
-    assert "1 of 2 other scores have a lower error on the test set than msp scaled alike (0.70 %" in words
-    assert "Not counted: collapsed, which" in words
+    assert "1 of 2 other scores have a lower error on the test set than scaled msp (0.70 %" in words
+    assert "are not counted: collapsed." in words
     assert "can be calibrated holds for these 1" in words
-    assert "the least error is 2.50 %, so what was fitted on clean data does not carry over" in words
+    assert "the least error is 2.50 %, so scaling fitted on clean data no longer works there" in words
     none = real_bench.calibration_words([line for line in lines if line[0] != "lower"])
     assert "0 of 1 other scores" in none
     assert "can be calibrated does not hold" in none
