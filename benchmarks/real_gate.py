@@ -1,10 +1,10 @@
-"""Gates on real classifiers: thresholds carried to other unknown sets, promises under shift, two scores against one.
+"""Test gates on real classifiers: thresholds on other unknown sets, promises under shift, two scores against one.
 
     TWOFOLD_DATA=... python benchmarks/real_gate.py [--work FOLDER] [--save]        (about five minutes)
 
-The runs are kept in the folder of --work (by default real-bench), as those of ``benchmarks/real_bench.py``; where they
-are missing they are extracted first, which takes half an hour more and resumes. With --save the page, its table and its
-figure go to results/, else to the folder. Every sentence on a claim is chosen by the numbers.
+The runs are those of ``benchmarks/real_bench.py``, in the folder of --work (by default real-bench). Missing runs are
+extracted first, which takes half an hour more and resumes. With --save the page, its table and its figure go to results/, else to the
+folder. The numbers choose every sentence on a claim.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SECOND = ("energy", "react|energy", "vim", "knn")  # second scores of the promis
 MSP = ("msp", None)
 CARRIED = (MSP, ("msp", "energy"), ("msp", "knn"))  # gates whose promises are carried to shifted data
 LEVELS = range(1, 6)
-SPLITS, MANY = 3, 10  # cuts into a half that chooses and a half that tells, with and without an unknown set
+SPLITS, MANY = 3, 10  # cuts into a half that chooses and a half that judges, with and without an unknown set
 SEEDS = {"known inputs alone": f"0-{MANY - 1}"} | dict.fromkeys(
     ("a quarter unknown", "two against one"), f"0-{SPLITS - 1}"
 )
@@ -56,7 +56,7 @@ BATCH = 50  # inputs between two looks at a monitor
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """A network's confidences and truths by data set; a gate is the names of one or two scores."""
+    """Hold a network's confidences and truths by data set; a gate is the names of one or two scores."""
 
     name: str
     classes: int
@@ -72,7 +72,7 @@ class World:
         return (*self.near, *self.far)
 
     def outputs(self, gate, parts):
-        """Sets with chosen rows as outputs that hold both confidences, so that none is computed twice."""
+        """Build outputs from sets and rows that hold both confidences, so that none is computed twice."""
         labels = [np.where(self.right[s][r], 0, 1) if s in self.right else np.full(len(r), -1) for s, r in parts]
         columns = [np.concatenate([self.conf[spec][s][r] for s, r in parts]) for spec in gate if spec]
         labels = np.concatenate(labels)
@@ -80,7 +80,7 @@ class World:
         return Outputs(np.tile([1.0, 0.0], (len(labels), 1)), labels, learned=learned)
 
     def gate(self, gate, parts, **asked):
-        """A gate fitted on these rows, or None where the promise cannot be made."""
+        """Fit a gate on these rows; None where the promise cannot be made."""
         try:
             return Gate.fit(self.outputs(gate, parts), "confidnet", "devries" if gate[1] else None, **asked)
         except Infeasible:
@@ -90,7 +90,7 @@ class World:
         return np.arange(len(self.conf["msp"][name]))
 
     def halves(self, name, seed):
-        """Rows that choose and rows that tell; the originals of corrupted images always tell."""
+        """Split rows into those that choose and those that judge; the originals of corrupted images always judge."""
         rng = np.random.default_rng(seed)
         rows = self.rows(name)
         kept = self.corrupted if name == "test" else rows[:0]
@@ -103,13 +103,18 @@ def main():
     extract(MAIN, work)
     worlds = [opened(network, work / "runs") for network in MAIN]
     folder = RESULTS if "--save" in sys.argv else work
-    rows, told = [], {}
+    rows, measured = [], {}
     for world in worlds:
         announce(f"{world.name}: promises")
-        told[world.name] = {"known": known(world), "mixed": mixed(world)}
+        measured[world.name] = {"known": known(world), "mixed": mixed(world)}
     announce("tables and figures")
-    pages = [head(worlds), transfer(worlds, rows), promises(worlds, told, rows, folder), gains(worlds, told, rows)]
-    pages.append(words(worlds, told))
+    pages = [
+        head(worlds),
+        transfer(worlds, rows),
+        promises(worlds, measured, rows, folder),
+        gains(worlds, measured, rows),
+    ]
+    pages.append(words(worlds, measured))
     (folder / "real_gate.md").write_text("\n\n".join(pages) + "\n", encoding="utf-8")
     with open(folder / "real_gate.csv", "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, [*rows[0], "seeds", "command", "version"], lineterminator="\n")
@@ -120,7 +125,7 @@ def main():
 
 
 def opened(network, folder):
-    """Every score of logits, features and head, fitted on the training set and computed once on every set."""
+    """Fit every score of logits, features and head on the training set, and compute it once on every set."""
     announce(f"{network.name}: fitting and computing every score")
     run, bench = Run.open(folder / network.name), load(network.benchmark)
     sets = {s: plain(run, s) for s in run.names() if s != "ood_val"}
@@ -151,15 +156,15 @@ def plain(run, name):
     return Outputs(one.logits, labels, one.features, run.head)
 
 
-def note(rows, table, network, gate, chosen, told, asked, quantity, value):
+def note(rows, table, network, gate, chosen, judged, asked, quantity, value):
     named = gate if isinstance(gate, str) else called(gate)
-    rows.append(dict(zip(("table", "network", "gate", "chosen_on", "told_on", "asked", "quantity"),
-                         (table, network, named, chosen, told, asked, quantity), strict=True),
+    rows.append(dict(zip(("table", "network", "gate", "chosen_on", "judged_on", "asked", "quantity"),
+                         (table, network, named, chosen, judged, asked, quantity), strict=True),
                      value=f"{value:.6g}"))  # fmt: skip
 
 
 def table(header, lines):
-    """Markdown in which the bar of a chain ends no cell."""
+    """Write a Markdown table in which the bar of a chain ends no cell."""
 
     def safe(line):
         return [str(x).replace("|", "\\|") for x in line]
@@ -177,7 +182,9 @@ def head(worlds):
     said = f" {', '.join(missing)} had no complete run when this page was written." if missing else ""
     return f"""# What gates do on real classifiers
 
-Written by `{COMMAND}` (with `TWOFOLD_DATA` set, from the runs of `benchmarks/real_bench.py`). Networks: {", ".join(used)}.{said}
+This page shows what gates do on two real classifiers ({", ".join(used)}): whether thresholds carry over to other unknown inputs,
+what guaranteed risks become under shift, and what a second score gains.{said} `{COMMAND}` writes it (with `TWOFOLD_DATA` set).
+
 Scores have their default settings and learn from 10,000 training images. Rates are in percent."""
 
 
@@ -188,9 +195,9 @@ def transfer(worlds, rows):
     parts = [
         "## Thresholds from one unknown set on another (SURE+ paper, Table 2, all scores)",
         "Each gate takes the thresholds with the best F1 on the 1,000 validation images and the first half of one unknown "
-        "set, and is told on the 9,000 test images and the second half of every set. Both count as many unknown as known "
-        f"inputs (`ood_share={EVEN}`). A cell is the F1 reached as a share of the best that the same scores can reach "
-        "there, thresholds known with hindsight. *Own* = on the set that gave the thresholds, *other* = on all others.",
+        "set. It is judged on the 9,000 test images and the second half of every set. Both count as many unknown as known "
+        f"inputs (`ood_share={EVEN}`). A cell is the F1 reached, as a share of the best F1 that the same scores can reach there "
+        "with hindsight. *Own* is the set that gave the thresholds, *other* are all other sets.",
     ]
     for world in worlds:
         cells = {gate: carried(world, gate) for gate in singles_and_pairs(world)}
@@ -214,7 +221,7 @@ def singles_and_pairs(world):
 
 
 def carried(world, gate):
-    """F1 on every set (column) with the thresholds of every set (row), and the best of each column."""
+    """Compute F1 on every set (column) with the thresholds of every set (row), and the best of each column."""
     test = ("test", world.rows("test"))
     targets, best = [], []
     for name in world.unknown:
@@ -270,22 +277,24 @@ def summary(world, cells, rows):
     return [
         f"### {world.name}: every second score with msp, mean over sets",
         table(header, [lines[i] for i in order]),
-        f"On sets that gave no thresholds, {top} is the best second score (F1 {number(reached_by[top])} against "
-        f"{number(msp)} of msp alone); {firm} keeps most of what is possible ({number(kept[firm], digits=1)} %) and {weak} "
-        f"least ({number(kept[weak], digits=1)} %). The paper's pair, msp + {paper}, reaches {number(reached_by[paper])} there "
-        f"against {number(alone)} of {paper} and {number(msp)} of msp alone: that it stays ahead "
-        f"{'holds on average' if reached_by[paper] >= max(alone, msp) else 'does not hold on average'}, and it is "
-        f"ahead in {100 * claim:.0f} % of the cells. Over all second scores the mean of the pair is at least that of both its scores "
-        f"for {mean_ahead} of {len(reached_by)}; cell by cell it is ahead of both in "
-        f"{100 * ahead['both'] / ahead['cells']:.0f} % on other sets and in {100 * ahead['own'] / ahead['sets']:.0f} % on the "
-        f"set that gave the thresholds, and ahead of msp in {100 * ahead['msp'] / ahead['cells']:.0f} %."
-        + (f" With {len(below)} second scores the carried pair is worse on average than msp alone." if below else ""),
+        f"On other sets, {top} is the best second score: F1 {number(reached_by[top])}, against {number(msp)} of msp alone. "
+        f"Of what is possible, {firm} keeps most ({number(kept[firm], digits=1)} %) and {weak} least "
+        f"({number(kept[weak], digits=1)} %)."
+        + (f" With {len(below)} second scores the pair is on average worse there than msp alone." if below else ""),
+        f"The paper's pair, msp + {paper}, reaches {number(reached_by[paper])} on other sets, against {number(alone)} of {paper} "
+        f"and {number(msp)} of msp alone. The claim that it stays ahead "
+        f"{'holds on average' if reached_by[paper] >= max(alone, msp) else 'does not hold on average'}; it is ahead in "
+        f"{100 * claim:.0f} % of the cells.",
+        f"Over all second scores, the mean of the pair is at least that of both its scores for {mean_ahead} of "
+        f"{len(reached_by)}. Cell by cell, the pair is ahead of both in {100 * ahead['both'] / ahead['cells']:.0f} % on other sets "
+        f"and in {100 * ahead['own'] / ahead['sets']:.0f} % on the set that gave the thresholds. It is ahead of msp in "
+        f"{100 * ahead['msp'] / ahead['cells']:.0f} %.",
         moves(world, cells),
     ]
 
 
 def moves(world, cells):
-    """Mean share reached, over the pairs, from and to near and far sets."""
+    """Say which share is reached, over the pairs, from and to near and far sets."""
     near = np.array([s in world.near for s in world.unknown])
     other = ~np.eye(len(near), dtype=bool)
     kinds = {}
@@ -295,13 +304,13 @@ def moves(world, cells):
                 where = other & (near[:, None] == a) & (near[None, :] == b)
                 kinds.setdefault((a, b), []).append((reached / best)[where].mean())
     mean = {key: float(np.mean(v)) for key, v in kinds.items()}
-    told = {True: "near", False: "far"}
+    label = {True: "near", False: "far"}
     best, worst = max(mean, key=mean.get), min(mean, key=mean.get)
     return (
-        f"Mean over the pairs: from near to far {number(mean[True, False], digits=1)} % of what is possible, from far to "
-        f"near {number(mean[False, True], digits=1)} %, between near sets {number(mean[True, True], digits=1)} %, between "
-        f"far sets {number(mean[False, False], digits=1)} %. Thresholds travel best from {told[best[0]]} to "
-        f"{told[best[1]]} and worst from {told[worst[0]]} to {told[worst[1]]}."
+        f"On average over the pairs, thresholds reach {number(mean[True, False], digits=1)} % of what is possible from near to "
+        f"far sets, {number(mean[False, True], digits=1)} % from far to near, {number(mean[True, True], digits=1)} % between near "
+        f"sets and {number(mean[False, False], digits=1)} % between far sets. They carry over best from {label[best[0]]} to "
+        f"{label[best[1]]}, and worst from {label[worst[0]]} to {label[worst[1]]}."
     )
 
 
@@ -310,7 +319,7 @@ def moves(world, cells):
 
 @dataclass(frozen=True)
 class Card:
-    """What a promise became. ``let_in``: accepted share of unknown inputs; ``wrong``: wrong labels among accepted known."""
+    """Hold what a promise became. ``let_in``: accepted share of unknown inputs; ``wrong``: wrong labels among accepted known."""
 
     gate: tuple
     asked: float
@@ -335,7 +344,7 @@ def card(gate, made, outputs, *given):
 
 
 def known(world):
-    """Promises for known inputs alone: fresh ones, every level, every type of corruption; when a monitor alarms."""
+    """Make promises for known inputs alone: fresh ones, every level, every type of corruption; when a monitor alarms."""
     found = {"cards": [], "alarms": [], "refused": 0, "made": 0}
     size = len(world.rows("corruption/1")) // len(TYPES)
     for seed in range(MANY):
@@ -362,7 +371,7 @@ def known(world):
 
 
 def watched(made, outputs, seed, share=0.0):
-    """Whether the monitor alarms within 4,500 inputs (fewer where unknown ones run out), and after how many."""
+    """Check whether the monitor alarms within 4,500 inputs (fewer where unknown ones run out), and after how many."""
     rng, verdict = np.random.default_rng(seed), made.decide(outputs).verdict
     inside, outside = (rng.permutation(verdict[kind]) for kind in (outputs.is_id, ~outputs.is_id))
     count = min(4500, int(0.8 * len(outside) / share)) if share else min(4500, len(inside))
@@ -377,7 +386,7 @@ def watched(made, outputs, seed, share=0.0):
 
 
 def mixed(world):
-    """Promises for a quarter of unknown inputs, from every unknown set: fresh data, and for CARRIED all the rest."""
+    """Make promises for a quarter of unknown inputs, from every unknown set: fresh data, and for CARRIED all the rest."""
     found = {"cards": [], "tried": [], "best": {}}
     gates = [MSP, *((s, None) for s in SECOND), *(("msp", s) for s in SECOND)]
     for seed in range(SPLITS):
@@ -419,38 +428,40 @@ def followed(world, gate, made, fresh, halves, source, seed):
 
 
 def tally(cards):
-    """Cards, kept, inconclusive, broken, mean risk over the promised one, its largest, mean coverage."""
+    """Count cards: kept, inconclusive, broken, mean risk over the promised one, its largest, mean coverage."""
     by = Counter(c.kept for c in cards)
     ratio = np.array([c.risk / c.asked for c in cards])
     return [len(cards), by["yes"], by["inconclusive"], by["no"], f"{ratio.mean():.2f}", f"{ratio.max():.2f}",
             number(float(np.mean([c.coverage for c in cards])), digits=1)]  # fmt: skip
 
 
-HEADER = ["told on", "cards", "kept", "inconclusive", "broken", "risk / promised, mean", "largest", "ID coverage"]
+HEADER = ["judged on", "cards", "kept", "inconclusive", "broken", "risk / promised, mean", "largest", "ID coverage"]
 
 
-def promises(worlds, told, rows, folder):
-    draw(worlds, told, folder / "real_gate_shift.png")
+def promises(worlds, measured, rows, folder):
+    draw(worlds, measured, folder / "real_gate_shift.png")
     parts = [
-        "## What guaranteed risks became",
-        f"Promise: a risk of at most r with confidence {1 - DELTA:g}. 1,000 validation images are few for that, so here a half "
-        "of the test set (4,500 images, and a half of the unknown set) chooses and the other half tells. A card counts as "
-        "kept or broken where the exact 95 % interval of the risk lies on one side of r. Images that were corrupted are "
-        "never among those that choose. Cuts of one test set overlap, so that cards are not independent of one another.",
-        f"### Known inputs alone, corruption of levels 1 to 5 (FD-Shifts paper, Figure 7), {MANY} cuts",
-        "msp alone and msp + energy; a card for each of the 15 types, because the types share their 600 images and one "
-        "interval over all would be too narrow. *Alarm*: the gate's monitor (false alarms at most 1 %) within 4,500 inputs.",
+        "## What happens to guaranteed risks",
+        f"Each gate promises a risk of at most r with confidence {1 - DELTA:g}. 1,000 validation images are few for that. Here, "
+        "one half of the test set (4,500 images, and one half of the unknown set) chooses the thresholds, and the other half "
+        "judges them. A promise counts as kept or broken if the exact 95 % interval of the risk lies on one side of r; else it is "
+        "inconclusive. Images that were corrupted never choose thresholds. Splits of one test set overlap, so the report "
+        "cards are not independent.",
+        f"### Known inputs alone, corruption of levels 1 to 5 (FD-Shifts paper, Figure 7), {MANY} splits",
+        "The gates are msp alone and msp + energy. Each of the 15 types of corruption has a card, because the types share their "
+        "600 images and one interval over all would be too narrow. *Alarms* are those of the gate's monitor (false alarms at "
+        "most 1 %) within 4,500 inputs.",
         "![Risk promised and found](real_gate_shift.png)",
-        "Lines are medians and bands the middle half, over cuts and, below, unknown sets; dashed is what was promised.",
+        "Lines are medians over splits (below: and over unknown sets), bands are the middle half, and dashed lines are what was promised.",
     ]
     for world in worlds:
-        cards = told[world.name]["known"]["cards"]
+        cards = measured[world.name]["known"]["cards"]
         lines = []
         for level in range(6):
             here = ([c for c in cards if c.kind == "fresh"] if level == 0
                     else [c for c in cards if c.kind == "type" and c.target.startswith(f"{level} ")])  # fmt: skip
-            alarms = [a for k, a, _ in told[world.name]["known"]["alarms"] if k == level]
-            waits = [n for k, a, n in told[world.name]["known"]["alarms"] if k == level and a]
+            alarms = [a for k, a, _ in measured[world.name]["known"]["alarms"] if k == level]
+            waits = [n for k, a, n in measured[world.name]["known"]["alarms"] if k == level and a]
             wait = f"{np.median(waits):.0f}" if waits else "–"
             label = f"level {level}" if level else "fresh"
             lines.append([label, *tally(here), f"{sum(alarms)} of {len(alarms)}", wait])
@@ -458,7 +469,7 @@ def promises(worlds, told, rows, folder):
             note(rows, "known inputs alone", world.name, "both gates", "test", label, "all", "alarms, share",
                  np.mean(alarms))  # fmt: skip
         parts += [f"#### {world.name}, r = {', '.join(map(str, ALONE[world.classes]))}",
-                  table([*HEADER, "alarms", "inputs to alarm, median"], lines), refusals(told[world.name]["known"]) + types(cards)]  # fmt: skip
+                  table([*HEADER, "alarms", "inputs to alarm, median"], lines), refusals(measured[world.name]["known"]) + types(cards)]  # fmt: skip
         for gate in (MSP, ("msp", "energy")):
             for risk in ALONE[world.classes]:
                 for level in range(6):
@@ -467,36 +478,36 @@ def promises(worlds, told, rows, folder):
                         note(rows, "known inputs alone", world.name, gate, "test", f"level {level}", risk, "risk, mean",
                              np.mean([c.risk for c in here]))  # fmt: skip
     parts += [
-        f"### A quarter of the inputs unknown (`ood_share={SHARE}`), {SPLITS} cuts and every unknown set",
-        f"Gates: {', '.join(map(called, CARRIED))}. *Other set*: the unknown inputs are of a set that the gate never saw. "
-        "*Share*: other shares of unknown inputs than the promised quarter, same sets. *Level*: known inputs corrupted; "
-        "all types together, so these intervals are somewhat too narrow.",
+        f"### A quarter of the inputs unknown (`ood_share={SHARE}`), {SPLITS} splits and every unknown set",
+        f"The gates are {', '.join(map(called, CARRIED))}. *Other set*: the unknown inputs come from a set that the gate never saw. "
+        "*Share*: the share of unknown inputs is not the promised quarter; the sets are the same. *Level*: known inputs are "
+        "corrupted, all types together, so these intervals are somewhat too narrow.",
     ]
     for world in worlds:
-        parts += mixture(world, told[world.name]["mixed"], rows)
+        parts += mixture(world, measured[world.name]["mixed"], rows)
     return "\n\n".join(parts)
 
 
-def counted(rows, table, world, gate, chosen, told, cards):
+def counted(rows, table, world, gate, chosen, judged, cards):
     for quantity, verdict in (("kept", "yes"), ("inconclusive", "inconclusive"), ("broken", "no")):
         share = np.mean([c.kept == verdict for c in cards])
-        note(rows, table, world.name, gate, chosen, told, "all", f"{quantity}, share of cards", share)
-    note(rows, table, world.name, gate, chosen, told, "all", "risk / promised, mean",
+        note(rows, table, world.name, gate, chosen, judged, "all", f"{quantity}, share of cards", share)
+    note(rows, table, world.name, gate, chosen, judged, "all", "risk / promised, mean",
          np.mean([c.risk / c.asked for c in cards]))  # fmt: skip
 
 
 def refusals(found):
     asked = found["made"] + found["refused"]
-    return f"Of {asked} promises asked for, {found['refused']} could not be made. "
+    return f"Of {asked} requested promises, {found['refused']} could not be made. "
 
 
 def types(cards):
-    """The corruptions that break most and fewest promises."""
+    """Name the corruptions that break most and fewest promises."""
     broken = {kind: np.mean([c.kept == "no" for c in cards if c.kind == "type" and c.target.endswith(f" {kind}")])
               for kind in TYPES}  # fmt: skip
     order = sorted(TYPES, key=lambda kind: -broken[kind])
-    told = [f"{kind} ({100 * broken[kind]:.0f} %)" for kind in order]
-    return f"Over all levels most promises are broken by {', '.join(told[:4])}, fewest by {', '.join(told[-3:])}."
+    shares = [f"{kind} ({100 * broken[kind]:.0f} %)" for kind in order]
+    return f"Over all levels, {', '.join(shares[:4])} break most promises; {', '.join(shares[-3:])} break fewest."
 
 
 def by_level(cards, gate, risk, level):
@@ -537,13 +548,14 @@ def mixture(world, found, rows):
     return [
         f"#### {world.name}, r = {', '.join(map(str, MIXED[world.classes]))}",
         table(HEADER, lines),
-        f"Of {tried} promises asked for, {missing} could not be made (the gate says so and returns nothing).",
-        f"Risk found where {100 * risk:g} % was promised, {called(pair)}, thresholds of the line's set, told on the column's:",
+        f"Of {tried} requested promises, {missing} could not be made; `Gate.fit` then raises `Infeasible`.",
+        f"The risk found where {100 * risk:g} % was promised, with {called(pair)}. Thresholds are chosen on the set of the row and "
+        "judged on the set of the column.",
         table(["chosen on", *world.unknown], matrix),
     ]
 
 
-def draw(worlds, told, path):
+def draw(worlds, measured, path):
     from matplotlib import pyplot as plt
 
     with plt.style.context(["default", figures.STYLE]):
@@ -556,7 +568,7 @@ def draw(worlds, told, path):
             for line, (title, part, gate, asked) in enumerate(panels):
                 one = axes[line, column]
                 for i, risk in enumerate(asked[world.classes]):
-                    groups = [by_level(told[world.name][part]["cards"], gate, risk, k) for k in range(6)]
+                    groups = [by_level(measured[world.name][part]["cards"], gate, risk, k) for k in range(6)]
                     if not groups[0]:
                         continue
                     found = np.array([[100 * c.risk for c in g] for g in groups])
@@ -586,16 +598,16 @@ def draw(worlds, told, path):
 # Two scores against one
 
 
-def gains(worlds, told, rows):
+def gains(worlds, measured, rows):
     parts = [
-        "## Coverage that a second score buys at the same guarantee",
-        f"ID coverage on the telling halves of gates that promise the same risk with confidence {1 - DELTA:g} at an OOD share "
-        f"of {SHARE}, mean over unknown sets, risks and cuts; 0 where nothing could be promised. One score is tested on the "
-        "same kind of path as two (it covers more than SGR, `gate.csv`). *Better alone*: the better of the two single gates "
-        "in every cell, known with hindsight.",
+        "## Coverage gained by a second score at the same guarantee",
+        f"ID coverage, on the halves that judge, of gates that promise the same risk with confidence {1 - DELTA:g} at an OOD share "
+        f"of {SHARE}. Numbers are means over unknown sets, risks and splits, with 0 where nothing could be promised. One score "
+        "is tested on the same kind of path as two (it covers more than SGR; see `gate.csv`). *Better alone* is the better of "
+        "the two single gates in every cell, with hindsight.",
     ]
     for world in worlds:
-        found = told[world.name]["mixed"]
+        found = measured[world.name]["mixed"]
         covered = dict.fromkeys(found["tried"], 0.0)
         covered |= {(c.gate, c.asked, c.source, c.seed): c.coverage for c in found["cards"] if c.kind == "fresh"}
         lines, said = [], []
@@ -626,9 +638,9 @@ def gains(worlds, told, rows):
         parts += [
             f"### {world.name}",
             table(header, lines),
-            f"The pair covers more than msp alone in {over} of {len(said)} lines and more than each of its scores in {above}; "
-            f"most is gained over msp by {top[0]} on {top[1]} sets ({100 * top[2]:+.1f} points). Against the better single "
-            f"score of each cell the pair is ahead on average in {beat} of {len(said)} lines"
+            f"The pair covers more than msp alone in {over} of {len(said)} lines, and more than each of its scores in {above}. "
+            f"The largest gain over msp is that of {top[0]} on {top[1]} sets ({100 * top[2]:+.1f} points). Against the better "
+            f"single score of each cell, the pair is on average ahead in {beat} of {len(said)} lines"
             + (f" and loses up to {-100 * low[4]:.1f} points ({low[0]}, {low[1]})." if low[4] < 0 else ".")
             + " " + sizes(world, found, covered),
         ]  # fmt: skip
@@ -636,7 +648,7 @@ def gains(worlds, told, rows):
 
 
 def sizes(world, found, covered):
-    """What few unknown validation images cost."""
+    """Say what few unknown validation images cost."""
     count = {name: len(world.halves(name, 0)[0]) for name in world.unknown}
     few = [name for name in world.unknown if count[name] < 1000]
     reached = {}
@@ -644,29 +656,25 @@ def sizes(world, found, covered):
         keys = [key for key in found["best"] if (key[2] in few) == small]
         reached[small] = sum(covered[key] for key in keys) / sum(found["best"][key] for key in keys)
     return (
-        f"Pairs that were chosen with fewer than 1,000 unknown images ({', '.join(few)}) reach {number(reached[True], digits=0)} % "
-        f"of the coverage of the best pair with hindsight, the others {number(reached[False], digits=0)} %"
-        + (
-            ": a guarantee over a mixture is paid for in unknown validation images."
-            if reached[True] < reached[False]
-            else "."
-        )
+        f"Pairs chosen with fewer than 1,000 unknown images ({', '.join(few)}) reach {number(reached[True], digits=0)} % of the "
+        f"coverage of the best pair with hindsight; the others reach {number(reached[False], digits=0)} %."
+        + (" A guarantee over a mixture needs unknown validation images." if reached[True] < reached[False] else "")
     )
 
 
 # In plain words
 
 
-def words(worlds, told):
+def words(worlds, measured):
     parts = ["## When a promise fails, and why"]
     for world in worlds:
-        cards, one = told[world.name]["mixed"]["cards"], told[world.name]["known"]["cards"]
+        cards, one = measured[world.name]["mixed"]["cards"], measured[world.name]["known"]["cards"]
         said = [
             same(one, cards),
             corrupted(world, one),
             elsewhere(world, cards),
             share(cards),
-            alarm(told[world.name]["known"], cards),
+            alarm(measured[world.name]["known"], cards),
         ]
         parts += [f"### {world.name}", "\n".join(f"- {text}" for text in said)]
     return "\n\n".join(parts)
@@ -678,9 +686,9 @@ def same(one, cards):
     over = sum(c.risk > c.asked for c in fresh)
     holds = over <= DELTA * len(fresh)
     return (
-        f"**Same kind of data.** {broken} of {len(fresh)} cards are broken. The risk found is above the promised one on {over} "
-        f"({100 * over / len(fresh):.0f} %), and {np.mean([c.risk / c.asked for c in fresh]):.2f} of it on average. The promise "
-        f"{'holds' if holds else 'holds within the error of measurement' if broken <= DELTA * len(fresh) else 'does not hold'} "
+        f"**Same kind of data.** {broken} of {len(fresh)} cards are broken. The risk found exceeds the promised one on {over} "
+        f"({100 * over / len(fresh):.0f} %); on average it is {np.mean([c.risk / c.asked for c in fresh]):.2f} of it. The promise "
+        f"{'holds' if holds else 'holds within measurement error' if broken <= DELTA * len(fresh) else 'does not hold'} "
         "on fresh data of the same kind."
     )
 
@@ -697,15 +705,15 @@ def corrupted(world, one):
     first = next((k for k in LEVELS if np.mean([c.risk for c in by_level(one, MSP, risk, k)]) > risk), None)
     starts = f"from level {first} on" if first else "at no level"
     return (
-        f"**Corruption.** A risk of {100 * risk:g} % promised for known inputs (msp) is exceeded {starts}: {number(a)} % on clean "
-        f"images becomes {number(b)} % at level 5, while the accuracy falls from {number(world.right['test'].mean(), digits=1)} % to "
+        f"**Corruption.** A risk of {100 * risk:g} % promised for known inputs (msp) is exceeded {starts}. It is {number(a)} % on clean "
+        f"images and {number(b)} % at level 5, while accuracy falls from {number(world.right['test'].mean(), digits=1)} % to "
         f"{number(right.mean(), digits=1)} %. "
-        + (f"The gate does reject more (coverage from {number(kept, digits=1)} % to {number(still, digits=1)} %), but not enough: "
-           f"the network is wrong with high confidence, and at level 5 {100 * risk:g} % would leave a coverage of "
-           f"{number(could, digits=1)} %. No choice of the threshold on clean images can know that."
+        + (f"The gate does reject more (coverage from {number(kept, digits=1)} % to {number(still, digits=1)} %), but not "
+           f"enough: the network is wrong with high confidence. At level 5, a risk of {100 * risk:g} % would leave a coverage of "
+           f"{number(could, digits=1)} %. No threshold chosen on clean images can foresee that."
            if still < kept and could < still else
            f"Coverage goes from {number(kept, digits=1)} % to {number(still, digits=1)} %; with hindsight {number(could, digits=1)} % "
-           "were possible at the promised risk.")
+           "would be possible at the promised risk.")
     )  # fmt: skip
 
 
@@ -721,13 +729,14 @@ def elsewhere(world, cards):
             for a, b in ((True, False), (False, True))}  # fmt: skip
     assert all(c.wrong == before[c.gate, c.asked, c.source, c.seed].wrong for c in moved)
     return (
-        f"**Another unknown set.** {len(broken)} of {len(moved)} promises are broken on a set that gave no thresholds. In {more} of "
-        f"those {len(broken)} the gate lets in a larger part of the new set than of the old one, and in {fewer} of the other "
-        f"{len(rest)}. Accepted labels of known inputs are as good as before; the guarantee speaks of the unknown inputs it saw, "
+        f"**Another unknown set.** {len(broken)} of {len(moved)} promises are broken on another set. In {more} of "
+        f"those {len(broken)}, the gate accepts a larger share of the new set than of the old one; it does so in {fewer} of the "
+        f"other {len(rest)}. Accepted labels of known inputs are as good as before. The guarantee covers the unknown inputs it "
+        "saw, "
         + ("and fails where others look more like known ones. " if broken and more > 0.9 * len(broken)
            else "and others may look more like known ones. ")
         + f"From near to far sets {100 * rate[True, False]:.0f} % are broken, from far to near {100 * rate[False, True]:.0f} %"
-        + (": validate with the nearest unknown inputs you expect." if rate[True, False] < rate[False, True] else ".")
+        + (". Validate with the nearest unknown inputs that you expect." if rate[True, False] < rate[False, True] else ".")
     )  # fmt: skip
 
 
@@ -736,14 +745,14 @@ def share(cards):
     mean = {s: float(np.mean([c.risk / c.asked for c in group])) for s, group in by.items()}
     broken = {s: float(np.mean([c.kept == "no" for c in group])) for s, group in by.items()}
     rising = all(mean[a] < mean[b] for a, b in pairwise(SHARES))
-    told = ", ".join(f"{mean[s]:.2f} at {s:g}" for s in SHARES)
+    means = ", ".join(f"{mean[s]:.2f} at {s:g}" for s in SHARES)
     low = max(broken[s] for s in SHARES if s <= SHARE)
     high = min(broken[s] for s in SHARES if s > SHARE)
     return (
-        f"**Another share of unknown inputs.** Risk over promised risk, mean: {told}. It "
-        f"{'grows with the share, because every accepted unknown input is a failure' if rising else 'does not grow with the share throughout'}. "
-        f"At or below the promised share at most {100 * low:.0f} % of the cards are broken, above it at least {100 * high:.0f} %"
-        + (": promise for the largest share you expect." if high > low else ".")
+        f"**Another share of unknown inputs.** The mean ratio of risk to promised risk is {means}. It "
+        f"{'grows with the share, because every accepted unknown input is a failure' if rising else 'does not always grow with the share'}. "
+        f"At or below the promised share, at most {100 * low:.0f} % of the cards are broken; above it, at least {100 * high:.0f} %"
+        + (". Promise for the largest share that you expect." if high > low else ".")
     )
 
 
@@ -758,12 +767,12 @@ def alarm(found, cards):
     return (
         f"**Would anyone notice?** The monitor sees no labels. It alarms in {sum(alarms[0])} of {len(alarms[0])} streams of clean "
         f"images and in {', '.join(f'{100 * rates[k]:.0f} % at level {k}' for k in LEVELS)}"
-        + (f", so that up to level {max(silent)} a broken promise can go unnoticed. " if silent else ". ")
-        + f"With a quarter unknown ({called(CARRIED[1])}) it alarms in {sum(fresh)} of {len(fresh)} streams of the same kind, in "
+        + (f". Up to level {max(silent)}, a broken promise can go unnoticed. " if silent else ". ")
+        + f"With a quarter unknown ({called(CARRIED[1])}), it alarms in {sum(fresh)} of {len(fresh)} streams of the same kind, in "
         f"{sum(broken)} of {len(broken)} where another unknown set broke the promise, and in {sum(rest)} of {len(rest)} where "
-        "another set did not: "
-        + ("it tells that the data changed, not whether the promise broke." if noticed > 0.5 and np.mean(rest) > 0.25
-           else "most broken promises are noticed." if noticed > 0.5 else "most broken promises go unnoticed.")
+        "another set did not. "
+        + ("It shows that the data changed, not whether the promise broke." if noticed > 0.5 and np.mean(rest) > 0.25
+           else "Most broken promises are noticed." if noticed > 0.5 else "Most broken promises go unnoticed.")
     )  # fmt: skip
 
 
