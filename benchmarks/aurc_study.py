@@ -1,4 +1,4 @@
-"""How well AURC is estimated from few samples: bias, true MSE and MAE of every estimator on nineteen real classifiers.
+"""Measure how well AURC is estimated from few samples: bias, true MSE and MAE of every estimator on nineteen classifiers.
 
     TWOFOLD_DATA=... python benchmarks/aurc_study.py [--save]        (35 s of processor time)
 
@@ -47,7 +47,7 @@ FUNCTIONS = {
     "gini": "negative Gini",
 }
 AT = 128  # the paper's batch size for comparing confidence functions
-WEAK = "cifar100/lenet_5"  # right in one of eight, and often wrong where it is sure
+WEAK = "cifar100/lenet_5"  # correct in one of eight, and often wrong where it is confident
 DETAILED = ("cifar10/resnet110", "cifar10/resnet50_ce", "cifar100/densenet_bc_100")
 
 
@@ -64,7 +64,7 @@ FILES = (
 
 
 def load():
-    """Logits and labels of each model; saved probabilities enter as their logarithms."""
+    """Read logits and labels of each model; saved probabilities are read as their logarithms."""
     data = data_folder(*FILES)
     models = {}
     real = np.load(data / "cifar10_real_logits.npz")
@@ -104,7 +104,7 @@ def risks(models):
 
 @dataclass(frozen=True)
 class Cell:
-    """One estimator on batches of one size; ``bias`` is exact, the rest is over ``batches`` random ones."""
+    """Hold one estimator on batches of one size; ``bias`` is exact, the rest is over ``batches`` random ones."""
 
     model: str
     loss: str
@@ -232,8 +232,8 @@ def study():
 
 def anchors(models):
     """AURC as published with the data: 0/1 loss, and CE of probabilities clipped to [1e-7, 1 - 1e-7]."""
-    told = json.loads((data_folder() / "cifar10_real_logits.json").read_text())
-    for model in told["models"]:
+    published = json.loads((data_folder() / "cifar10_real_logits.json").read_text())
+    for model in published["models"]:
         logits, labels = models[f"cifar10/{model['key']}"]
         outputs = Outputs(logits, labels.astype(int))
         prob = np.clip(softmax(logits.astype(np.float64)), 1e-7, 1 - 1e-7)
@@ -297,15 +297,15 @@ def form_table(s):
 
 
 def confirmed(s):
-    """Claims of the paper that hold here."""
+    """Yield the claims of the paper that hold here."""
     pairs = [(m, loss) for loss in LOSSES for m in s.models]
 
     def of(m, loss, n, e):
         return s.cells[m, loss, "msp", n, e]
 
     yield said(
-        "- The log plug-in never exceeds the harmonic one (their Figure 3): every weight is smaller, so it holds in "
-        "every batch.",
+        "- **The log plug-in never exceeds the harmonic one** (Figure 3). Every weight is smaller, so this holds in every "
+        "batch.",
         all((aurc_weights(n, "log") < aurc_weights(n)).all() for n in SIZES),
     )
     shrinks = [
@@ -314,7 +314,7 @@ def confirmed(s):
         for n in SIZES[:-1]
     ]
     yield said(
-        "- The harmonic plug-in converges to the population value: its bias falls at every doubling of n for all "
+        "- **The harmonic plug-in converges to the population value.** Its bias falls at every doubling of n for all "
         f"{len(pairs)} pairs of model and loss.",
         all(shrinks),
     )
@@ -322,8 +322,8 @@ def confirmed(s):
     low = sum(s.at(k, "sele").bias < 0 for k in keys)
     high = sum(s.at(k, "2sele").bias > 0 for k in keys)
     yield said(
-        f"- At n = {AT} SELE is too low for {low} of {len(keys)} combinations of model, loss and confidence function, "
-        f"and 2 x SELE too high for {high}: mostly, not always, as the paper says.",
+        f"- **SELE is too low and 2 x SELE too high.** At n = {AT}, SELE is too low for {low} of {len(keys)} combinations of model, "
+        f"loss and confidence function, and 2 x SELE too high for {high}: mostly, not always, as the paper says.",
         low == len(keys) and 0.9 * len(keys) < high < len(keys),
     )
     less = sum(
@@ -331,13 +331,13 @@ def confirmed(s):
         for k in keys
     )
     yield said(
-        f"- There both plug-ins are less biased than SELE and 2 x SELE for {less} of {len(keys)} combinations (their "
+        f"- **Both plug-ins are less biased than SELE and 2 x SELE**, at n = {AT} for {less} of {len(keys)} combinations ("
         "Figure 6).",
         less > 0.9 * len(keys),
     )
     yield said(
-        "- The log plug-in has the smaller error of the two although its weights have the larger one (text under their "
-        "Figure 5, whose last symbol must be the other estimator's): by true MSE for all models, losses and sizes.",
+        "- **The log plug-in has the smaller error of the two, although its weights have the larger one** (text under Figure 5, "
+        "whose last symbol must be the other estimator's). By true MSE this holds for all models, losses and sizes.",
         all(of(m, x, n, "log").mse < of(m, x, n, "empirical").mse for m, x in pairs for n in SIZES)
         and all((aurc_weight_mse(n, "log") >= aurc_weight_mse(n)).all() for n in SIZES),
     )
@@ -345,19 +345,19 @@ def confirmed(s):
     wide = sum(of(m, "0/1", n, "empirical").std < of(m, "CE", n, "empirical").std for m, n in grid)
     share = sum(spread(of(m, "0/1", n, "empirical")) < spread(of(m, "CE", n, "empirical")) for m, n in grid)
     yield said(
-        f"- 0/1 loss has the smaller variance: in {wide} of {len(grid)} cases, in {share} also in proportion to AURC.",
+        f"- **The 0/1 loss has the smaller variance**: in {wide} of {len(grid)} cases, and in {share} also relative to AURC.",
         wide == len(grid) and share > 0.75 * len(grid),
     )
     across = {x: [relative(s, x, AT, "empirical", "rmse", f) for f in FUNCTIONS] for x in LOSSES}
     yield said(
-        f"- The loss matters more than the confidence function: median RMSE of the harmonic plug-in at n = {AT} is "
+        f"- **The loss matters more than the confidence function.** The median RMSE of the harmonic plug-in at n = {AT} is "
         f"{min(across['0/1']):.0f} to {max(across['0/1']):.0f} % of AURC over the functions with 0/1 loss and "
         f"{min(across['CE']):.0f} to {max(across['CE']):.0f} % with CE.",
         max(across["0/1"]) < min(across["CE"]),
     )
     gaps = [1 - second / first for first, second in s.forms.values()]
     yield said(
-        "- Harmonic and log form are the same for practice on whole test sets (their Figure S7): they differ by "
+        "- **Harmonic and log form agree in practice on whole test sets** (Figure S7). They differ by "
         f"{100 * min(gaps):.3f} to {100 * max(gaps):.3f} %.",
         min(gaps) > 0 and max(gaps) < 0.002,
     )
@@ -368,7 +368,7 @@ def spread(cell):
 
 
 def refuted(s):
-    """Claims of the paper that do not hold here, and what holds instead."""
+    """Yield the claims of the paper that do not hold here, and what holds instead."""
     pairs = [(m, loss) for loss in LOSSES for m in s.models]
 
     def of(m, loss, n, e):
@@ -379,15 +379,15 @@ def refuted(s):
 
     share = np.median([of(m, x, AT, "empirical").bias ** 2 / of(m, x, AT, "empirical").mse for m, x in pairs])
     yield said(
-        "- The plots named MSE and MAE show squared and absolute bias (so the released code computes them). At n = "
-        f"{AT} squared bias is {100 * share:.1f} % of the true MSE of the harmonic plug-in (median).",
+        "- **The plots named MSE and MAE show squared and absolute bias**, which is what the released code computes. At n = "
+        f"{AT}, the squared bias is {100 * share:.1f} % of the true MSE of the harmonic plug-in (median).",
         share < 0.05,
     )
     won = [better(n, "sele", "log") for n in (32, AT, 1024)]
     yield said(
-        f"- That both plug-ins do better than SELE is false by true MSE: SELE beats both of them for {won[0]}, {won[1]} "
+        f"- **Both plug-ins do better than SELE**: false by true MSE. SELE beats both of them for {won[0]}, {won[1]} "
         f"and {won[2]} of {len(pairs)} pairs of model and loss at n = 32, {AT} and 1024. That is shrinkage, not a better "
-        f"estimate: on the one weak model, `{WEAK}`, it is {-100 * of(WEAK, '0/1', 1024, 'sele').bias / of(WEAK, '0/1', 1024, 'sele').population:.0f}"
+        f"estimate: on the one weak model, `{WEAK}`, SELE is {-100 * of(WEAK, '0/1', 1024, 'sele').bias / of(WEAK, '0/1', 1024, 'sele').population:.0f}"
         " % too low even at n = 1024.",
         won[0] > 30
         and won[1] > 25
@@ -397,8 +397,8 @@ def refuted(s):
     )
     small = {x: int((s.column(x, 8, "sele", "bias") < 0).sum()) for x in LOSSES}
     yield said(
-        f"- SELE, a lower bound of the harmonic plug-in, is none of the population value: at n = 8 it is too low for {small['0/1']} "
-        f"(0/1) and {small['CE']} (CE) of {len(s.models)} models only.",
+        f"- **SELE is a lower bound**: of the harmonic plug-in, but not of the population value. At n = 8 it is too low for only "
+        f"{small['0/1']} (0/1) and {small['CE']} (CE) of {len(s.models)} models.",
         max(small.values()) < len(s.models) / 4,
     )
     scaled = np.array(
@@ -407,22 +407,22 @@ def refuted(s):
     change = 100 * (scaled[:, 1] / scaled[:, 0] - 1)
     rate = 100 * ((np.log(1024) / np.log(AT)) ** 0.5 - 1)
     yield said(
-        "- The rate sqrt(ln n / n) is an upper bound that is not attained: sqrt(n) times the standard deviation "
-        f"(corrected for the finite test set) changes by {change.min():+.1f} to {change.max():+.1f} % from n = {AT} to "
-        f"1024, where that rate would add {rate:.0f} %: that is the rate 1 / sqrt(n).",
+        "- **The rate $\\sqrt{\\ln n / n}$** is an upper bound that is not attained. From n = "
+        f"{AT} to 1024, $\\sqrt{{n}}$ times the standard deviation (corrected for the finite test set) changes by "
+        f"{change.min():+.1f} to {change.max():+.1f} %, where that rate would add {rate:.0f} %. The rate is $1 / \\sqrt{{n}}$.",
         np.abs(change).max() < rate / 3,
     )
     same = sum(second < first for first, second in s.forms.values())
     yield said(
-        f"- Figure S7's t-test (p = 0.998) shows no equality: paired, the log form is smaller in {same} of "
+        f"- **Figure S7's t-test (p = 0.998)** does not show equality. Paired, the log form is smaller in {same} of "
         f"{len(s.forms)} cases, by little.",
         same == len(s.forms),
     )
     top = float(aurc_weight_mse(1024)[-1])
     yield said(
-        f"- The order beta / (n (1 - beta) + 1) of the weight's MSE is right and its constant is not: at the most "
-        f"confident of 1,024 samples the error is {top:.2f} where the formula has "
-        f"{paper_order(1024)[-1]:.2f}; the mean over ranks is exactly H_n / n.",
+        "- **The MSE of a weight has the order $\\beta / (n (1 - \\beta) + 1)$.** The order is right, its constant is not: at "
+        f"the most confident of 1,024 samples the error is {top:.2f}, and the formula gives {paper_order(1024)[-1]:.2f}. The mean "
+        "over ranks is exactly $H_n / n$.",
         top > 3 * paper_order(1024)[-1]
         and all(np.isclose(aurc_weight_mse(n).mean(), float(harmonic(float(n))) / n) for n in SIZES),
     )
@@ -431,14 +431,14 @@ def refuted(s):
         any(abs(of(m, x, b, "sele").bias) > abs(of(m, x, a, "sele").bias) for a, b in pairwise(SIZES)) for m, x in pairs
     )
     yield said(
-        f"- That SELE's MAE can grow with n is true of the true MAE for {grows} of {len(pairs)} pairs; for the others "
-        f"it falls with n at every step. Its absolute bias grows at some step for {drifts}.",
+        f"- **SELE's MAE can grow with n.** The true MAE does so for {grows} of {len(pairs)} pairs; for the others it falls "
+        f"with n at every step. The absolute bias grows at some step for {drifts}.",
         0 < grows < len(pairs) / 2 < drifts,
     )
 
 
 def self_excluded(s):
-    """The estimator that is not in the paper."""
+    """Describe the estimator that is not in the paper."""
     pairs = [(m, loss) for loss in LOSSES for m in s.models]
 
     def of(m, loss, n, e):
@@ -450,8 +450,8 @@ def self_excluded(s):
     whole = [of(m, x, AT, "empirical").bias / of(m, x, AT, "empirical").population for m, x in pairs]
     first = said(
         f"It has the least bias of the five for {min(least['0/1'])} to {max(least['0/1'])} of {len(s.models)} models with "
-        f"0/1 loss and {min(least['CE'])} to {max(least['CE'])} with CE, over all sizes; at n = {AT} its bias is at most "
-        f"{100 * max(shift):.1f} % of AURC, the harmonic plug-in's {100 * min(whole):.1f} to {100 * max(whole):.1f} %.",
+        f"0/1 loss and {min(least['CE'])} to {max(least['CE'])} with CE, over all sizes. At n = {AT} its bias is at most "
+        f"{100 * max(shift):.1f} % of AURC; that of the harmonic plug-in is {100 * min(whole):.1f} to {100 * max(whole):.1f} %.",
         min(least["0/1"] + least["CE"]) > 0.8 * len(s.models) and max(shift) < 0.005 < max(whole),
     )
     beats = {
@@ -460,14 +460,14 @@ def self_excluded(s):
     }
     second = said(
         f"By true MSE it beats the harmonic plug-in for {beats['empirical'][0]}, {beats['empirical'][1]} and "
-        f"{beats['empirical'][2]} of {len(pairs)} pairs at n = 8, {low} and {high}, the log plug-in for "
+        f"{beats['empirical'][2]} of {len(pairs)} pairs at n = 8, {low} and {high}, and the log plug-in for "
         f"{beats['log'][0]}, {beats['log'][1]} and {beats['log'][2]}.",
         min(beats["empirical"]) > 0.9 * len(pairs) and min(beats["log"]) > 0.6 * len(pairs),
     )
     weak = of(WEAK, "0/1", 8, "self_excluded"), of(WEAK, "0/1", 8, "empirical")
     third = said(
-        f"No estimator is best everywhere: on `{WEAK}`, whose confident answers are wrong too, it is biased by "
-        f"{1000 * weak[0].bias:+.1f} (x1000) at n = 8 and the harmonic plug-in by {1000 * weak[1].bias:+.1f}.",
+        f"No estimator is best everywhere: on `{WEAK}`, whose confident predictions are also wrong, its bias at n = 8 is "
+        f"{1000 * weak[0].bias:+.1f} (x1000), and that of the harmonic plug-in {1000 * weak[1].bias:+.1f}.",
         abs(weak[0].bias) > abs(weak[1].bias) and weak[0].population > 0.5,
     )
     return f"{first} {second} {third}"
@@ -480,29 +480,42 @@ def paper_order(n):
 
 
 MISPRINTS = """\
-Printed errors that do not change the conclusions, taken into account here: Eq. 12 lacks a factor 1/n in the middle, and
-Eq. 36 on both sums; Eqs. 21, 22 and 28 use one index for two things, and Eq. 28 names the wrong estimator; the small
-term in the third line of Eq. 27 should be -beta / ((1 - beta)(n + 1)); Eq. 25 writes a sample mean as an expectation;
-the log form needs a confidence without ties. Table S2 has z log z for p log p, and ||z||_p for the maximum logit over
-that norm. In the released code the six confidence functions are five: its l2 norm is that of the probabilities and
-ranks as the negative Gini score does; its negative entropy is computed from clamped logits; ImageNet and Amazon batches
-are not shuffled. Here all six are as defined, ranked in double precision, and batches are random. CE is exact here; the
-authors clip probabilities at 1e-7."""
+These errors of the paper do not change its conclusions. They are corrected here:
+
+- Eq. 12 lacks a factor 1/n in the middle, and Eq. 36 lacks it on both sums.
+- Eqs. 21, 22 and 28 use one index for two things, and Eq. 28 names the wrong estimator.
+- The small term in the third line of Eq. 27 should be $-\\beta / ((1 - \\beta)(n + 1))$.
+- Eq. 25 writes a sample mean as an expectation.
+- The log form needs a confidence without ties.
+- Table S2 has z log z instead of p log p, and the norm of z instead of the maximum logit over that norm.
+
+The released code differs from the paper:
+
+- It has five confidence functions, not six: its l2 norm is that of the probabilities, and ranks like the negative Gini score.
+- It computes the negative entropy from clamped logits.
+- It does not shuffle the batches of ImageNet and Amazon.
+- It clips probabilities at 1e-7 for CE.
+
+Here, all six functions are as defined and ranked in double precision, batches are random, and CE is exact."""
 
 
 def page(s):
-    """The Markdown page."""
+    """Write the page."""
     count = f"{min(c.batches for c in s.cells.values()):,} to {max(c.batches for c in s.cells.values()):,}"
     return "\n".join(
         [
             "# Estimating AURC from few samples",
             "",
-            f"`{COMMAND}` with `$TWOFOLD_DATA` set (twofold {twofold.__version__}). {len(s.models)} real classifiers on "
-            f"CIFAR-10 and CIFAR-100, test sets of 10,000 as populations, {count} random batches of each size. Bias is "
-            "exact (hypergeometric), RMSE and MAE are those of single estimates, variance included. Estimators: "
-            "`empirical` = harmonic weights, `log`, `sele` and `2sele` as in Zhou et al. (ICML 2025), `self_excluded` = "
-            "harmonic without the sample itself. All numbers x1000 unless in percent. `aurc_study.csv` has every model, "
-            "size and also `trapezoid` and `continuous`; `expected` equals `empirical` without ties.",
+            f"How well can AURC be estimated from a batch? This page tests the claims of Zhou et al. (ICML 2025) on {len(s.models)} "
+            "real classifiers on CIFAR-10 and CIFAR-100. "
+            f"`{COMMAND}` writes it (with `$TWOFOLD_DATA` set; twofold {twofold.__version__}).",
+            "",
+            f"- **Method.** Test sets of 10,000 are the populations; {count} random batches of each size are drawn. Bias is exact "
+            "(hypergeometric). RMSE and MAE are those of single estimates, so they include the variance.",
+            "- **Estimators.** `empirical` has harmonic weights (the harmonic plug-in). `log`, `sele` and `2sele` are as in the "
+            "paper. `self_excluded` is harmonic without the sample itself. `expected` equals `empirical` without ties.",
+            "- **Units.** Numbers are x1000 unless in percent. `aurc_study.csv` has every model and size, and also `trapezoid` "
+            "and `continuous`.",
             "",
             "## Which claims hold",
             "",
@@ -514,13 +527,17 @@ def page(s):
             "",
             *refuted(s),
             "",
-            f"The self-excluded estimator. {self_excluded(s)}",
+            "## The self-excluded estimator",
+            "",
+            self_excluded(s),
+            "",
+            "## Errors in the paper and its code",
             "",
             MISPRINTS,
             "",
             "## Bias / RMSE / MAE against batch size",
             "",
-            "Confidence: maximum softmax probability.",
+            "The confidence is the maximum softmax probability.",
             "",
             *detail_table(s),
             "",
@@ -528,21 +545,21 @@ def page(s):
             "",
             f"## For how many of the {len(s.models)} models each estimator is best",
             "",
-            f"In the order {' / '.join(SHOWN)}.",
+            f"Each cell counts models in the order {' / '.join(SHOWN)}.",
             "",
             *winner_table(s),
             "",
             f"## Six confidence functions, n = {AT}",
             "",
-            "Bias / RMSE in percent of the population AURC, medians over models (without the three that saved "
-            "probabilities only, for the maximum logit).",
+            "Bias / RMSE in percent of the population AURC, medians over models. The maximum logit is without the three models "
+            "that saved probabilities only.",
             "",
             *function_table(s),
             "",
             "## Weights",
             "",
-            "Bias of a weight given the sample's quantile (their Figures 1 and S8), and its mean squared error given "
-            "the rank beside their order (Figure 2).",
+            "The first figure shows the bias of a weight, given the quantile of the sample (Figures 1 and S8 of the paper). The "
+            "second shows the mean squared error of a weight, given the rank, beside the paper's order (Figure 2).",
             "",
             "![bias of the weights](aurc_study_weight_bias.png)",
             "",
@@ -571,7 +588,7 @@ def drawing(rows, columns, width, height, **options):
 
 
 def saved(figure, name):
-    """A PNG of 64 colours, which is all these lines need and a third of the size."""
+    """Save a PNG of 64 colours, which is all these lines need and a third of the size."""
     from PIL import Image
 
     with io.BytesIO() as file:
@@ -666,7 +683,7 @@ def draw(s):
 
 
 def write(s):
-    """A row per cell."""
+    """Write a row per cell."""
     with open(RESULTS / "aurc_study.csv", "w", newline="", encoding="utf-8") as file:
         heads = ("model", "loss", "confidence", "n", "estimator", "population", "bias", "std", "rmse", "mae", "batches")
         writer = csv.writer(file, lineterminator="\n")

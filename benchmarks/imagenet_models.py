@@ -1,4 +1,4 @@
-"""Fourteen real ImageNet classifiers: is the more accurate one also the more reliable one, and which can be told apart?
+"""Compare fourteen real ImageNet classifiers: is the more accurate one also more reliable, and which differ significantly?
 
     TWOFOLD_DATA=... python benchmarks/imagenet_models.py [--save]        (75 s of processor time)
 
@@ -42,17 +42,17 @@ DIGITS = {"accuracy": 2, "aurc": 2, "eaurc": 2, "augrc": 2, "auroc_f": 4, "ece":
 
 
 def accuracy(correct, conf):
-    """Share of right answers."""
+    """Compute the share of correct predictions."""
     return float(np.mean(correct))
 
 
 def ece(correct, conf):
-    """Expected calibration error of 15 bins of equal width."""
+    """Compute the expected calibration error with 15 bins of equal width."""
     return metrics.ece(correct, conf)
 
 
 def _weighted_ece(correct, conf):
-    """Bins do not move with the resample, so its error is a weighted sum over fixed bins."""
+    """Weight the error of a resample over fixed bins, which do not move with it."""
     place = np.maximum(np.ceil(conf * 15).astype(int), 1) - 1
     gap = correct - conf
     return lambda weights: float(np.abs(np.bincount(place, weights * gap, 15)).sum() / len(conf))
@@ -65,7 +65,7 @@ DRAWN = {"accuracy": accuracy, "aurc": metrics.aurc, "augrc": metrics.augrc, "ec
 
 
 def load():
-    """Correctness and confidence of each model, and the class of each image."""
+    """Read the class of each image, and the correctness and confidence of each model."""
     file = "imagenet_val_confidence_14models.npz"
     data = np.load(data_folder(file) / file)
     labels = data["labels"]
@@ -78,7 +78,7 @@ def load():
 
 @dataclass(frozen=True)
 class Study:
-    """Intervals of every metric and model on the same resamples, and what follows from them."""
+    """Hold intervals of every metric and model on the same resamples, and what follows from them."""
 
     names: list[str]
     interval: dict[str, list[stats.Interval]]
@@ -251,16 +251,14 @@ def ties_paragraph(study):
     width = 1000 * (worst - best)
     fewest = int(np.argmin(distinct))
     others = np.delete(width, fewest).max()
-    text = said(
-        "only where confidences saturate do ties matter", width[fewest] > 3 * others and ones.argmax() == fewest
-    )
+    text = said("Ties matter only where confidences saturate.", width[fewest] > 3 * others and ones.argmax() == fewest)
     return (
-        f"The confidences are single-precision and not rounded otherwise: {distinct.min():,} to {distinct.max():,} "
-        f"distinct values among 50,000, and at most {ones.max():,} of them exactly 1. Here {text}: AURC x1000 of "
-        f"`{study.names[fewest]}` would be {1000 * best[fewest]:.2f} with the most fortunate order among ties and "
-        f"{1000 * worst[fewest]:.2f} with the least fortunate one, a range of {width[fewest]:.2f}; for the others the "
-        f"range is at most {others:.2f}. Tied images share one risk, so the order of the file plays no part. Without "
-        "logits the order that double precision would give cannot be recovered."
+        f"The confidences are in single precision, without further rounding: {distinct.min():,} to {distinct.max():,} "
+        f"distinct values among 50,000, and at most {ones.max():,} of them exactly 1. {text} The AURC (x1000) of "
+        f"`{study.names[fewest]}` would be {1000 * best[fewest]:.2f} with the best order among ties and "
+        f"{1000 * worst[fewest]:.2f} with the worst, a range of {width[fewest]:.2f}. For the others the range is at most "
+        f"{others:.2f}. Tied images share one risk, so the order of the file does not matter. The order that double precision "
+        "would give cannot be recovered without logits."
     )
 
 
@@ -269,19 +267,19 @@ def class_paragraph(study):
     ratio = classes.std(axis=1) / images.std(axis=1)
     pairs = list(combinations(range(len(images)), 2))
     paired = [(classes[i] - classes[j]).std() / (images[i] - images[j]).std() for i, j in pairs]
-    told, by_class = study.cliques("augrc")[1], study.cliques("augrc", classes)[1]
-    text = said("wider for each model, and less so for differences", min(ratio) > max(paired) and min(paired) > 1)
+    differ, by_class = study.cliques("augrc")[1], study.cliques("augrc", classes)[1]
+    text = said("wider for single models, and less so for differences", min(ratio) > max(paired) and min(paired) > 1)
     return (
-        f"There is one data set, so tests over blocks do not apply: chunks of it are no independent benchmarks. Groups "
-        f"are made of the paired differences instead. Images are drawn as if independent. Drawing whole classes, as "
-        f"if the 1,000 classes were a sample of others, intervals of AUGRC become {text}: {ratio.min():.1f} to "
-        f"{ratio.max():.1f} times as wide for single models, {min(paired):.2f} to {max(paired):.2f} times for "
-        f"differences; {by_class} of 91 pairs are then told apart, against {told}."
+        f"There is one data set, so tests over blocks do not apply: parts of it are not independent benchmarks. Groups come "
+        f"from paired differences instead. Images are resampled as if they were independent. If whole classes are resampled, "
+        f"as a sample of other classes, the intervals of AUGRC become {text}: {ratio.min():.1f} to {ratio.max():.1f} times as wide "
+        f"for single models, and {min(paired):.2f} to {max(paired):.2f} times for differences. Then {by_class} of 91 pairs "
+        f"differ significantly, instead of {differ}."
     )
 
 
 def claims(study):
-    """Sentences about the claims of the papers, each checked."""
+    """Yield sentences about the claims of the papers, each checked."""
     tau = {pair: study.agreement(*pair)[0] for pair in combinations(HEADS, 2)}
     t = {pair: f"{found[0]:+.2f}" for pair, found in tau.items()}
     across = {pair: found[1] < 0 < found[2] for pair, found in tau.items()}
@@ -293,21 +291,21 @@ def claims(study):
     yield "Confirmed:"
     yield ""
     yield said(
-        "- The more accurate model is not always the one that fails less after rejection (Jaeger et al. 2023, "
-        f"requirement 1): `{most}`, the most accurate, has place {place['aurc'][most]} by AURC and is told apart from "
-        f"the best, `{first['aurc']}`.",
-        place["aurc"][most] > 1 and apart(study, most, first["aurc"], "aurc"),
+        "- **The more accurate model does not always fail less after rejection** (FD-Shifts, requirement 1). "
+        f"The most accurate, `{most}`, has place {place['aurc'][most]} by AURC and differs significantly from the best, "
+        f"`{first['aurc']}`.",
+        place["aurc"][most] > 1 and significantly_different(study, most, first["aurc"], "aurc"),
     )
     yield said(
-        "- A ranking metric alone misleads when classifiers differ (same paper, Table 12, there for confidence "
-        f"functions; Kim et al., after Ashukha et al.): AUROC_f orders the models against accuracy (Kendall "
-        f"{t['accuracy', 'auroc_f']}, interval below 0), its order shows no relation to that by AURC "
-        f"({t['aurc', 'auroc_f']}, interval across 0), and it puts the most accurate model last.",
+        "- **A ranking metric alone misleads when classifiers differ** (FD-Shifts, Table 12, for confidence functions; "
+        f"unknown detection, after Ashukha et al.). AUROC_f orders the models against accuracy (Kendall "
+        f"{t['accuracy', 'auroc_f']}, interval below 0). Its order is unrelated to that by AURC ({t['aurc', 'auroc_f']}, "
+        "interval across 0), and it puts the most accurate model last.",
         tau["accuracy", "auroc_f"][2] < 0 and across["aurc", "auroc_f"] and place["auroc_f"][most] == 14,
     )
     ranking = ("aurc", "augrc", "auroc_f")
     yield said(
-        "- Calibration and ranking are different things (same paper, Figure 6): the order by ECE shows no relation to those "
+        "- **Calibration and ranking are different things** (FD-Shifts, Figure 6). The order by ECE is unrelated to those "
         f"by AURC ({t['aurc', 'ece']}), AUGRC ({t['augrc', 'ece']}) and AUROC_f ({t['auroc_f', 'ece']}; intervals "
         f"across 0). `{calm}` is the best calibrated and has place {place['aurc'][calm]} by AURC.",
         all(across[metric, "ece"] for metric in ranking) and place["aurc"][calm] > 7,
@@ -315,100 +313,104 @@ def claims(study):
     changed = discordant(study, "aurc", "augrc")
     one, other = first["aurc"], first["augrc"]
     yield said(
-        f"- AURC and AUGRC are not interchangeable (Traub et al. 2024): they order {changed} of 91 pairs differently, "
-        f"and of `{one}` and `{other}` each is significantly better by one of them.",
-        one != other and all(apart(study, one, other, metric) for metric in ("aurc", "augrc")),
+        f"- **AURC and AUGRC are not interchangeable** (Traub et al. 2024). They order {changed} of 91 pairs differently. "
+        f"Of `{one}` and `{other}`, each is significantly better by one of the two metrics.",
+        one != other and all(significantly_different(study, one, other, metric) for metric in ("aurc", "augrc")),
     )
     near = list(neighbours(study))
     equal = sum(row[-1] >= ALPHA for row in near)
     yield said(
-        "- Ranks hide which differences are real (Jaeger et al. 2023, Table 11; Claros Olivares & Brockmeier): of the "
-        f"13 neighbours by AUGRC {equal} cannot be told apart with 50,000 images, the best two among them.",
+        "- **Ranks hide which differences are real** (FD-Shifts, Table 11; stratified OOD). Of the 13 neighbouring pairs by "
+        f"AUGRC, {equal} are statistically tied with 50,000 images, the best two among them.",
         equal > len(near) / 2 and near[0][-1] >= ALPHA,
     )
     loose = max(
         (worst - best) / value for (_, _, best, worst), value in zip(study.ties, study.value["aurc"], strict=True)
     )
     yield said(
-        "- Rounding to single precision is marginal for convolutional networks (Jaeger et al. 2023, Table 2; all "
-        f"fourteen are convolutional): ties leave at most {100 * loose:.1f} % of AURC open.",
+        "- **Rounding to single precision matters little for convolutional networks** (FD-Shifts, Table 2; all fourteen are "
+        f"convolutional). Ties leave at most {100 * loose:.1f} % of AURC open.",
         loose < 0.03,
     )
     yield ""
     yield "Only in part, or not:"
     yield ""
     yield said(
-        "- E-AURC takes accuracy out of AURC and so becomes a pure ranking metric (Jaeger et al. 2023, below Eq. 32). "
-        f"Its order indeed shows no relation to that by accuracy ({t['accuracy', 'eaurc']}, interval across 0), but it is "
-        f"not that by AUROC_f either ({t['eaurc', 'auroc_f']}; {discordant(study, 'eaurc', 'auroc_f')} of 91 pairs "
-        "differ): it still weighs failures among the most confident most.",
+        "- **E-AURC takes accuracy out of AURC, and so becomes a pure ranking metric** (FD-Shifts, below Eq. 32). "
+        f"Its order is indeed unrelated to that by accuracy ({t['accuracy', 'eaurc']}, interval across 0). But it is not the order "
+        f"by AUROC_f either ({t['eaurc', 'auroc_f']}; {discordant(study, 'eaurc', 'auroc_f')} of 91 pairs differ): it still "
+        "gives most weight to failures among the most confident images.",
         across["accuracy", "eaurc"] and 0.3 < tau["eaurc", "auroc_f"][0] < 0.7,
     )
     error = 1 - study.value["accuracy"]
     identity = (1 - study.value["auroc_f"]) * (1 - error) * error + error**2 / 2
     yield said(
-        "- That accuracy does not give the order of reliability holds for AURC "
+        "- **Accuracy does not give the order of reliability.** This holds for AURC "
         f"({t['accuracy', 'aurc']}) more than for AUGRC ({t['accuracy', 'augrc']}; {discordant(study, 'accuracy', 'augrc')}"
-        f" of 91 pairs differ), where `{most}` is in the top group. AUGRC equals (1 - AUROC_f) a e + e^2/2 and with "
-        "AUROC_f this much alike the error rate e decides.",
+        f" of 91 pairs differ), where `{most}` is in the top group. AUGRC equals $(1 - \\mathrm{{AUROC}}_f)\\, a e + e^2/2$ "
+        "with accuracy $a$ and error rate $e$. The values of AUROC_f are so similar that the error rate decides.",
         tau["accuracy", "augrc"][1] > tau["accuracy", "aurc"][2]
         and most in top
         and np.allclose(study.value["augrc"], identity, atol=1e-9),
     )
     yield (
-        "- Not tested: claims about other confidence functions, shifts or transformers. The file holds one confidence "
+        "- **Not tested**: claims about other confidence functions, shifts or transformers. The file holds one confidence "
         "(maximum softmax) of convolutional networks on in-distribution images."
     )
 
 
-def apart(study, a, b, metric):
-    """Do two models differ after Holm's correction?"""
+def significantly_different(study, a, b, metric):
+    """Check whether two models differ after Holm's correction."""
     return p_values(study.drawn[metric])[1][study.names.index(a), study.names.index(b)] < ALPHA
 
 
 def page(study):
-    """The Markdown page."""
-    groups, told = study.cliques("augrc")
-    aurc_groups, aurc_told = study.cliques("aurc")
+    """Write the page."""
+    groups, differ = study.cliques("augrc")
+    aurc_groups, aurc_differ = study.cliques("aurc")
     lines = [
         "# Fourteen ImageNet classifiers: accuracy against reliability",
         "",
-        f"`{COMMAND}` with `$TWOFOLD_DATA` set (twofold {twofold.__version__}). 50,000 validation images, confidence = "
-        f"maximum softmax probability. In brackets 95 % percentile intervals of {RESAMPLES:,} bootstrap resamples, the "
-        "same for all models and metrics; in parentheses the place among the fourteen. ECE has 15 bins of equal width; "
-        "it is biased upwards, and its intervals too.",
+        "Is the more accurate classifier also the more reliable one? This page compares fourteen classifiers on 50,000 "
+        "validation images, with the maximum softmax probability as the confidence. "
+        f"`{COMMAND}` writes it (with `$TWOFOLD_DATA` set; twofold {twofold.__version__}).",
+        "",
+        f"Brackets hold 95 % percentile intervals of {RESAMPLES:,} bootstrap resamples, the same for all models and metrics. "
+        "Parentheses hold the place among the fourteen. ECE has 15 bins of equal width; it is biased upwards, and so are its "
+        "intervals.",
         "",
         *main_table(study),
         "",
-        "## What it says about the papers' claims",
+        "## What this means for the papers' claims",
         "",
         *claims(study),
         "",
         "## Neighbours in the ranking by AUGRC",
         "",
-        f"Paired differences; Holm's correction is over all 91 pairs. The least p that {RESAMPLES:,} resamples can show is "
-        f"{2 / (RESAMPLES + 1):.2g}, {91 * 2 / (RESAMPLES + 1):.2g} after Holm: such a pair may differ far more clearly.",
+        f"The table shows paired differences. Holm's correction is over all 91 pairs. The smallest p that {RESAMPLES:,} resamples "
+        f"can show is {2 / (RESAMPLES + 1):.2g}, or {91 * 2 / (RESAMPLES + 1):.2g} after Holm's correction; the evidence for such "
+        "a pair may be much stronger.",
         "",
         *difference_table(study),
         "",
-        "## Groups that cannot be told apart",
+        "## Statistically tied groups",
         "",
         class_paragraph(study),
         "",
-        f"By AUGRC ({told} of 91 pairs differ after Holm at {ALPHA}), best first; maximal groups of mutually "
-        "indistinguishable models may share members:",
+        f"By AUGRC, best first ({differ} of 91 pairs differ after Holm's correction at {ALPHA}). Groups are maximal, and a model may "
+        "be in several:",
         "",
         *clique_list(study, groups),
         "",
-        f"By AURC ({aurc_told} of 91 pairs differ):",
+        f"By AURC ({aurc_differ} of 91 pairs differ):",
         "",
         *clique_list(study, aurc_groups),
         "",
         "## Agreement of rankings",
         "",
-        "Every metric points the way that better is higher. The intervals, over the same resamples, are about other "
-        "images and these fourteen models, not about other models; a resample adds noise to the ranks, so that a value "
-        "may lie at the edge of its interval.",
+        "Every metric is oriented so that higher is better. The intervals, over the same resamples, are about other images and "
+        "these fourteen models, not about other models. A resample adds noise to the ranks, so a value may lie at the edge of "
+        "its interval.",
         "",
         *agreement_table(study),
         "",
