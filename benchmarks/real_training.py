@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import time
 
-from script import announce, data_folder, work_folder
+from script import announce, data_folder, refresh, work_folder
 
 from timing import finish, row
 from twofold import Outputs, metrics, scorer
@@ -33,7 +33,7 @@ def main():
         plan = Plan.of(name, "resnet8_cifar", train, normalise="cifar10", epochs=EPOCHS)
         announce(f"{name}: {EPOCHS} epochs")
         begin = time.perf_counter()
-        (trained,) = plan.run(work / name, done=show_epoch)
+        (trained,) = plan.run(work / name, done=show_training)
         minutes = (time.perf_counter() - begin) / 60
         case = f"{name}, ResNet-8, {EPOCHS} epochs"
         rows.append(row(case, "minutes of training in this run", minutes, "min", "-"))
@@ -42,11 +42,14 @@ def main():
     finish("real_training", rows)
 
 
-def show_epoch(values):
-    """Print what training reports after an epoch; steps are not shown."""
-    if "epoch" in values:
-        shown = f"  epoch {values['epoch']:.0f}: loss {values['loss']:.3f}, accuracy {values['train_accuracy']:.3f}"
-        print(shown, file=sys.stderr, flush=True)
+def show_training(values):
+    """Show the step on a terminal, and print every epoch."""
+    if "epoch" not in values:
+        refresh(f"  step {values['step']:.0f}: loss {values['loss']:.3f}")
+        return
+    refresh("")
+    shown = f"  epoch {values['epoch']:.0f}: loss {values['loss']:.3f}, accuracy {values['train_accuracy']:.3f}"
+    print(shown, file=sys.stderr, flush=True)
 
 
 def judged(case, model, prepare: Prepare, data, labels, folder):

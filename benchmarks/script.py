@@ -45,7 +45,14 @@ def work_folder(usual: str) -> Path:
 
 def announce(text: str) -> None:
     """Say on stderr what is done next."""
+    refresh("")
     print(f"{text} ...", file=sys.stderr, flush=True)
+
+
+def refresh(text: str) -> None:
+    """Show how far the current step is, in place of what was shown last; nothing without a terminal."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def last_line(error: BaseException) -> str | None:
@@ -72,6 +79,7 @@ def _end(kind: type[BaseException], error: BaseException, trace: TracebackType |
     if line is None:
         sys.__excepthook__(kind, error, trace)
     else:
+        refresh("")
         print(f"{Path(sys.argv[0]).name}: {line}", file=sys.stderr)
 
 

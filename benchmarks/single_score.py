@@ -2,11 +2,15 @@
 
     python benchmarks/single_score.py [--save]        (about a minute)
 
-Peers are measured where they are installed: scikit-learn always; torch-uncertainty's AURC and fd-shifts' AURC when
-importable (fd-shifts is on no package index: put a checkout on PYTHONPATH).
+Times are those of the processor; all contenders work in one thread. Peers are measured where they are installed:
+scikit-learn always; torch-uncertainty's AURC and fd-shifts' AURC when importable (fd-shifts is on no package index: put a
+checkout on PYTHONPATH). Versions of the peers are in the rows.
 """
 
 from __future__ import annotations
+
+import time
+from importlib import metadata
 
 from script import announce
 
@@ -37,6 +41,8 @@ def torch_uncertainty_aurc():
         for name in ("nms", "qnms"):
             library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         from torch_uncertainty.metrics import AURC
+
+        torch.set_num_threads(1)
     except ImportError:
         return None
 
@@ -74,14 +80,23 @@ def fd_shifts_aurc():
     return run
 
 
+def version(package):
+    """Version of an installed package, nothing if it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
 def main():
     from sklearn.metrics import average_precision_score, roc_auc_score
 
     rng = np.random.default_rng(0)
     conf = rng.normal(size=N)
     correct = rng.random(N) < 1 / (1 + np.exp(-2 * conf - 1))
+    scikit_learn = f"scikit-learn {version('scikit-learn')} AUROC + AP"
     peers = {
-        "torch-uncertainty AURC": (torch_uncertainty_aurc(), 4),
+        f"torch-uncertainty {version('torch-uncertainty')} AURC": (torch_uncertainty_aurc(), 4),
         "fd-shifts AURC": (fd_shifts_aurc(), 20),
     }
     rows = []
@@ -93,19 +108,21 @@ def main():
                 "argsort": lambda x=x: np.argsort(x),
             },
             11,
+            clock=time.process_time,
         )
         rows.append(row(case, "eight metrics / np.argsort", fast["ours"] / fast["argsort"], "x", "<= 1"))
         slow = {
-            "scikit-learn AUROC + AP": lambda x=x: (
+            scikit_learn: lambda x=x: (
                 roc_auc_score(correct, x),
                 average_precision_score(correct, x),
             )
         }
-        targets = {"scikit-learn AUROC + AP": 10}
+        targets = {scikit_learn: 10}
         for name, (peer, target) in peers.items():
             if peer is not None:
                 slow[name], targets[name] = peer(correct, x), target
-        times = best({"ours": lambda x=x: metrics.evaluate(correct, x, only=SET), **slow}, 3)
+        ours = {"ours": lambda x=x: metrics.evaluate(correct, x, only=SET)}
+        times = best(ours | slow, 3, clock=time.process_time)
         rows += [row(case, f"{p} / our eight metrics", times[p] / times["ours"], "x", f">= {targets[p]}") for p in slow]
     finish("single_score", rows)
 

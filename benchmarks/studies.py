@@ -21,7 +21,7 @@ from functools import cache
 from operator import attrgetter
 from pathlib import Path
 
-from script import announce, data_folder
+from script import announce, data_folder, refresh
 
 import numpy as np
 from scipy.stats import spearmanr, t
@@ -90,6 +90,7 @@ def train(work, minutes, compiled):
     begin = time.monotonic()
     for name in (*NAMES, *VARIANTS):
         if (KEPT / name / "cells.json").exists():
+            announce(f"{name}: copying finished cells")
             study.keep(loaded(name), KEPT / name, work / name)  # what other machines finished
     for name, cell in planned():
         one, left = loaded(name), minutes - (time.monotonic() - begin) / 60
@@ -109,8 +110,7 @@ def train(work, minutes, compiled):
 
 
 def show_progress(label, count, total):
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r\033[K{label} {count} of {total}")
+    refresh(f"{label} {count} of {total}")
 
 
 def keep(name, work):

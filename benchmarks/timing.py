@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import os
 import platform
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -16,17 +18,23 @@ from twofold.cli.shared import progress
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 
 
-def best(contenders: dict[str, Callable[[], Any]], turns: int = 7) -> dict[str, float]:
-    """Least seconds of each contender over interleaved turns, after one call to warm up."""
+def best(
+    contenders: dict[str, Callable[[], Any]], turns: int = 7, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, float]:
+    """Least seconds of each contender over interleaved turns, after one call to warm up.
+
+    Pass ``clock=time.process_time`` where every contender works in one thread: the seconds of the processor hardly depend
+    on what else the machine does.
+    """
     least = dict.fromkeys(contenders, float("inf"))
     with progress() as bar:
         task = bar.add_task("", total=(turns + 1) * len(contenders))
         for turn in range(turns + 1):
             for name, run in contenders.items():
                 bar.update(task, advance=1, description=name)
-                start = time.perf_counter()
+                start = clock()
                 run()
-                seconds = time.perf_counter() - start
+                seconds = clock() - start
                 if turn > 0:  # the first warms up
                     least[name] = min(least[name], seconds)
     return least
@@ -44,13 +52,24 @@ def said(text: str, holds: bool) -> str:
     return text
 
 
+def processor() -> str:
+    """Return the architecture, and the model of the processor where the system names it."""
+    architecture = platform.machine()
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        named = re.search(r"^model name\s*: (.+)$", information.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        if named is not None:
+            return f"{architecture} ({named[1].strip()})"
+    return architecture
+
+
 def finish(name: str, rows: list[dict[str, str]]) -> None:
     """Print the rows and, with --save, keep them in results/NAME.csv with the command that made them."""
     for r in rows:
         print(f"{r['case']:<34} {r['quantity']:<52} {r['value']:>9} {r['unit']:<4} (target {r['target']})")
     if "--save" in sys.argv:
         command = f"python benchmarks/{name}.py --save"
-        where = f"{platform.python_implementation()} {platform.python_version()}, {platform.machine()}, 2 cores"
+        where = f"{platform.python_implementation()} {platform.python_version()}, {processor()}, {os.cpu_count()} cores"
         extra = {"command": command, "version": twofold.__version__, "machine": where}
         with open(RESULTS / f"{name}.csv", "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, [*rows[0], *extra], lineterminator="\n")
