@@ -12,7 +12,7 @@ from torch import Tensor
 from twofold.nn.ingredients import losses
 from twofold.nn.ingredients.mixing import Mixed, augmix, cutmix, mixup
 from twofold.nn.ingredients.pixmix import pixmix
-from twofold.nn.recipes.part import Term
+from twofold.nn.recipes.part import AugmentedBatch, Term
 
 if TYPE_CHECKING:
     from twofold.nn.training import TrainingStep
@@ -138,6 +138,23 @@ class PixMix(Term):
     weight: float = 1.0
     compat: Literal["paper", "published"] = "paper"
     views: ClassVar[tuple[str, ...]] = ("pixmix",)
+    uses_mixers: ClassVar[bool] = True
+
+    def make_views(self, batch: AugmentedBatch) -> dict[str, npt.NDArray[np.float32]]:
+        """Make the mixed images.
+
+        Parameters
+        ----------
+        batch : AugmentedBatch
+            The augmented images.
+
+        Returns
+        -------
+        dict of str to ndarray of float32, shape (B, H, W, 3)
+            The view ``pixmix``.
+        """
+        mixed = pixmix(batch.pixels, batch.mixers, batch.index, compat=self.compat, seed=batch.seed, epoch=batch.epoch)
+        return {"pixmix": mixed}
 
     def loss(self, step: TrainingStep) -> Tensor:
         """Compute the weighted cross-entropy on mixed images.
@@ -152,12 +169,8 @@ class PixMix(Term):
         Tensor
             The loss, a scalar.
         """
-
-        def mix() -> npt.NDArray[np.float32]:
-            return pixmix(step.pixels, step.mixers, step.index, compat=self.compat, seed=step.seed, epoch=step.epoch)
-
-        mixed = step.normalise(step.once("pixmix", mix))
-        return self.weight * losses.cross_entropy(step.network(mixed), step.labels)
+        logits = step.network(step.view("pixmix", self))
+        return self.weight * losses.cross_entropy(logits, step.labels)
 
 
 @dataclass(frozen=True)
@@ -173,6 +186,21 @@ class AugMix(Term):
     weight: float = 12.0
     views: ClassVar[tuple[str, ...]] = ("clean", "augmix 0", "augmix 1")
 
+    def make_views(self, batch: AugmentedBatch) -> dict[str, npt.NDArray[np.float32]]:
+        """Make two augmented images of each.
+
+        Parameters
+        ----------
+        batch : AugmentedBatch
+            The augmented images.
+
+        Returns
+        -------
+        dict of str to ndarray of float32, shape (B, H, W, 3)
+            The views ``augmix 0`` and ``augmix 1``.
+        """
+        return {"augmix 0": _make_augmix(batch, view=0), "augmix 1": _make_augmix(batch, view=1)}
+
     def loss(self, step: TrainingStep) -> Tensor:
         """Compute the weighted Jensen-Shannon divergence of the three predictions.
 
@@ -187,7 +215,8 @@ class AugMix(Term):
             The loss, a scalar.
         """
         clean = step.logits
-        first, second = _augmix_logits(step, view=0), _augmix_logits(step, view=1)
+        first = step.network(step.view("augmix 0", self))
+        second = step.network(step.view("augmix 1", self))
         return self.weight * losses.jsd(clean, first, second)
 
 
@@ -196,6 +225,21 @@ class AugMixed(Term):
     """Learn by cross-entropy on an augmented image, without the agreement of :class:`AugMix`."""
 
     views: ClassVar[tuple[str, ...]] = ("augmix 0",)
+
+    def make_views(self, batch: AugmentedBatch) -> dict[str, npt.NDArray[np.float32]]:
+        """Make an augmented image of each.
+
+        Parameters
+        ----------
+        batch : AugmentedBatch
+            The augmented images.
+
+        Returns
+        -------
+        dict of str to ndarray of float32, shape (B, H, W, 3)
+            The view ``augmix 0``.
+        """
+        return {"augmix 0": _make_augmix(batch, view=0)}
 
     def loss(self, step: TrainingStep) -> Tensor:
         """Compute the cross-entropy on augmented images.
@@ -210,13 +254,9 @@ class AugMixed(Term):
         Tensor
             The loss, a scalar.
         """
-        return losses.cross_entropy(_augmix_logits(step, view=0), step.labels)
+        return losses.cross_entropy(step.network(step.view("augmix 0", self)), step.labels)
 
 
-def _augmix_logits(step: TrainingStep, view: int) -> Tensor:
-    """Compute the logits of one view that AugMix makes."""
-
-    def make() -> npt.NDArray[np.float32]:
-        return augmix(step.pixels, step.index, seed=step.seed, epoch=step.epoch, view=view)
-
-    return step.network(step.normalise(step.once(f"augmix {view}", make)))
+def _make_augmix(batch: AugmentedBatch, view: int) -> npt.NDArray[np.float32]:
+    """Make one view of AugMix; each view draws its own random numbers."""
+    return augmix(batch.pixels, batch.index, seed=batch.seed, epoch=batch.epoch, view=view)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -79,6 +80,8 @@ def train(
     device: str | torch.device = "cpu",
     precision: Precision = "float32",
     compiled: bool = False,
+    workers: int = 0,
+    on_bad: Literal["stop", "skip"] = "stop",
     trained: bool = False,
     done: Done = ignore_progress,
 ) -> Trained:
@@ -114,6 +117,12 @@ def train(
     compiled : bool, default=False
         Compile the network first, which takes about a minute. Steps are then faster and differ by rounding alone. A
         network with a confidence branch runs as it is.
+    workers : int, default=0
+        Processes that read, decode and augment ahead of the training; 0 does so in this process. Any number gives the
+        same weights.
+    on_bad : {"stop", "skip"}, default="stop"
+        What an image that cannot be read does: end the training with its name, or be replaced by the next readable row
+        of the training set (and left out of ``val``), with a warning that counts them.
     trained : bool, default=False
         Whether the network has its weights already, so that only the later stages of a recipe are run.
     done : callable, optional
@@ -146,6 +155,8 @@ def train(
         prepare=prepare or Prepare(),
         mixers=mixers,
         outliers=outliers,
+        workers=workers,
+        on_bad=on_bad,
     )
     return _train(recipe, model, data, Path(out), val, settings or Settings(), setup, trained=trained, done=done)
 
