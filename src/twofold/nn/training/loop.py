@@ -17,8 +17,9 @@ import torch
 from torch import nn
 
 from twofold.errors import InvalidInput
-from twofold.nn.data import Images
-from twofold.nn.extraction import Prepare
+from twofold.nn.data import Images, drop_unreadable
+from twofold.nn.extraction import ImageInput, Prepare
+from twofold.nn.extraction.stored import TrainedInput, recall_input, remember_input
 from twofold.nn.ingredients.averaging import EMA, SWA
 from twofold.nn.ingredients.fractals import Mixers
 from twofold.nn.models.description import ModelDescription, describe_network, write_description
@@ -177,6 +178,10 @@ def _train(
     make_folder(folder)
     if np.asarray(data.labels).min() < 0:
         raise InvalidInput("every training row needs a label; rows labelled -1 are outliers, pass them as outliers=")
+    image_input = ImageInput(settings.resize, settings.crop, setup.prepare)
+    if val is not None:
+        val = image_input.fit(drop_unreadable(val, workers=setup.workers) if setup.on_bad == "skip" else val)
+    remember_input(model, TrainedInput(image_input, _input_size(data, settings, setup), data.class_names))
     identity = TrainingIdentity(str(recipe), asdict(settings), len(data))
     weights = folder / WEIGHTS
     if recipe.get(Stages) is not None:
@@ -187,11 +192,11 @@ def _train(
             )
             history += result.history
         write_weights(weights, model, identity)
-        write_description(folder, ModelDescription(describe_network(model), data.class_names))
+        write_description(folder, _describe(model))
         return Trained(weights, model, tuple(history), 1.0)
     training = prepare_training(recipe, model, data, settings, setup)
     if training.processes.is_main_process:
-        write_description(folder, ModelDescription(describe_network(model), data.class_names))
+        write_description(folder, _describe(model))
     if recipe.get(ReBN) is not None:
         training.renew_statistics()
         write_weights(weights, model, identity)
@@ -199,6 +204,20 @@ def _train(
     progress = _run_epochs(training, folder, identity, val, done)
     load_weights(model, weights)
     return Trained(weights, model.eval(), progress.history, _averaging_window(training.average))
+
+
+def _input_size(data: Images, settings: Settings, setup: TrainingSetup) -> tuple[int, int] | None:
+    """Return height and width of what the network sees, if no image has to be decoded that may be unreadable."""
+    if settings.input_side is not None:
+        return settings.input_side, settings.input_side
+    return None if setup.on_bad == "skip" else data.shape
+
+
+def _describe(model: nn.Module) -> ModelDescription:
+    """Describe a network and the input that it carries."""
+    trained = recall_input(model)
+    assert trained is not None
+    return ModelDescription(describe_network(model), trained.class_names, input=trained.to_mapping())
 
 
 @dataclass(frozen=True)
