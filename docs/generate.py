@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import inspect
 import re
@@ -14,6 +15,9 @@ from twofold.bench.agreement import DIFFERENCES
 from twofold.bench.catalogue import Benchmark, load, names
 from twofold.bench.protocols import PROTOCOLS
 from twofold.scores.registry import info, step_names
+
+if typing.TYPE_CHECKING:
+    from twofold.nn.training import Preset, Settings, Variation
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))  # tests load this file by its path
@@ -162,9 +166,49 @@ def recipes_page() -> str:
         for part in one.parts:
             seen.setdefault(type(part).__name__, prose(type(part)))
     parts += ["## Parts\n", *(f"### `{name}`\n\n{text}\n" for name, text in sorted(seen.items()))]
-    lines = [f"| `{name}` | `{settings}` |" for name, settings in PRESETS.items()]
-    parts += ["## Presets\n", "| preset | settings |", "|---|---|", *lines, ""]
-    return "\n".join(parts)
+    parts += ["## Presets\n", (HERE / "presets_intro.md").read_text(encoding="utf-8").strip() + "\n"]
+    parts += ["| preset | network | settings | for one recipe | source |", "|---|---|---|---|---|"]
+    for name, preset in PRESETS.items():
+        changes = [f"{recipe}: {_variation(variation)}" for recipe, variation in preset.variations.items()]
+        cells = [f"`{name}`", _meant_for(preset), _differences(preset.settings), "; ".join(changes), preset.source]
+        parts.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*parts, ""])
+
+
+def _meant_for(preset: Preset) -> str:
+    """Say which network a preset is for, with its crop and dropout."""
+    words = [preset.network]
+    if preset.crop is not None:
+        words.append(f"{preset.crop} px")
+    if preset.dropout is not None:
+        words.append(f"dropout {preset.dropout:g}")
+    return ", ".join(words)
+
+
+def _differences(settings: Settings) -> str:
+    """List the settings that differ from their defaults."""
+    shown = []
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if value != field.default:
+            shown.append(_pair(field.name, value))
+    return ", ".join(shown) or "the defaults"
+
+
+def _variation(variation: Variation) -> str:
+    """List what a preset changes for a recipe, the settings of its parts in brackets."""
+    shown = [_pair(name, value) for name, value in variation.settings.items()]
+    shown += [f"({_pair(name, value)})" for name, value in variation.parts.items()]
+    return " ".join(shown)
+
+
+def _pair(name: str, value: object) -> str:
+    """Write a setting with its value; shares such as 1/3 with four digits."""
+    if isinstance(value, float):
+        return f"{name} {value:.4g}"
+    if isinstance(value, tuple) and all(isinstance(one, float) for one in value):
+        value = tuple(round(one, 4) for one in value)
+    return f"{name} {value}"
 
 
 def data_page() -> str:

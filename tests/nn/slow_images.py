@@ -93,14 +93,15 @@ def multiply(x, y, a, b):
     return (2 * x) ** a * np.maximum(2 * y, 1e-37) ** b / 2
 
 
-def pixmix(pixels, pictures, u, *, rounds=4, beta=3.0, severity=3, published=False):
+def pixmix(pixels, pictures, u, *, least=0, most=4, beta=3.0, severity=3, published=False):
     height, width = pixels.shape[:2]
     picture = pictures[int(u[2] * len(pictures))]
     top, left = int(u[3] * (picture.shape[0] - height + 1)), int(u[4] * (picture.shape[1] - width + 1))
     picture = picture[top : top + height, left : left + width]
     x = (drawn(pixels, NAMES, severity, u[5:8]) if u[0] < 0.5 else pixels) / 255
-    slots = u[8:].reshape(rounds, 8)
-    slots = slots[[int(u[1] * rounds)]] if published else slots[: int(u[1] * (rounds + 1))]
+    slots = u[8:].reshape(most, 8)
+    choices = range(least, most + 1)
+    slots = slots[[int(u[1] * most)]] if published else slots[: choices[int(u[1] * len(choices))]]
     for r in slots:
         y = (drawn(pixels, NAMES, severity, r[1:4]) if r[0] < 0.5 else picture) / 255
         near, far = r[6] ** (1 / beta), 1 - r[7] ** (1 / beta)  # B(beta, 1) and B(1, beta) by inversion

@@ -211,13 +211,21 @@ def dirichlet_kl(alpha):
     return torch.distributions.kl_divergence(torch.distributions.Dirichlet(alpha), one)
 
 
+@pytest.mark.parametrize("evidence", ["exp", "relu", "softplus"])
 @pytest.mark.parametrize("objective", ["log", "digamma", "mse"])
-def test_edl(objective):
+def test_edl(objective, evidence):
     z, y = batch(scale=3.0)
     z[0, 0], z[1, 1] = 15.0, -12.0  # beyond the clip
     parts = []
     for row, label in zip(z, y.tolist(), strict=True):
-        alpha = row.clip(-10, 10).exp() + 1
+        alpha = (
+            1
+            + {
+                "exp": row.clip(-10, 10).exp(),
+                "relu": row.clip(min=0),
+                "softplus": torch.log(1 + row.exp()),
+            }[evidence]
+        )
         s = alpha.sum()
         target = torch.eye(5, dtype=torch.float64)[label]
         p = alpha / s
@@ -227,8 +235,9 @@ def test_edl(objective):
             "mse": ((target - p) ** 2 + p * (1 - p) / (s + 1)).sum(),
         }[objective]
         parts.append(fit + 0.7 * dirichlet_kl((alpha - 1) * (1 - target) + 1))
-    assert L.edl(z, y, weight=0.7, objective=objective).item() == pytest.approx(torch.stack(parts).mean().item())
-    assert checked(lambda x: L.edl(x, y, weight=0.7, objective=objective), batch()[0])
+    settings = {"weight": 0.7, "objective": objective, "evidence": evidence}
+    assert L.edl(z, y, **settings).item() == pytest.approx(torch.stack(parts).mean().item())
+    assert checked(lambda x: L.edl(x, y, **settings), batch()[0])
 
 
 def test_edl_objectives_are_expectations_under_the_dirichlet():
@@ -447,6 +456,7 @@ def test_every_loss_in_float32_is_that_in_float64():
         (lambda z, y: L.crl(z[:, 0], z[:, 0], equal="pul"), "did you mean 'pull'"),
         (lambda z, y: L.edl(z, y, weight=-1), "weight must be in"),
         (lambda z, y: L.edl(z, y, weight=1, objective="logs"), "did you mean 'log'"),
+        (lambda z, y: L.edl(z, y, weight=1, evidence="rely"), "did you mean 'relu'"),
         (lambda z, y: L.devries(z, z, y, y, 0.1), "confidence must be a tensor"),
         (lambda z, y: L.devries(z, z[:, 0], y, y[:2], 0.1), "hint_mask must be a tensor"),
         (lambda z, y: L.confidnet(z[:2, 0], z, y), "confidence must be a tensor"),

@@ -90,6 +90,8 @@ SPECS = [
     "maxlogit_pnorm(p=5)",
     "energy(temperature=2.0, weights=(1.0, 2.0, 0.5, 1.0, 3.0))",
     "gen(top=3)",
+    "edl_max(evidence='relu')",
+    "edl_vacuity(evidence='softplus')",
     "renyi(alpha=1.0, top=2)",
     "renyi(alpha=2.0)",
     'mds(covariance="total", nearest=False)',

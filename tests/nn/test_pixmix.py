@@ -37,7 +37,9 @@ def agree(ours, theirs):
         {},
         {"seed": 7, "epoch": 3},
         {"rounds": 1, "beta": 1.0, "severity": 1},
-        {"rounds": 7, "beta": 5.0, "severity": 10},
+        {"rounds": (0, 7), "beta": 5.0, "severity": 10},
+        {"rounds": (1, 4)},
+        {"rounds": 3, "seed": 2},
         {"compat": "published"},
         {"compat": "published", "rounds": 2, "seed": 1},
     ],
@@ -45,13 +47,15 @@ def agree(ours, theirs):
 def test_equals_one_by_one(images, mixers, settings):
     ours = pixmix(images, mixers, INDEX, **settings)
     assert ours.dtype == np.float32
-    rounds = settings.get("rounds", 4)
+    rounds = settings.get("rounds", (0, 4))
+    least, most = (rounds, rounds) if isinstance(rounds, int) else rounds
     theirs = [
         slow.pixmix(
             x,
             mixers.images,
-            slow.draws("pixmix", i, 8 + 8 * rounds, settings.get("seed", 0), settings.get("epoch", 0)),
-            rounds=rounds,
+            slow.draws("pixmix", i, 8 + 8 * most, settings.get("seed", 0), settings.get("epoch", 0)),
+            least=least,
+            most=most,
             beta=settings.get("beta", 3.0),
             severity=settings.get("severity", 3),
             published=settings.get("compat") == "published",

@@ -25,7 +25,6 @@ from twofold.nn.recipes import (  # noqa: E402
     RECIPES,
     Clean,
     CosineClassifier,
-    Members,
     MixUp,
     PixMix,
     Ranked,
@@ -128,20 +127,6 @@ def test_parts_replace_their_own_kind():
     made = Clean() | MixUp(10.0) | MixUp(0.2)
     assert made.get(MixUp).alpha == 0.2
     assert len(made.parts) == 2
-
-
-def test_the_learning_rate_follows_its_schedule():
-    def rates(**options):
-        settings = Settings(epochs=10, batch=32, lr=1.0, **options)
-        training = prepare_training(recipe("basic"), network(), pictures(), settings)
-        return [training.learning_rate.at(i) for i in range(training.steps)]
-
-    cosine = rates()
-    assert cosine[0] == pytest.approx(1.0)
-    assert cosine == pytest.approx([0.5 * (1 + np.cos(np.pi * i / 20)) for i in range(20)])
-    assert rates(schedule="drops")[::2] == pytest.approx([1.0] * 6 + [0.1] * 2 + [0.01] * 2)
-    assert rates(warm_up=4)[:4] == pytest.approx([0.25, 0.5, 0.75, 1.0])
-    assert set(rates(schedule="constant")) == {1.0}
 
 
 def test_validation_keeps_the_best(tmp_path):
@@ -366,17 +351,6 @@ def test_a_relative_radius_is_that_of_a_resnet18():
     assert radius["small"] == pytest.approx(0.2 * norms[1] / norms[0], rel=2e-3)
     assert radius["small"] < 0.2 / 4.4
     assert wrap_optimiser(Sharpness("sam"), sgd, small).rho == 0.2
-
-
-def test_recipes_take_settings_of_their_parts():
-    assert recipe("aurc_finetune(estimator='sele')").get(Ranked).estimator == "sele"
-    assert recipe("deep_ensemble(count=3)").get(Members).count == 3
-    with pytest.raises(UnknownName, match="setting of gamblers"):
-        recipe("gamblers(rewrad=2)")
-    with pytest.raises(InvalidInput, match="must be a name"):
-        recipe("gamblers(2)")
-    with pytest.raises(InvalidInput, match="setting of Clean and MixUp"):
-        recipe("regmixup(weight=2)")
 
 
 def test_history_for_tensorboard(tmp_path):

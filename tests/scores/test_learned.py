@@ -59,6 +59,20 @@ def test_evidence_against_scipy():
         assert scorer("edl_vacuity").score(o)[i] == pytest.approx(-3 / sum(a), rel=1e-12)
 
 
+def test_evidence_is_that_of_the_loss():
+    """The scores read the logits as the loss of the same setting does."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    o = world()
+    evidence = {"relu": torch.relu, "softplus": torch.nn.functional.softplus}
+    for kind, function in evidence.items():
+        a = 1 + function(torch.tensor(np.asarray(o.logits, dtype=np.float64))).numpy()
+        mean = [scipy_stats.dirichlet.mean(row).max() for row in a]
+        assert scorer(f"edl_max(evidence='{kind}')").score(o) == pytest.approx(mean, rel=1e-12)
+        assert scorer(f"edl_vacuity(evidence='{kind}')").score(o) == pytest.approx(-3 / a.sum(axis=1), rel=1e-12)
+    with pytest.raises(InvalidInput, match="evidence: "):
+        scorer("edl_max(evidence='log')").score(o)
+
+
 def test_evidence_at_the_ends():
     o = Outputs([[800.0, -800.0], [-1e4, -1e4], [10.0, -10.0], [0.0, 0.0]])
     high, low = np.exp(10), np.exp(-10)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -21,19 +22,21 @@ Entry = tuple[dict[str, object], str]
 
 
 @click.command("list")
-@click.argument("what", type=click.Choice(["metrics", "scores", "transforms", "models", "recipes"]))
+@click.argument("what", type=click.Choice(["metrics", "scores", "transforms", "models", "recipes", "presets"]))
 @click.option("--needs", type=FIELDS, help="Only what these fields of outputs allow, separated by commas.")
 @PLUGIN
 @JSON
 def list_command(what: str, needs: str | None, as_json: bool) -> None:
-    """List metrics, scores, transforms, networks or recipes, and say what each does.
+    """List metrics, scores, transforms, networks, recipes or presets, and say what each does.
 
     Metrics show whether higher or lower is better; scores and transforms what they read of a model's outputs; recipes
-    how many passes a training step takes. --json adds settings, defaults, formulas and references.
+    how many passes a training step takes; presets their source: a table of a paper, or released code. --json adds
+    settings, defaults, formulas and references.
 
     \b
       twofold list metrics
       twofold list scores --needs logits
+      twofold list presets
     """
     if needs is not None and what not in ("scores", "transforms"):
         raise click.UsageError(f"--needs is for scores and transforms, not for {what}")
@@ -41,6 +44,8 @@ def list_command(what: str, needs: str | None, as_json: bool) -> None:
         entries = _models()
     elif what == "recipes":
         entries = _recipes()
+    elif what == "presets":
+        entries = _presets()
     elif what == "metrics":
         entries = _metrics()
     else:
@@ -62,6 +67,27 @@ def _recipes() -> list[Entry]:
     for name, recipe in from_torch("recipes").RECIPES.items():
         facts = {"name": name, "summary": str(recipe), "passes": recipe.passes}
         entries.append((facts, f"{recipe.passes}x"))
+    return entries
+
+
+def _presets() -> list[Entry]:
+    """List the presets by name, with their source and what they are meant for."""
+    entries: list[Entry] = []
+    for name, preset in from_torch("training").PRESETS.items():
+        variations = {}
+        for recipe, variation in preset.variations.items():
+            variations[recipe] = {"settings": dict(variation.settings), "parts": dict(variation.parts)}
+        facts = {
+            "name": name,
+            "summary": preset.source,
+            "network": preset.network,
+            "crop": preset.crop,
+            "dropout": preset.dropout,
+            "recipes": preset.recipes,
+            "settings": asdict(preset.settings),
+            "variations": variations,
+        }
+        entries.append((facts, f"{preset.network:<19}"))
     return entries
 
 

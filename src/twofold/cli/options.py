@@ -25,16 +25,6 @@ POSITIVE_SHARE = click.FloatRange(0, 1, min_open=True)
 COST = click.FloatRange(0)
 
 
-WORKERS = click.option(
-    "--workers", type=click.IntRange(min=0), default=0, show_default=True, help="Processes that read ahead."
-)
-ON_BAD = click.option(
-    "--on-bad",
-    type=click.Choice(["stop", "skip"]),
-    default="stop",
-    show_default=True,
-    help="Whether an unreadable image ends the command, or is skipped and counted.",
-)
 RESAMPLES = click.option(
     "--resamples",
     type=click.IntRange(min=10),
@@ -258,6 +248,38 @@ def _check_nothing(name: str) -> None:
     """Leave the check to the command."""
 
 
+class DropsType(click.ParamType[tuple[int | float, ...]]):
+    """Take the epochs, or the shares of a run, at which a learning rate drops."""
+
+    name = "list"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int | float, ...]:
+        """Turn ``30,60`` into epochs and ``0.3,0.6`` into shares."""
+        drops: list[int | float] = []
+        for text in str(value).split(","):
+            try:
+                drops.append(int(text) if text.strip().isdigit() else float(text))
+            except ValueError:
+                self.fail(f"{text!r} is neither an epoch nor a share of the run; write 30,60 or 0.3,0.6", param, ctx)
+        return tuple(drops)
+
+
+class AugmentationsType(click.ParamType[tuple[str, ...]]):
+    """Take names of augmentations separated by commas."""
+
+    name = "names"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """Turn ``padded_crop,flip`` into names, and ``none`` into no name."""
+        if str(value).strip() == "none":
+            return ()
+        return tuple(name.strip() for name in str(value).split(","))
+
+
+DROPS = DropsType()
+AUGMENTATIONS = AugmentationsType()
 SCORE = ScoreType()
 SCORE_OR_NONE = ScoreType(none=True)
 FIELDS = NameType("field of outputs", _field_names, many=True)

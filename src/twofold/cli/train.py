@@ -10,12 +10,17 @@ from typing import Any
 
 import click
 
-from twofold.cli.options import MODEL, ON_BAD, PRESET, RECIPE, WORKERS
+from twofold.cli.options import AUGMENTATIONS, DROPS, MODEL, PRESET, RECIPE
 from twofold.cli.shared import JSON, from_torch, progress, resumable
 
 
 @click.command("train")
-@click.option("--recipe", required=True, type=RECIPE, help="Name of a recipe; see `twofold list recipes`.")
+@click.option(
+    "--recipe",
+    required=True,
+    type=RECIPE,
+    help="Recipe, as sure_plus(rho=0.1); see `twofold list recipes`.",
+)
 @click.option("--model", required=True, type=MODEL, help="Network of twofold.nn; see `twofold list models`.")
 @click.option("--data", required=True, help="Training set, such as cifar100:PATH?split=train.")
 @click.option("--val", help="Validation set, judged after every epoch.")
@@ -25,31 +30,33 @@ from twofold.cli.shared import JSON, from_torch, progress, resumable
     type=PRESET,
     default="cifar",
     show_default=True,
-    help="Settings of a paper: cifar, fd_cifar, imagenet, ...",
+    help="Settings of a paper; see `twofold list presets`. The options below change them one by one.",
 )
-@click.option("--epochs", type=click.IntRange(min=1), help="Number of epochs, instead of the preset's.")
-@click.option("--batch", type=click.IntRange(min=2), help="Batch size, instead of the preset's.")
-@click.option("--lr", type=float, help="Learning rate, instead of the preset's.")
+@click.option("--epochs", type=click.IntRange(min=1), help="Number of epochs.")
+@click.option("--steps", type=click.IntRange(min=1), help="Number of updates, instead of epochs; rounded to epochs.")
+@click.option("--batch", type=click.IntRange(min=2), help="Batch size.")
+@click.option("--optimiser", type=click.Choice(["sgd", "adam", "adamw"]), help="Optimiser.")
+@click.option("--lr", type=float, help="Learning rate at the start of the schedule.")
+@click.option("--weight-decay", type=float, help="Weight decay.")
+@click.option("--momentum", type=float, help="Momentum of SGD, below 1.")
+@click.option("--nesterov/--no-nesterov", default=None, help="Nesterov's momentum in SGD.")
+@click.option("--schedule", type=click.Choice(["cosine", "drops", "constant"]), help="Learning rate over the run.")
+@click.option("--schedule-per", type=click.Choice(["step", "epoch"]), help="How often the schedule moves.")
+@click.option(
+    "--drops",
+    type=DROPS,
+    help="When --schedule drops lowers the rate: epochs, as 30,60, or shares of the run, as 0.3,0.6.",
+)
+@click.option("--drop-factor", type=float, help="What the rate is multiplied by at a drop.")
+@click.option("--min-lr", type=float, help="Where the cosine ends.")
+@click.option("--warm-up", type=click.IntRange(min=0), help="Steps of linear warm-up.")
+@click.option("--warm-up-epochs", type=float, help="Epochs of linear warm-up, instead of steps.")
+@click.option("--augment", type=AUGMENTATIONS, help="Augmentations in order, as padded_crop,flip; 'none' for none.")
 @click.option(
     "--keep", type=click.Choice(["last", "accuracy", "aurc", "fail_ap"]), help="Which epoch's weights to keep."
 )
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of weights, order and augmentation.")
 @click.option("--normalise", default="none", show_default=True, help="Statistics: cifar10, imagenet, ...")
-@click.option(
-    "--resize", type=click.IntRange(min=1), help="Shorter side before the centre crop; by default 8/7 of --crop."
-)
-@click.option(
-    "--crop",
-    type=click.IntRange(min=1),
-    help="Side of the network's input, such as 224; needed for images of mixed size.",
-)
-@click.option(
-    "--draft/--no-draft",
-    default=None,
-    help="Whether random crops of JPEG files are decoded at reduced size where that is enough.",
-)
-@WORKERS
-@ON_BAD
 @click.option("--outliers", help="Images of no known class, for oe and energy_finetune.")
 @click.option("--mixers", type=click.Path(), help="Folder of pictures for PixMix; by default fractals are generated.")
 @click.option("--checkpoint", type=click.Path(), help="Weights to start from.")
@@ -77,6 +84,8 @@ def train_command(out: Path, tensorboard: bool, dry_run: bool, as_json: bool, **
 
     \b
       twofold train --recipe sure_plus --model resnet18_32 --data cifar100:PATH?split=train --out run --dry-run
+      twofold train --recipe "sure_plus(rho=0.1, mixup_weight=0.5)" --preset sure_plus_cifar_printed ...
+      twofold train --recipe basic --schedule drops --drops 30,60 --epochs 90 --lr 0.1 --nesterov ...
     """
     training = from_torch("training")
     plan = training.Plan.of(options.pop("recipe"), options.pop("model"), options.pop("data"), **options)

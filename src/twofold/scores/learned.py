@@ -7,6 +7,7 @@ the model. All judge the prediction of the logits.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from twofold.scores.registry import register_score
 from twofold.typing import Array, Floats
 
 Learned = Mapping[str, Floats]
+Evidence: TypeAlias = Literal["exp", "relu", "softplus"]
 
 CLIP = 10.0  # bound of the logits before they become evidence
 _GAMBLERS = "Liu et al., NeurIPS 2019, arXiv:1907.00208"
@@ -305,13 +307,19 @@ def mds_perturbed(learned: Learned) -> Array:
     return _value("mds_perturbed", learned, "mds_perturbed")
 
 
-def _evidence(logits: Floats) -> Array:
+def _dirichlet(logits: Floats, evidence: Evidence) -> Array:
     """Compute the parameters a of the Dirichlet distribution that evidential logits stand for."""
-    return np.exp(np.clip(np.asarray(logits, dtype=np.float64), -CLIP, CLIP)) + 1.0
+    z = np.asarray(logits, dtype=np.float64)
+    _checks.choice(evidence, "evidence", get_args(Evidence))
+    if evidence == "relu":
+        return np.maximum(z, 0.0) + 1.0
+    if evidence == "softplus":
+        return np.logaddexp(0.0, z) + 1.0
+    return np.exp(np.clip(z, -CLIP, CLIP)) + 1.0
 
 
 @register_score("edl_max", paper=_EDL, cost="C")
-def edl_max(logits: Floats) -> Array:
+def edl_max(logits: Floats, *, evidence: Evidence = "exp") -> Array:
     r"""Score by the largest mean probability of the Dirichlet distribution of an evidential network.
 
     .. math:: s = \max_k \frac{a_k}{\sum_j a_j}, \qquad a_k = 1 + e^{\min(\max(z_k, -10), 10)}
@@ -322,6 +330,9 @@ def edl_max(logits: Floats) -> Array:
     ----------
     logits : ndarray of shape (n_samples, n_classes)
         Logits of the samples to score.
+    evidence : {"exp", "relu", "softplus"}, default="exp"
+        How the network was trained to turn logits into evidence, the setting of the recipe ``edl``: ``"exp"`` as above,
+        ``"relu"`` for :math:`a = 1 + \max(0, z)`, ``"softplus"`` for :math:`a = 1 + \log(1 + e^z)`.
 
     Returns
     -------
@@ -330,8 +341,8 @@ def edl_max(logits: Floats) -> Array:
 
     Notes
     -----
-    Evidence is at most :math:`e^{10}`, so that s stays well below 1 and samples remain distinct; logits beyond 10 count
-    as 10. Use it for networks trained with an evidential loss; for others it is not a probability.
+    By default evidence is at most :math:`e^{10}`, so that s stays well below 1 and samples remain distinct; logits
+    beyond 10 count as 10. Use it for networks trained with an evidential loss; for others it is not a probability.
 
     References
     ----------
@@ -342,12 +353,12 @@ def edl_max(logits: Floats) -> Array:
     >>> edl_max(np.log(np.array([[7.0, 1.0]])))
     array([0.8])
     """
-    a = _evidence(logits)
+    a = _dirichlet(logits, evidence)
     return a.max(axis=1) / a.sum(axis=1)
 
 
 @register_score("edl_vacuity", paper=_EDL, cost="C")
-def edl_vacuity(logits: Floats) -> Array:
+def edl_vacuity(logits: Floats, *, evidence: Evidence = "exp") -> Array:
     r"""Score by the negative vacuity of an evidential network: how little evidence it has for any class.
 
     .. math:: s = -\frac{C}{\sum_k a_k}, \qquad a_k = 1 + e^{\min(\max(z_k, -10), 10)}
@@ -358,6 +369,9 @@ def edl_vacuity(logits: Floats) -> Array:
     ----------
     logits : ndarray of shape (n_samples, n_classes)
         Logits of the samples to score.
+    evidence : {"exp", "relu", "softplus"}, default="exp"
+        How the network was trained to turn logits into evidence, the setting of the recipe ``edl``: ``"exp"`` as above,
+        ``"relu"`` for :math:`a = 1 + \max(0, z)`, ``"softplus"`` for :math:`a = 1 + \log(1 + e^z)`.
 
     Returns
     -------
@@ -366,7 +380,8 @@ def edl_vacuity(logits: Floats) -> Array:
 
     Notes
     -----
-    Logits are clipped to [-10, 10], as in ``edl_max``. Use it for networks trained with an evidential loss.
+    Logits are clipped to [-10, 10], as in ``edl_max``, unless ``evidence`` is another. Use it for networks trained with
+    an evidential loss.
 
     References
     ----------
@@ -377,5 +392,5 @@ def edl_vacuity(logits: Floats) -> Array:
     >>> edl_vacuity(np.log(np.array([[7.0, 1.0]])))
     array([-0.2])
     """
-    a = _evidence(logits)
+    a = _dirichlet(logits, evidence)
     return -a.shape[1] / a.sum(axis=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import get_args
 
 from twofold import _toml
@@ -134,8 +133,10 @@ def _check_benchmark(benchmark: Benchmark, where: str) -> None:
 def _check_row(study: Study, row: StudyRow) -> None:
     """Check the recipe and settings of a row, and that it has what its recipe needs."""
     recipes, training = torch_module("recipes"), torch_module("training")
-    recipe = recipes.recipe(row.recipe)
-    replace(training.PRESETS[study.base], **{**study.settings, **row.settings})  # settings check themselves
+    preset = training.find_preset(study.base)
+    recipe = recipes.recipe(row.recipe, **preset.parts_for(row.recipe))
+    preset.settings_for(row.recipe, {**study.settings, **row.settings})  # settings check themselves
+    preset.check_fits(study.base, row.recipe, study.model)
     if recipe.get(recipes.FineTune) is not None and row.checkpoint is None:
         raise InvalidInput(f"{row.recipe} starts from another row, or a file of weights; name it in checkpoint")
     if recipe.outliers_per_image and row.outliers is None:

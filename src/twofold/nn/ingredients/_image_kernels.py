@@ -488,7 +488,7 @@ def _mix(base, first, partner, multiply, a, b, current):
 
 
 @kernel
-def pixmix_all(images, pictures, codes, severity, rounds, beta, published, draws, out):
+def pixmix_all(images, pictures, codes, severity, least, most, beta, published, draws, out):
     """Mix each image, a few times over, with a picture or with augmented copies of itself.
 
     Draws of an image: start, rounds, picture, its crop (2), operation of the start (3), then eight for each round.
@@ -505,9 +505,9 @@ def pixmix_all(images, pictures, codes, severity, rounds, beta, published, draws
         top = int(u[3] * (pictures.shape[1] - height + 1))
         left = int(u[4] * (pictures.shape[2] - width + 1))
         picture = pictures[int(u[2] * pictures.shape[0])][top : top + height, left : left + width]
-        begin, end = 0, int(u[1] * (rounds + 1))
+        begin, end = 0, least + int(u[1] * (most - least + 1))
         if published:
-            begin = int(u[1] * rounds)
+            begin = int(u[1] * most)
             end = begin + 1
         for k in range(begin, end):
             r = u[8 + 8 * k : 16 + 8 * k]

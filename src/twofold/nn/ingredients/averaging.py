@@ -158,7 +158,15 @@ class EMA(_Average):
         self.released = released
 
     @classmethod
-    def of_run(cls, model: nn.Module, steps: int, *, released: bool = False) -> Self:
+    def of_run(
+        cls,
+        model: nn.Module,
+        steps: int,
+        *,
+        decay: float | None = None,
+        ramp: float | None = None,
+        released: bool = False,
+    ) -> Self:
         """Build an average that spans the published share of a run.
 
         SURE+ trains for 78,000 steps: :math:`1 / (1 - d)` is 5000 of them, the ramp 2000. Both shrink with the run, so
@@ -170,6 +178,10 @@ class EMA(_Average):
             Network to average.
         steps : int
             Number of training steps of the whole run, at least 1.
+        decay : float, optional
+            Decay after the ramp, instead of that of the run's length.
+        ramp : float, optional
+            Number of updates over which the decay rises, instead of that of the run's length.
         released : bool, default=False
             Whether floating-point buffers are averaged too; see :class:`EMA`.
 
@@ -190,8 +202,11 @@ class EMA(_Average):
         (0.998, 200.0)
         """
         share = _checks.whole(steps, "steps", 1) / PUBLISHED_STEPS
-        decay = 1.0 - min(1.0, 0.0002 / share)
-        return cls(model, decay, ramp=2000.0 * share, released=released)
+        if decay is None:
+            decay = 1.0 - min(1.0, 0.0002 / share)
+        if ramp is None:
+            ramp = 2000.0 * share
+        return cls(model, decay, ramp=ramp, released=released)
 
     def decay_at(self, update: int) -> float:
         r"""Return the decay of one update.

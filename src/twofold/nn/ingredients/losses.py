@@ -21,6 +21,7 @@ from twofold.metrics import aurc_weights
 
 AurcEstimator: TypeAlias = Literal["empirical", "log", "sele", "self_excluded"]
 Objective: TypeAlias = Literal["log", "digamma", "mse"]
+Evidence: TypeAlias = Literal["exp", "relu", "softplus"]
 
 
 def _check_logits(value: Tensor, name: str = "logits") -> Tensor:
@@ -462,7 +463,9 @@ def crl(confidence: Tensor, target: Tensor, equal: Literal["ignore", "pull"] = "
     return loss.mean()
 
 
-def edl(logits: Tensor, labels: Tensor, *, weight: float, objective: Objective = "log") -> Tensor:
+def edl(
+    logits: Tensor, labels: Tensor, *, weight: float, objective: Objective = "log", evidence: Evidence = "exp"
+) -> Tensor:
     r"""Compute the evidential loss, which learns a Dirichlet distribution over class probabilities.
 
     .. math:: e = \exp(\mathrm{clip}(z, -10, 10)), \quad \alpha = e + 1, \quad S = \textstyle\sum_k \alpha_k
@@ -484,6 +487,9 @@ def edl(logits: Tensor, labels: Tensor, *, weight: float, objective: Objective =
     objective : {"log", "digamma", "mse"}, default="log"
         First term: ``log`` as above (the benchmark's choice), ``digamma`` :math:`\psi(S) - \psi(\alpha_y)`, or ``mse``
         :math:`\sum_k (y_k - \hat p_k)^2 + \hat p_k (1 - \hat p_k) / (S + 1)` with :math:`\hat p = \alpha / S`.
+    evidence : {"exp", "relu", "softplus"}, default="exp"
+        How logits become evidence e: ``exp`` as above (the benchmark's choice), ``relu`` :math:`\max(0, z)` (Sensoy et
+        al.), or ``softplus`` :math:`\log(1 + \exp z)`. Only ``exp`` is clipped.
 
     Returns
     -------
@@ -511,9 +517,10 @@ def edl(logits: Tensor, labels: Tensor, *, weight: float, objective: Objective =
     """
     weight = _checks.number(weight, "weight", 0.0, math.inf, open_high=True)
     _checks.choice(objective, "objective", get_args(Objective))
+    _checks.choice(evidence, "evidence", get_args(Evidence))
     z = _check_logits(logits)
     y = _check_labels(labels, z)
-    alpha = z.clamp(-10.0, 10.0).exp() + 1.0
+    alpha = _evidence(z, evidence) + 1.0
     total = alpha.sum(dim=1)
     own = _pick(alpha, y)
     if objective == "log":
@@ -531,6 +538,15 @@ def edl(logits: Tensor, labels: Tensor, *, weight: float, objective: Objective =
     mean_log_p = torch.digamma(wrong) - torch.digamma(sums)[:, None]
     divergence = log_normaliser + ((wrong - 1.0) * mean_log_p).sum(dim=1)
     return (fit + weight * divergence.to(fit.dtype)).mean()
+
+
+def _evidence(logits: Tensor, kind: Evidence) -> Tensor:
+    """Compute the evidence that logits stand for, 0 or more."""
+    if kind == "relu":
+        return logits.relu()
+    if kind == "softplus":
+        return F.softplus(logits)
+    return logits.clamp(-10.0, 10.0).exp()
 
 
 def outlier_exposure(logits_out: Tensor) -> Tensor:

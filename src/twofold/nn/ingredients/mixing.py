@@ -52,7 +52,9 @@ class Mixed(NamedTuple):
     share: float
 
 
-def mixup(images: Tensor, labels: Tensor, alpha: float, *, seed: int = 0, epoch: int = 0, step: int = 0) -> Mixed:
+def mixup(
+    images: Tensor, labels: Tensor, alpha: float, *, seed: int = 0, epoch: int = 0, step: int = 0, draw: int = 0
+) -> Mixed:
     r"""Mix each image with another of its batch, by one weight for the whole batch.
 
     .. math:: \tilde x = \kappa x + (1 - \kappa) x', \quad \kappa \sim B(\alpha, \alpha)
@@ -72,6 +74,8 @@ def mixup(images: Tensor, labels: Tensor, alpha: float, *, seed: int = 0, epoch:
         Epoch of training, below 2^64; each epoch draws new random numbers.
     step : int, default=0
         Step of training, below 2^64; each step draws a new weight and new pairs.
+    draw : int, default=0
+        Number of the draw in the step, for a second one with other numbers.
 
     Returns
     -------
@@ -95,7 +99,7 @@ def mixup(images: Tensor, labels: Tensor, alpha: float, *, seed: int = 0, epoch:
     True
     """
     _check_batch(images, labels)
-    rng = _batch_generator("mixup", seed, epoch, step)
+    rng = _batch_generator("mixup", seed, epoch, step, draw)
     share = _draw_share(alpha, rng)
     order = _draw_partners(images, rng)
     mixed = images.clone().lerp_(images.index_select(0, order), 1.0 - share)  # a clone keeps the memory layout
@@ -103,7 +107,7 @@ def mixup(images: Tensor, labels: Tensor, alpha: float, *, seed: int = 0, epoch:
 
 
 def cutmix(
-    images: Tensor, labels: Tensor, alpha: float = 1.0, *, seed: int = 0, epoch: int = 0, step: int = 0
+    images: Tensor, labels: Tensor, alpha: float = 1.0, *, seed: int = 0, epoch: int = 0, step: int = 0, draw: int = 0
 ) -> Mixed:
     r"""Replace a box of each image by that of another of its batch, one box for the whole batch.
 
@@ -124,6 +128,8 @@ def cutmix(
         Epoch of training, below 2^64; each epoch draws new random numbers.
     step : int, default=0
         Step of training, below 2^64; each step draws a new box and new pairs.
+    draw : int, default=0
+        Number of the draw in the step, for a second one with other numbers.
 
     Returns
     -------
@@ -148,7 +154,7 @@ def cutmix(
     _check_batch(images, labels)
     if images.ndim != 4:
         raise InvalidInput(f"images must have shape (N, C, H, W), got {tuple(images.shape)}")
-    rng = _batch_generator("cutmix", seed, epoch, step)
+    rng = _batch_generator("cutmix", seed, epoch, step, draw)
     kept = _draw_share(alpha, rng)
     order = _draw_partners(images, rng)
     height, width = images.shape[2:]
@@ -167,9 +173,9 @@ def _draw_interval(side: int, kept: float, rng: np.random.Generator) -> slice:
     return slice(max(centre - half, 0), min(centre + half, side))
 
 
-def _batch_generator(name: str, seed: int, epoch: int, step: int) -> np.random.Generator:
+def _batch_generator(name: str, seed: int, epoch: int, step: int, draw: int) -> np.random.Generator:
     key = np.array([word(seed, "seed"), word(epoch, "epoch")])
-    counter = np.array([0, word(step, "step"), STREAMS[name], 0], dtype=np.uint64)
+    counter = np.array([0, word(step, "step"), STREAMS[name], word(draw, "draw")], dtype=np.uint64)
     return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
 

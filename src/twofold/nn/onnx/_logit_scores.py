@@ -120,13 +120,23 @@ def _klm(step: FittedStep, outputs: TensorOutputs) -> Tensor:
     return -divergence.amin(dim=1)
 
 
+def _dirichlet(step: FittedStep, logits: Tensor) -> Tensor:
+    """Compute the parameters of the Dirichlet distribution that evidential logits stand for."""
+    if step.evidence == "relu":
+        return logits.relu() + 1.0
+    if step.evidence == "softplus":
+        # softplus, which ONNX Runtime has in single precision only
+        return logits.relu() + torch.log(1.0 + torch.exp(-logits.abs())) + 1.0
+    return torch.exp(logits.clamp(-10.0, 10.0)) + 1.0
+
+
 @register(SCORES, "edl_max")
 def _edl_max(step: FittedStep, outputs: TensorOutputs) -> Tensor:
-    alpha = torch.exp(outputs.logits.clamp(-10.0, 10.0)) + 1.0
+    alpha = _dirichlet(step, outputs.logits)
     return alpha.amax(dim=1) / alpha.sum(dim=1)
 
 
 @register(SCORES, "edl_vacuity")
 def _edl_vacuity(step: FittedStep, outputs: TensorOutputs) -> Tensor:
-    alpha = torch.exp(outputs.logits.clamp(-10.0, 10.0)) + 1.0
+    alpha = _dirichlet(step, outputs.logits)
     return -width_of(outputs.logits) / alpha.sum(dim=1)

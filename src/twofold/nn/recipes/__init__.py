@@ -11,12 +11,12 @@ parts are in ``views``, ``confidence`` and ``outliers`` (loss terms), ``optimisa
 """
 
 from twofold.nn.recipes.catalogue import RECIPES
-from twofold.nn.recipes.composition import Recipe, Stage, Stages
+from twofold.nn.recipes.composition import ConfidNetStages, Recipe, Stage, Stages
 from twofold.nn.recipes.confidence import CRL, Evidential, Gambler, Hints, LogitNorm, Ranked, TrueClass
 from twofold.nn.recipes.network import Abstention, Branch, CosineClassifier, Dropout
 from twofold.nn.recipes.optimisation import Averaged, FineTune, Frozen, Members, ReBN, Sharpness
 from twofold.nn.recipes.outliers import EnergyMargin, OutlierExposure
-from twofold.nn.recipes.part import AugmentedBatch, NetworkOptions, Option, Part, Remembered, Term
+from twofold.nn.recipes.part import NetworkOptions, Option, Part, Remembered, Term
 from twofold.nn.recipes.text import recipe
 from twofold.nn.recipes.views import AugMix, AugMixed, Clean, CutMix, MixUp, PixMix
 
@@ -26,10 +26,10 @@ __all__ = [
     "Abstention",
     "AugMix",
     "AugMixed",
-    "AugmentedBatch",
     "Averaged",
     "Branch",
     "Clean",
+    "ConfidNetStages",
     "CosineClassifier",
     "CutMix",
     "Dropout",

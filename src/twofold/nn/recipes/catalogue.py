@@ -4,24 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from twofold.nn.recipes.composition import Recipe, Stage, Stages
-from twofold.nn.recipes.confidence import CRL, Evidential, Gambler, Hints, LogitNorm, Ranked, TrueClass
+from twofold.nn.recipes.composition import ConfidNetStages, Recipe
+from twofold.nn.recipes.confidence import CRL, Evidential, Gambler, Hints, LogitNorm, Ranked
 from twofold.nn.recipes.network import Abstention, Branch, CosineClassifier, Dropout
-from twofold.nn.recipes.optimisation import Averaged, FineTune, Frozen, Members, ReBN, Sharpness
+from twofold.nn.recipes.optimisation import Averaged, FineTune, Members, ReBN, Sharpness
 from twofold.nn.recipes.outliers import EnergyMargin, OutlierExposure
 from twofold.nn.recipes.views import AugMix, AugMixed, Clean, CutMix, MixUp, PixMix
-
-
-def _confidnet() -> Recipe:
-    """Compose ConfidNet: the classifier, then the branch alone, then the branch with its own encoder.
-
-    250, 200 and 20 epochs on CIFAR, by Adam at 1e-4 and 1e-6 after the first (FD-Shifts).
-    """
-    branch = TrueClass() | Branch("confidnet") | Frozen()
-    encoder = branch | Branch("confidnet", encoder=True)
-    stages = Stages((Stage("branch", branch, 0.8, 1e-4), Stage("encoder", encoder, 0.08, 1e-6)))
-    return Clean() | Branch("confidnet") | stages
-
 
 SURE = Clean() | MixUp(10.0) | CRL() | CosineClassifier() | Sharpness("sam") | Averaged("swa")
 SURE_PLUS = Clean() | MixUp(10.0) | PixMix() | Sharpness("fsam") | Averaged("ema")
@@ -50,16 +38,20 @@ RECIPES: Mapping[str, Recipe] = {
     "sure_ema_rebn": SURE - CosineClassifier - CRL | Averaged("ema"),
     "sure_fsam": SURE - CosineClassifier - CRL | Sharpness("fsam") | Averaged("ema"),
     "sure_plus": SURE_PLUS,
-    "sure_plus_released": SURE_PLUS | PixMix(compat="published") | Averaged("ema", rebn=False, released=True),
-    "sure_plus_printed": SURE_PLUS | Sharpness("fsam", variant="printed"),
+    "sure_plus_released": SURE_PLUS
+    | PixMix(compat="published")
+    | Sharpness("fsam", redraw=True)
+    | Averaged("ema", rebn=False, released=True, decay=0.9998, ramp=2000.0),
+    "sure_plus_printed": SURE_PLUS | PixMix(rounds=(1, 4)) | Sharpness("fsam", variant="printed"),
     "sure_plus_fast": SURE_PLUS | Sharpness("fsam", ascent="clean"),
     "rebn": FineTune() | ReBN(),
     "edl": Recipe((Evidential(),)),
+    "edl_original": Recipe((Evidential(1.0, objective="mse", evidence="relu", annealing=10.0),)),
     "oe": Clean() | OutlierExposure(),
     "energy_finetune": Clean() | EnergyMargin() | FineTune(0.02),
     "mc_dropout": Clean() | Dropout(),
     "deep_ensemble": Clean() | Members(),
-    "confidnet": _confidnet(),
+    "confidnet": Clean() | Branch("confidnet") | ConfidNetStages(),
     "devries": Hints() | Branch("devries"),
     "gamblers": Gambler() | Abstention(),
     "aurc_finetune": Ranked() | FineTune(0.02),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, TypeVar
 
+from twofold import _checks
 from twofold.errors import InvalidInput
-from twofold.nn.recipes.optimisation import Sharpness
-from twofold.nn.recipes.part import NetworkOptions, Option, Part, Term
+from twofold.nn.recipes.confidence import TrueClass
+from twofold.nn.recipes.network import Branch
+from twofold.nn.recipes.optimisation import Frozen, Sharpness
+from twofold.nn.recipes.part import NetworkOptions, Option, Part, Term, check_positive
 
 P = TypeVar("P", bound=Part)
 
@@ -165,16 +168,19 @@ class Stage:
         Name of its folder.
     recipe : Recipe
         Its recipe.
-    epochs : float
-        Its epochs as a share of those of the first training.
+    epochs : int or float
+        Its epochs: a whole number of them, or a share of those of the first training.
     lr : float
         Its learning rate, of Adam.
+    schedule : {"cosine", "constant"}, default="cosine"
+        Its learning rate over the stage.
     """
 
     name: str
     recipe: Recipe
-    epochs: float
+    epochs: int | float
     lr: float
+    schedule: Literal["cosine", "constant"] = "cosine"
 
     def count_epochs(self, first: int) -> int:
         """Count the epochs of this stage.
@@ -189,17 +195,66 @@ class Stage:
         int
             At least 1.
         """
+        if isinstance(self.epochs, int):
+            return self.epochs
         return max(1, round(self.epochs * first))
 
 
 @dataclass(frozen=True)
 class Stages(Part):
-    """Train in stages: those listed follow the training of the recipe; a run from a checkpoint starts with them.
+    """Train in stages that follow the training of the recipe; a run from a checkpoint starts with them."""
+
+    @property
+    def then(self) -> tuple[Stage, ...]:
+        """The trainings that follow, in order; a subclass lists them."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class ConfidNetStages(Stages):
+    """Train ConfidNet's branch alone, then the branch with an encoder of its own; the classifier stays as it is.
+
+    FD-Shifts trains 250 + 200 + 20 epochs on CIFAR, 100 + 200 + 20 on SVHN, 300 + 200 + 20 on BREEDS, 12 + 5 + 3 on
+    iWildCam and 5 + 3 + 1 on Camelyon17; the presets ``fd_...`` have these numbers.
 
     Parameters
     ----------
-    then : tuple of Stage
-        The trainings that follow.
+    branch_epochs : int or float, default=0.8
+        Epochs of the branch: a whole number of them, or a share of those of the classifier.
+    branch_lr : float, default=1e-4
+        Learning rate of the branch, of Adam; 1e-4 in FD-Shifts.
+    encoder_epochs : int or float, default=0.08
+        Epochs of the branch with its encoder, likewise.
+    encoder_lr : float, default=1e-6
+        Learning rate of these; 1e-6 in FD-Shifts.
+    stage_schedule : {"cosine", "constant"}, default="cosine"
+        Learning rate over each of the two stages: cosine in the present code of FD-Shifts, constant in the code of its
+        publication (v0.1.0).
     """
 
-    then: tuple[Stage, ...]
+    branch_epochs: int | float = 0.8
+    branch_lr: float = 1e-4
+    encoder_epochs: int | float = 0.08
+    encoder_lr: float = 1e-6
+    stage_schedule: Literal["cosine", "constant"] = "cosine"
+
+    def __post_init__(self) -> None:
+        for name in ("branch_epochs", "branch_lr", "encoder_epochs", "encoder_lr"):
+            check_positive(getattr(self, name), name)
+        _checks.choice(self.stage_schedule, "stage_schedule", ("cosine", "constant"))
+
+    @property
+    def then(self) -> tuple[Stage, ...]:
+        """The branch alone, then the branch with an encoder of its own.
+
+        Examples
+        --------
+        >>> [stage.count_epochs(250) for stage in ConfidNetStages().then]
+        [200, 20]
+        """
+        branch = TrueClass() | Branch("confidnet") | Frozen()
+        encoder = branch | Branch("confidnet", encoder=True)
+        return (
+            Stage("branch", branch, self.branch_epochs, self.branch_lr, self.stage_schedule),
+            Stage("encoder", encoder, self.encoder_epochs, self.encoder_lr, self.stage_schedule),
+        )

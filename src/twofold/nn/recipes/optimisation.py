@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from twofold.nn.recipes.part import Part
+from twofold import _checks
+from twofold.errors import InvalidInput
+from twofold.nn.recipes.part import QUIET, Part, check_not_negative, check_positive
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sharpness(Part):
     """Take sharpness-aware steps: SAM, or F-SAM in one of its forms.
 
@@ -17,8 +19,9 @@ class Sharpness(Part):
     kind : {"sam", "fsam"}, default="sam"
         The method.
     rho : float, default=0.2
-        Length of the perturbation over all parameters. The printed 0.2 is an absolute length for a ResNet-18, so it is
-        a larger share of a smaller network: 4.5 times larger for a ResNet-8, whose weights have 0.22 of the norm.
+        Length of the perturbation over all parameters, 0 or more: 0.2 in SURE+, 0.05 in SAM, FMFP and SURE. The printed
+        0.2 is an absolute length for a ResNet-18, so it is a larger share of a smaller network: 4.5 times larger for a
+        ResNet-8, whose weights have 0.22 of the norm.
     rho_relative : bool, default=False
         Multiply ``rho`` by the norm of the network's parameters when training begins, over that of a ResNet-18 as
         initialised (:data:`twofold.nn.training.RESNET18_NORM`).
@@ -27,6 +30,16 @@ class Sharpness(Part):
     ascent : {"all", "clean"}, default="all"
         Take the perturbation from the gradient of all views, or from that of the clean view alone, which saves the
         first pass over the others.
+    sigma : float, default=1.0
+        Share of the running mean of gradients that F-SAM removes from the gradient; 1 in SURE+ and F-SAM.
+    lam : float, default=0.8
+        Decay of that mean, from 0 to below 1: 0.8 in SURE+, 0.9 in the code of F-SAM.
+    gamma : float, default=0.5
+        Share of the gradient at the weights themselves with ``variant="printed"``. SURE+ prints the letter and no
+        value; 0.5 is our choice.
+    redraw : bool, default=False
+        Let the second pass draw its mixing and dropout anew, as the released code of SURE+ does; images mixed with
+        fractals stay the same there too. By default both passes see the same batch.
     """
 
     kind: Literal["sam", "fsam"] = "sam"
@@ -34,9 +47,22 @@ class Sharpness(Part):
     rho_relative: bool = False
     variant: Literal["released", "original", "printed"] = "released"
     ascent: Literal["all", "clean"] = "all"
+    sigma: float = field(default=1.0, metadata=QUIET)
+    lam: float = field(default=0.8, metadata=QUIET)
+    gamma: float = field(default=0.5, metadata=QUIET)
+    redraw: bool = field(default=False, metadata=QUIET)
+
+    def __post_init__(self) -> None:
+        _checks.choice(self.kind, "kind", ("sam", "fsam"))
+        _checks.choice(self.variant, "variant", ("released", "original", "printed"))
+        _checks.choice(self.ascent, "ascent", ("all", "clean"))
+        check_not_negative(self.rho, "rho")
+        check_not_negative(self.sigma, "sigma")
+        _checks.number(self.lam, "lam", 0.0, 1.0, open_high=True)
+        _checks.number(self.gamma, "gamma", 0.0, 1.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Averaged(Part):
     """Keep an average of the weights at the end: moving (``ema``) or plain (``swa``).
 
@@ -47,11 +73,16 @@ class Averaged(Part):
     rebn : bool, default=True
         Re-estimate batch-norm statistics over the training set, once.
     start : float, default=0.6
-        Share of the run after which SWA starts.
+        Share of the run after which SWA starts; 120 of 200 epochs in SURE.
     lr : float, default=1.0
-        Constant rate of SWA, as a share of the first one.
+        Constant rate of SWA, as a share of the first one; SURE+ has 0.05 for both.
     released : bool, default=False
         Let EMA blend batch-norm statistics, as the released code of SURE+ does.
+    decay : float, optional
+        Decay of EMA, from 0 to below 1; 0.9998 in the code of SURE+, whose text has none. By default that of its run of
+        78,000 steps, scaled to the length of this one: 1 / (1 - decay) is 5,000 / 78,000 of the steps.
+    ramp : float, optional
+        Updates over which that decay rises; 2,000 in the code of SURE+. By default 2,000 / 78,000 of the steps.
     """
 
     kind: Literal["ema", "swa"] = "ema"
@@ -59,6 +90,19 @@ class Averaged(Part):
     start: float = 0.6
     lr: float = 1.0
     released: bool = False
+    decay: float | None = field(default=None, metadata=QUIET)
+    ramp: float | None = field(default=None, metadata=QUIET)
+
+    def __post_init__(self) -> None:
+        _checks.choice(self.kind, "kind", ("ema", "swa"))
+        _checks.number(self.start, "start", 0.0, 1.0, open_high=True)
+        check_not_negative(self.lr, "lr")
+        if self.decay is not None:
+            _checks.number(self.decay, "decay", 0.0, 1.0, open_high=True)
+        if self.ramp is not None:
+            check_not_negative(self.ramp, "ramp")
+        if self.kind == "swa" and (self.decay, self.ramp) != (None, None):
+            raise InvalidInput("decay and ramp are settings of EMA; this average is SWA")
 
 
 @dataclass(frozen=True)
@@ -72,6 +116,9 @@ class FineTune(Part):
     """
 
     lr: float = 0.01
+
+    def __post_init__(self) -> None:
+        check_positive(self.lr, "lr")
 
 
 @dataclass(frozen=True)
@@ -95,3 +142,6 @@ class Members(Part):
     """
 
     count: int = 5
+
+    def __post_init__(self) -> None:
+        _checks.whole(self.count, "count", 1)

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypedDict
 
-import numpy as np
-import numpy.typing as npt
 from torch import Tensor
 
-from twofold.nn.ingredients.fractals import Mixers
+from twofold import _checks
 
 if TYPE_CHECKING:
     from twofold.nn.recipes.composition import Recipe
     from twofold.nn.training import TrainingStep
+
+# A training resumes where its recipe reads as it did when it began. Settings that were added to a part later are fields
+# with this metadata: they are shown only where they differ from their defaults, so that older recipes read the same.
+QUIET: Mapping[str, bool] = {"quiet": True}
+
+
+def check_positive(value: object, name: str) -> None:
+    """Raise unless a setting is a finite number above 0."""
+    _checks.number(value, name, 0.0, math.inf, open_low=True, open_high=True)
+
+
+def check_not_negative(value: object, name: str) -> None:
+    """Raise unless a setting is a finite number of at least 0."""
+    _checks.number(value, name, 0.0, math.inf, open_high=True)
 
 
 class NetworkOptions(TypedDict, total=False):
@@ -26,35 +39,6 @@ class NetworkOptions(TypedDict, total=False):
     dropout: float
     abstain: bool
     confidence: Literal["devries", "confidnet"]
-
-
-class AugmentedBatch(Protocol):
-    """Define what a loss term makes its own views of a batch from."""
-
-    @property
-    def pixels(self) -> npt.NDArray[np.uint8]:
-        """Augmented images, of shape (B, H, W, 3)."""
-        ...
-
-    @property
-    def index(self) -> npt.NDArray[np.int64]:
-        """Rows of the training set, of shape (B,); with :attr:`seed` and :attr:`epoch` they seed random draws."""
-        ...
-
-    @property
-    def seed(self) -> int:
-        """Seed of the training."""
-        ...
-
-    @property
-    def epoch(self) -> int:
-        """Number of the epoch, from 0."""
-        ...
-
-    @property
-    def mixers(self) -> Mixers:
-        """Pictures for PixMix to mix in."""
-        ...
 
 
 class Remembered(Protocol):
@@ -79,18 +63,25 @@ class Remembered(Protocol):
 class Part:
     """Define one piece of a recipe; ``part | part`` makes a recipe."""
 
+    def __repr__(self) -> str:
+        shown = []
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if "quiet" not in one.metadata or value != one.default:
+                shown.append(f"{one.name}={value!r}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
     def __or__(self, other: Part | Recipe) -> Recipe:
         from twofold.nn.recipes.composition import Recipe
 
         return Recipe((self,)) | other
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Term(Part, ABC):
     """Define a share of the loss, computed on views of the batch.
 
-    A subclass is a frozen dataclass of settings with :meth:`loss`, and may set four class variables. A term that looks
-    at images of its own, made from those of the batch, makes them in :meth:`make_views`.
+    A subclass is a frozen dataclass of settings with :meth:`loss`, and may set three class variables.
 
     Attributes
     ----------
@@ -100,31 +91,11 @@ class Term(Part, ABC):
         Outliers that the term needs for each training image.
     memory : tuple of str
         Names of what the term keeps by :meth:`TrainingStep.remember`; a state without them is refused.
-    uses_mixers : bool
-        Whether :meth:`make_views` mixes in pictures.
     """
 
     views: ClassVar[tuple[str, ...]] = ("clean",)
     outliers: ClassVar[int] = 0
     memory: ClassVar[tuple[str, ...]] = ()
-    uses_mixers: ClassVar[bool] = False
-
-    def make_views(self, batch: AugmentedBatch) -> dict[str, npt.NDArray[np.float32]]:
-        """Make the term's own views of a batch; :meth:`TrainingStep.view` returns them, made once in a step.
-
-        The processes that read ahead call this before the step, so it depends on the batch alone.
-
-        Parameters
-        ----------
-        batch : AugmentedBatch
-            The augmented images.
-
-        Returns
-        -------
-        dict of str to ndarray of float32, shape (B, H, W, 3)
-            Pixels in [0, 1] by the name of the view; by default there are none.
-        """
-        return {}
 
     @abstractmethod
     def loss(self, step: TrainingStep) -> Tensor:
@@ -142,7 +113,7 @@ class Term(Part, ABC):
         """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Option(Part, ABC):
     """Define what the network is built with."""
 

@@ -9,15 +9,24 @@ from twofold.errors import InvalidInput, UnknownName
 from twofold.nn.recipes.catalogue import RECIPES
 from twofold.nn.recipes.composition import Recipe
 from twofold.nn.recipes.part import Part
+from twofold.nn.recipes.views import Clean
+
+SHARED = "weight"  # of several terms: that of each but the clean cross-entropy
 
 
-def recipe(name: str) -> Recipe:
+def recipe(name: str, /, **settings: object) -> Recipe:
     """Return a recipe by name, with settings of its parts where they are given.
+
+    ``weight`` is that of every loss term beside the clean cross-entropy, so that ``sure_plus(weight=0.5)`` halves both
+    regularisers. Any other setting that several parts have is named with its part: ``sure_plus(mixup_weight=0.5)``,
+    ``sure(averaged_lr=0.5)``. The name of a part is its class in lower case.
 
     Parameters
     ----------
     name : str
-        A name in ``RECIPES``, or ``name(setting=value, ...)`` where exactly one part of the recipe has each setting.
+        A name in ``RECIPES``, or ``name(setting=value, ...)``.
+    **settings
+        Settings of the parts, as in the brackets; those in the brackets come first.
 
     Returns
     -------
@@ -29,23 +38,25 @@ def recipe(name: str) -> Recipe:
     UnknownName
         If there is no such recipe or setting.
     InvalidInput
-        If the text is not a name or a call, or several parts have a setting of this name.
+        If the text is not a name or a call, a value is out of range, or several parts have a setting of this name.
 
     Examples
     --------
     >>> print(recipe("aurc_finetune(estimator='sele')"))
     FineTune(lr=0.02) | Ranked(estimator='sele')
+    >>> print(recipe("regmixup", mixup_weight=0.5))
+    Clean(weight=1.0, smoothing=0.0) | MixUp(alpha=10.0, weight=0.5)
     """
     plain, bracket, _ = name.partition("(")
     if plain not in RECIPES:
         raise UnknownName.of("recipe", plain, RECIPES)
-    if not bracket:
-        return RECIPES[plain]
-    changed = RECIPES[plain]
-    for setting, value in _parse_settings(name).items():
-        part = _find_part_with(changed, setting, plain)
-        changed |= replace(part, **{setting: value})
-    return changed
+    chosen = dict(settings)
+    if bracket:
+        chosen |= _parse_settings(name)
+    composed = RECIPES[plain]
+    for setting, value in chosen.items():
+        composed = _change(composed, setting, value, plain)
+    return composed
 
 
 def _parse_settings(text: str) -> dict[str, object]:
@@ -62,18 +73,32 @@ def _parse_settings(text: str) -> dict[str, object]:
     return settings
 
 
-def _find_part_with(composed: Recipe, setting: str, name: str) -> Part:
-    """Find the one part of a recipe that has a setting."""
+def _change(composed: Recipe, setting: str, value: object, name: str) -> Recipe:
+    """Change a setting of the parts that it names."""
+    for part, field in _find_holders(composed, setting, name):
+        try:
+            composed |= replace(part, **{field: value})
+        except InvalidInput as error:
+            raise InvalidInput(f"{name}({setting}={value!r}): {error}") from error
+    return composed
+
+
+def _find_holders(composed: Recipe, setting: str, name: str) -> list[tuple[Part, str]]:
+    """Find the parts of a recipe that a setting belongs to, and its name there."""
+    holders: list[tuple[Part, str]] = []
     known: set[str] = set()
-    holders = []
     for part in composed.parts:
-        names = {field.name for field in fields(part)}
-        known |= names
-        if setting in names:
-            holders.append(part)
+        kind = type(part).__name__.lower()
+        for field in fields(part):
+            full_name = f"{kind}_{field.name}"
+            known |= {field.name, full_name}
+            if setting in (field.name, full_name):
+                holders.append((part, field.name))
     if not holders:
         raise UnknownName.of(f"setting of {name}", setting, sorted(known))
+    if len(holders) > 1 and setting == SHARED:
+        return [(part, field) for part, field in holders if not isinstance(part, Clean)]
     if len(holders) > 1:
-        kinds = " and ".join(type(part).__name__ for part in holders)
-        raise InvalidInput(f"{setting} is a setting of {kinds} of this recipe; compose it in Python instead")
-    return holders[0]
+        names = [f"{type(part).__name__.lower()}_{field}" for part, field in holders]
+        raise InvalidInput(f"several parts of {name} have {setting}; write {' or '.join(names)}")
+    return holders

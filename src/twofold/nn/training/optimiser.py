@@ -71,8 +71,17 @@ def wrap_optimiser(part: Sharpness, optimiser: torch.optim.Optimizer, model: nn.
     if part.rho_relative:
         rho *= parameter_norm(model) / RESNET18_NORM
     if part.kind == "sam":
-        return SAM(optimiser, model, rho=rho)
-    return FSAM(optimiser, model, rho=rho, variant=part.variant)
+        return SAM(optimiser, model, rho=rho, repeat=not part.redraw)
+    return FSAM(
+        optimiser,
+        model,
+        rho=rho,
+        sigma=part.sigma,
+        momentum=part.lam,
+        variant=part.variant,
+        gamma=part.gamma,
+        repeat=not part.redraw,
+    )
 
 
 def parameter_norm(model: nn.Module) -> float:

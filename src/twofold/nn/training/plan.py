@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import TypedDict
 
 import numpy as np
 from torch import nn
 
-from twofold.errors import InvalidInput, UnknownName
+from twofold.errors import InvalidInput
 from twofold.nn import data as images
 from twofold.nn.extraction import Prepare, extract
 from twofold.nn.ingredients.fractals import Mixers
@@ -22,8 +22,9 @@ from twofold.nn.recipes import recipe as find_recipe
 from twofold.nn.rows import ImageRows
 from twofold.nn.training.epochs import prepare_training
 from twofold.nn.training.loop import Trained, train
+from twofold.nn.training.presets import find_preset
 from twofold.nn.training.progress import Done, ignore_progress
-from twofold.nn.training.settings import PRESETS, Precision, Settings, TrainingSetup
+from twofold.nn.training.settings import Precision, Settings, TrainingSetup
 from twofold.nn.training.step import TrainingStep
 
 FRESH = "confidence.layers."  # parameters that a checkpoint of the plain classifier does not have
@@ -79,10 +80,6 @@ class Plan:
         Precision of forward passes.
     compiled : bool
         Whether to compile the network.
-    workers : int, default=0
-        Processes that read ahead.
-    on_bad : {"stop", "skip"}, default="stop"
-        What an unreadable image does.
     """
 
     name: str
@@ -98,8 +95,6 @@ class Plan:
     device: str
     precision: Precision
     compiled: bool
-    workers: int = 0
-    on_bad: Literal["stop", "skip"] = "stop"
 
     @classmethod
     def of(
@@ -117,8 +112,6 @@ class Plan:
         device: str = "cpu",
         precision: Precision = "float32",
         compiled: bool = False,
-        workers: int = 0,
-        on_bad: Literal["stop", "skip"] = "stop",
         **changes: object,
     ) -> Plan:
         """Open the data of a training and check that everything fits together.
@@ -142,17 +135,13 @@ class Plan:
         normalise : str, default="none"
             Name of the channel statistics, one of ``twofold.nn.data.STATISTICS``, or ``"none"``.
         preset : str, default="cifar"
-            Name of the settings of a paper, one of ``PRESETS``.
+            Name of the settings of a paper, one of ``PRESETS``; what it changes for this recipe is included.
         device : str, default="cpu"
             Where the network runs.
         precision : {"float32", "bf16"}, default="float32"
             Precision of forward passes.
         compiled : bool, default=False
             Compile the network first.
-        workers : int, default=0
-            Processes that read, decode and augment ahead; any number gives the same weights.
-        on_bad : {"stop", "skip"}, default="stop"
-            What an image that cannot be read does: end the training with its name, or be skipped and counted.
         **changes
             Fields of :class:`Settings` that differ from the preset's; None leaves the preset's value.
 
@@ -166,35 +155,31 @@ class Plan:
         UnknownName
             If there is no such recipe, preset or statistics.
         InvalidInput
-            If a data set cannot be opened, the recipe needs a checkpoint, or the outliers share a class with the
-            training set.
+            If a data set cannot be opened, the preset is not for this recipe or network, the recipe needs a checkpoint,
+            or the outliers share a class with the training set.
         """
-        if preset not in PRESETS:
-            raise UnknownName.of("preset", preset, PRESETS)
+        found = find_preset(preset)
         prepare = Prepare.named(normalise)
-        composed = find_recipe(recipe)
+        composed = find_recipe(recipe, **found.parts_for(recipe))
+        found.check_fits(preset, recipe, model)
         if composed.get(FineTune) is not None and checkpoint is None:
             raise InvalidInput(f"{recipe} starts from a trained network; pass its weights with --checkpoint")
-        open_set = images.open if on_bad == "stop" else images.open_unread
-        training_set = open_set(data)
-        unknown = None if outliers is None else open_set(outliers)
-        if unknown is not None and on_bad == "skip":
-            unknown = images.drop_unreadable(unknown, workers=workers)
+        training_set = images.open(data)
+        unknown = None if outliers is None else images.open(outliers)
         if unknown is not None:
             _check_unknown(training_set.class_names, unknown.class_names)
-        changed = {name: value for name, value in changes.items() if value is not None}
-        settings = replace(PRESETS[preset], **changed)  # type: ignore[arg-type]
         pictures = None
         if mixers is not None:
-            side = settings.input_side or max(training_set.shape)
-            pictures = Mixers.folder(mixers, size=round(side * 9 / 8))
+            pictures = Mixers.folder(mixers, size=round(max(training_set.shape) * 9 / 8))
+        changed = {name: value for name, value in changes.items() if value is not None}
+        settings = found.settings_for(recipe, changed).for_rows(len(training_set))
         return cls(
             name=recipe,
             model=model,
             recipe=composed,
             settings=settings,
             data=training_set,
-            val=None if val is None else open_set(val),
+            val=None if val is None else images.open(val),
             prepare=prepare,
             mixers=pictures,
             outliers=unknown,
@@ -202,8 +187,6 @@ class Plan:
             device=device,
             precision=precision,
             compiled=compiled,
-            workers=workers,
-            on_bad=on_bad,
         )
 
     @property
@@ -222,8 +205,6 @@ class Plan:
             prepare=self.prepare,
             mixers=self.mixers,
             outliers=self.outliers,
-            workers=self.workers,
-            on_bad=self.on_bad,
         )
 
     @property
@@ -373,8 +354,6 @@ class Plan:
                 role="val",
                 prepare=self.prepare,
                 device=self.device,
-                workers=self.workers,
-                on_bad=self.on_bad,
                 seed=self.settings.seed,
                 replace=True,
                 model=self.model,
@@ -396,8 +375,6 @@ class Plan:
             device=self.device,
             precision=self.precision,
             compiled=self.compiled,
-            workers=self.workers,
-            on_bad=self.on_bad,
             trained=self.checkpoint is not None,
             done=done,
         )

@@ -49,6 +49,17 @@ class LearningRate:
         """
         return self.steps_per_epoch * self.settings.epochs
 
+    @property
+    def warm_up(self) -> int:
+        """Steps during which the learning rate rises, set by their number or by that of epochs.
+
+        Examples
+        --------
+        >>> LearningRate(Settings(epochs=10, warm_up_epochs=1.5), base=1.0, steps_per_epoch=4).warm_up
+        6
+        """
+        return self.settings.warm_up or round(self.settings.warm_up_epochs * self.steps_per_epoch)
+
     def at(self, step: int) -> float:
         """Compute the learning rate of a step.
 
@@ -62,8 +73,9 @@ class LearningRate:
         float
             The learning rate.
         """
-        if step < self.settings.warm_up:
-            return self.base * (step + 1) / self.settings.warm_up
+        warm_up = self.warm_up
+        if step < warm_up:
+            return self.base * (step + 1) / warm_up
         swa = self.average
         if swa is None or swa.kind != "swa" or step < swa.start * self.steps:
             return self._scheduled(step)
@@ -75,12 +87,21 @@ class LearningRate:
     def _scheduled(self, step: int) -> float:
         """Compute the learning rate by the schedule alone."""
         schedule = self.settings.schedule
-        progress = step / self.steps
-        if schedule == "epochs":
-            progress = (step // self.steps_per_epoch) / self.settings.epochs
+        if self.settings.schedule_per == "epoch":
+            step -= step % self.steps_per_epoch
         if schedule == "constant":
             return self.base
         if schedule == "drops":
-            drops = (progress >= 0.6) + (progress >= 0.8)
-            return self.base * 0.1**drops
-        return self.base * (0.5 * (1.0 + math.cos(math.pi * progress)))
+            return self.base * self.settings.drop_factor ** self._count_drops(step)
+        end = min(self.settings.min_lr, self.base)
+        return end + (self.base - end) * (0.5 * (1.0 + math.cos(math.pi * step / self.steps)))
+
+    def _count_drops(self, step: int) -> int:
+        """Count the drops that a step comes after; whole numbers are epochs, others shares of the run."""
+        passed = 0
+        for drop in self.settings.drops:
+            if isinstance(drop, int):
+                passed += step // self.steps_per_epoch >= drop
+            else:
+                passed += step / self.steps >= drop
+        return passed

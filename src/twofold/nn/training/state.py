@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from twofold._files import replacing, sort_header
 from twofold.errors import InvalidInput, RunError
 from twofold.nn.models.checkpoint import seal_header, unseal_header
+from twofold.nn.training.settings import Settings
 
 StateDict: TypeAlias = Mapping[str, Any]  # nested mappings, lists, tensors and plain values, as PyTorch makes them
 EpochValues: TypeAlias = Mapping[str, float]
@@ -219,8 +220,10 @@ def read_state(path: Path, identity: TrainingIdentity) -> SavedState | None:
 
 def _check_identity(metadata: Mapping[str, Any], identity: TrainingIdentity, folder: Path) -> None:
     as_written = json.loads(json.dumps(asdict(identity)))  # tuples become lists, as in the file
+    defaults = json.loads(json.dumps(asdict(Settings())))
+    saved = {**metadata, "settings": {**defaults, **metadata["settings"]}}  # settings added since had these values
     for key, value in as_written.items():
-        if metadata[key] != value:
+        if saved[key] != value:
             raise RunError(f"{folder} holds another training ({key} differs); choose another folder, or delete it")
 
 
