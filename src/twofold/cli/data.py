@@ -8,6 +8,7 @@ from typing import Literal
 
 import click
 
+from twofold.cli.options import ON_BAD
 from twofold.cli.shared import JSON, REPLACE, Verbs, check_target
 
 
@@ -26,9 +27,12 @@ def data_group() -> None:
 @click.argument("spec")
 @click.option("--against", help="ID data set to compare with.")
 @click.option("--sheet", type=click.Path(dir_okay=False, path_type=Path), help="Write a contact sheet PNG here.")
+@ON_BAD
 @REPLACE
 @JSON
-def data_check_command(spec: str, against: str | None, sheet: Path | None, replace: bool, as_json: bool) -> None:
+def data_check_command(
+    spec: str, against: str | None, sheet: Path | None, on_bad: Literal["stop", "skip"], replace: bool, as_json: bool
+) -> None:
     """Print counts, shapes and classes of a data set, and how smooth its images are.
 
     SPEC is kind:PATH?key=value, such as folder:photos?size=32. A total variation well above that of the ID set given
@@ -41,9 +45,9 @@ def data_check_command(spec: str, against: str | None, sheet: Path | None, repla
 
     if sheet is not None:
         check_target(sheet, replace=replace)
-    images = data.open(spec)
+    images = data.open_unread(spec) if on_bad == "skip" else data.open(spec)
     known = None if against is None else data.open(against)
-    report = data.check(images, known)
+    report = data.check(images, known, on_bad=on_bad)
     if sheet is not None:
         data.contact_sheet(images, sheet)
     click.echo(json.dumps(report.as_dict(), indent=2) if as_json else str(report))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
-from twofold.cli.options import MODEL, ROLE
+from twofold.cli.options import MODEL, ON_BAD, ROLE, WORKERS
 from twofold.cli.shared import JSON, from_torch, progress, resumable
 
 if TYPE_CHECKING:
@@ -28,10 +28,19 @@ if TYPE_CHECKING:
 @click.option("--checkpoint", "checkpoints", multiple=True, help="Weights; several are a deep ensemble.")
 @click.option("--classes", type=click.IntRange(min=1), help="Classes of a model that is built by name.")
 @click.option("--head", help="Name of the last linear layer, if it is not found automatically.")
-@click.option("--normalise", default="none", show_default=True, help="ID statistics: cifar10, imagenet, ...")
+@click.option(
+    "--normalise", help="ID statistics: cifar10, imagenet, ...; by default those of the training folder, or none."
+)
+@click.option(
+    "--resize", type=click.IntRange(min=1), help="Shorter side before the centre crop; by default 8/7 of --crop."
+)
+@click.option(
+    "--crop", type=click.IntRange(min=1), help="Side of the centre crop; by default that of the training folder."
+)
 @click.option("--batch", type=click.IntRange(min=1), default=256, show_default=True, help="Images per batch.")
 @click.option("--device", default="cpu", show_default=True, help="Where the network runs.")
-@click.option("--workers", type=click.IntRange(min=0), default=0, show_default=True, help="Processes that read ahead.")
+@WORKERS
+@ON_BAD
 @click.option("--layers", help="Record layer statistics: names separated by commas, or 'all'.")
 @click.option("--passes", type=click.IntRange(min=0), default=0, show_default=True, help="MC-dropout passes.")
 @click.option("--keep-passes", is_flag=True, help="Keep the logits of every pass, not only their means.")

@@ -25,6 +25,16 @@ POSITIVE_SHARE = click.FloatRange(0, 1, min_open=True)
 COST = click.FloatRange(0)
 
 
+WORKERS = click.option(
+    "--workers", type=click.IntRange(min=0), default=0, show_default=True, help="Processes that read ahead."
+)
+ON_BAD = click.option(
+    "--on-bad",
+    type=click.Choice(["stop", "skip"]),
+    default="stop",
+    show_default=True,
+    help="Whether an unreadable image ends the command, or is skipped and counted.",
+)
 RESAMPLES = click.option(
     "--resamples",
     type=click.IntRange(min=10),

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from twofold.cli.options import AUGMENTATIONS, DROPS, MODEL, PRESET, RECIPE
+from twofold.cli.options import AUGMENTATIONS, DROPS, MODEL, ON_BAD, PRESET, RECIPE, WORKERS
 from twofold.cli.shared import JSON, from_torch, progress, resumable
 
 
@@ -57,6 +57,21 @@ from twofold.cli.shared import JSON, from_torch, progress, resumable
 )
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of weights, order and augmentation.")
 @click.option("--normalise", default="none", show_default=True, help="Statistics: cifar10, imagenet, ...")
+@click.option(
+    "--resize", type=click.IntRange(min=1), help="Shorter side before the centre crop; by default 8/7 of --crop."
+)
+@click.option(
+    "--crop",
+    type=click.IntRange(min=1),
+    help="Side of the network's input, such as 224; needed for images of mixed size.",
+)
+@click.option(
+    "--draft/--no-draft",
+    default=None,
+    help="Whether random crops of JPEG files are decoded at reduced size where that is enough.",
+)
+@WORKERS
+@ON_BAD
 @click.option("--outliers", help="Images of no known class, for oe and energy_finetune.")
 @click.option("--mixers", type=click.Path(), help="Folder of pictures for PixMix; by default fractals are generated.")
 @click.option("--checkpoint", type=click.Path(), help="Weights to start from.")

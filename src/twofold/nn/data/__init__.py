@@ -8,8 +8,9 @@ from __future__ import annotations
 from twofold.nn.data.check import Report, check, contact_sheet, resize, total_variation
 from twofold.nn.data.classes import class_list, superclasses
 from twofold.nn.data.images import Images
+from twofold.nn.data.readable import drop_unreadable, find_unreadable
 from twofold.nn.data.readers import READERS
-from twofold.nn.data.spec import open  # noqa: A004  # the name of the contract
+from twofold.nn.data.spec import open, open_unread  # noqa: A004  # the name of the contract
 from twofold.nn.data.views import (
     STATISTICS,
     Parts,
@@ -39,10 +40,13 @@ __all__ = [
     "cifar40_60",
     "class_list",
     "contact_sheet",
+    "drop_unreadable",
+    "find_unreadable",
     "hold_out",
     "normalise",
     "open",
     "open_set",
+    "open_unread",
     "own_statistics",
     "resize",
     "shuffled",

@@ -17,6 +17,7 @@ from twofold._files import replacing
 from twofold.errors import InvalidInput
 from twofold.nn.data.decoding import import_pillow
 from twofold.nn.data.images import Images
+from twofold.nn.data.readable import find_unreadable
 from twofold.nn.data.sizing import SizeRule
 from twofold.nn.data.views import Channels, own_statistics
 from twofold.nn.rows import Pixels, draw_rows
@@ -78,6 +79,10 @@ class Report:
         Standardised difference of the two total variations; positive where this set is rougher.
     warning : str or None
         Why the set is suspected of resizing without antialiasing, or None.
+    unreadable : int
+        Number of images that cannot be read and were left out of all other values.
+    first_unreadable : str or None
+        What is wrong with the first of them.
     """
 
     name: str
@@ -95,6 +100,8 @@ class Report:
     reference_smoothness: Smoothness | None = None
     difference: float | None = None
     warning: str | None = None
+    unreadable: int = 0
+    first_unreadable: str | None = None
 
     def as_dict(self) -> dict[str, object]:
         """Return the report as a dictionary of plain values.
@@ -129,6 +136,8 @@ class Report:
                 f"against {self.reference}: {self.reference_smoothness.mean:.4f} "
                 f"(std {self.reference_smoothness.std:.4f}), standardised difference {self.difference:+.2f}"
             )
+        if self.unreadable:
+            lines.append(f"unreadable: {self.unreadable}, left out; the first: {self.first_unreadable}")
         if self.warning is not None:
             lines.append(f"warning: {self.warning}")
         return "\n".join(lines)
@@ -210,7 +219,7 @@ def smoothness(images: Images) -> Smoothness:
     return Smoothness(float(values.mean()), float(values.std()), len(values))
 
 
-def check(images: Images, reference: Images | None = None) -> Report:
+def check(images: Images, reference: Images | None = None, *, on_bad: Literal["stop", "skip"] = "stop") -> Report:
     """Report counts, sizes, classes, channel statistics and smoothness of a data set; every image is decoded.
 
     With a ``reference`` the total variation is compared: the difference of the means over the root mean square of the
@@ -224,6 +233,8 @@ def check(images: Images, reference: Images | None = None) -> Report:
         The data set to look at.
     reference : Images, optional
         The in-distribution set to compare with, at the same image size.
+    on_bad : {"stop", "skip"}, default="stop"
+        What an image that cannot be read does: raise an error with its name, or be counted and left out.
 
     Returns
     -------
@@ -233,7 +244,7 @@ def check(images: Images, reference: Images | None = None) -> Report:
     Raises
     ------
     InvalidInput
-        If an image cannot be read, or the two sets differ in image size.
+        If an image cannot be read and is not to be skipped, none can be read, or the two sets differ in image size.
 
     Notes
     -----
@@ -246,6 +257,12 @@ def check(images: Images, reference: Images | None = None) -> Report:
     >>> report.rows, report.class_counts, report.unlabelled
     (3, (1, 2), 0)
     """
+    unreadable: dict[int, str] = {}
+    if choice(on_bad, "on_bad", ("stop", "skip")) == "skip":
+        unreadable = find_unreadable(images)
+        if len(unreadable) == len(images):
+            raise InvalidInput(f"{images.name}: none of {len(images)} images can be read; the first: {unreadable[0]}")
+        images = images[np.setdiff1d(np.arange(len(images)), list(unreadable))]
     height, width = images.shape
     channels = own_statistics(images)
     own = smoothness(images)
@@ -274,6 +291,8 @@ def check(images: Images, reference: Images | None = None) -> Report:
         reference_smoothness=other,
         difference=difference,
         warning=warning,
+        unreadable=len(unreadable),
+        first_unreadable=next(iter(unreadable.values()), None),
     )
 
 

@@ -245,7 +245,8 @@ class Images:
                 raise InvalidInput(
                     f"{self.name}: images differ in size: "
                     f"{self.source.where(int(source_rows[0]))} is {first_height}x{first_width}, "
-                    f"{self.source.where(row)} is {height}x{width}; pass size= (shorter side) and crop="
+                    f"{self.source.where(row)} is {height}x{width}; "
+                    "open the data set with ?size= (shorter side), or train and extract with resize= and crop="
                 )
 
     def blocks(self) -> Iterator[Pixels]:

@@ -72,6 +72,36 @@ def open(spec: str, **options: object) -> Images:  # noqa: A001  # the name of t
     >>> len(images), images.shape
     (4, (8, 8))
     """
+    images = open_unread(spec, **options)
+    _ = images.shape  # decodes one image, so that unreadable data raise now
+    return images
+
+
+def open_unread(spec: str, **options: object) -> Images:
+    """Open a data set named by a string without decoding an image.
+
+    Parameters
+    ----------
+    spec : str
+        ``kind:PATH?key=value&key=value``, as :func:`open` takes it.
+    **options
+        More keys, which override those of ``spec``. None counts as not set.
+
+    Returns
+    -------
+    Images
+        The data set; unreadable images are noticed when they are read.
+
+    Raises
+    ------
+    UnknownName, InvalidInput, MissingExtra
+        As :func:`open` does.
+
+    Examples
+    --------
+    >>> len(open_unread("noise:uniform?n=10&size=8"))
+    10
+    """
     kind, path, keys = parse(spec)
     reader = READERS[kind]
     values = _convert_keys(reader, {**keys, **options})
@@ -79,9 +109,7 @@ def open(spec: str, **options: object) -> Images:  # noqa: A001  # the name of t
         raise InvalidInput(f"{kind}: holds corrupted images already; corrupt= is for clean ones")
     own_keys, shared_keys = _divide_keys(reader, values)
     images = reader.read(_expand_home(path), **own_keys)
-    result = SharedKeys(**shared_keys).apply(images)  # type: ignore[arg-type]  # converted to the types of the fields
-    _ = result.shape  # decodes one image, so that unreadable data raise now
-    return result
+    return SharedKeys(**shared_keys).apply(images)  # type: ignore[arg-type]  # converted to the types of the fields
 
 
 def parse(spec: str) -> DataSpec:

@@ -6,8 +6,8 @@ normalises images; ``reading`` reads rows as inputs, labels and ids; ``recording
 """
 
 from twofold.nn.extraction.layers import gram_rows
-from twofold.nn.extraction.prepare import Prepare
+from twofold.nn.extraction.prepare import ImageInput, Prepare
 from twofold.nn.extraction.several import extract_all
 from twofold.nn.extraction.stream import extract
 
-__all__ = ["Prepare", "extract", "extract_all", "gram_rows"]
+__all__ = ["ImageInput", "Prepare", "extract", "extract_all", "gram_rows"]

@@ -1,16 +1,26 @@
-"""Images as a network takes them: divided by 255 and normalised by channel."""
+"""Images as a network takes them: brought to its size, divided by 255 and normalised by channel."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from twofold.errors import UnknownName
+from twofold import _checks
+from twofold.errors import InvalidInput, TwofoldError, UnknownName
+from twofold.nn.data.images import Images
 from twofold.nn.data.views import STATISTICS, normalise
+from twofold.nn.rows import ImageRows
+
+Rows = TypeVar("Rows", bound=ImageRows)
+
+RESIZE_PER_CROP = 256 / 224  # of both papers on ImageNet, and of torchvision
 
 
 @dataclass(frozen=True)
@@ -107,3 +117,140 @@ class Prepare:
         std = torch.tensor(self.std).view(1, 3, 1, 1)
         channels_first = torch.from_numpy(pixels).permute(0, 3, 1, 2)
         return ((channels_first - mean) / std).contiguous()
+
+
+@dataclass(frozen=True)
+class ImageInput:
+    """Say how images of any size become the input of a network.
+
+    Parameters
+    ----------
+    resize : int, optional
+        Length of the shorter side after resizing. By default 8/7 of ``crop``: 256 for 224, as on ImageNet.
+    crop : int, optional
+        Side of the square that is cut from the centre; by default ``resize``. With neither, images keep their size.
+    prepare : Prepare, default=Prepare()
+        Normalisation.
+
+    Raises
+    ------
+    InvalidInput
+        If a value is not a whole number above 0, or ``crop`` is larger than ``resize``.
+
+    Examples
+    --------
+    >>> ImageInput(crop=224).resize_side
+    256
+    """
+
+    resize: int | None = None
+    crop: int | None = None
+    prepare: Prepare = field(default_factory=Prepare)
+
+    def __post_init__(self) -> None:
+        if self.resize is not None:
+            _checks.whole(self.resize, "resize", 1)
+        if self.crop is not None:
+            _checks.whole(self.crop, "crop", 1)
+        if self.side is not None and self.resize_side is not None and self.side > self.resize_side:
+            raise InvalidInput(
+                f"crop={self.crop} is larger than resize={self.resize}; the crop is cut from the resized image"
+            )
+
+    @property
+    def side(self) -> int | None:
+        """Side of the network's input in pixels; None if images keep their size.
+
+        Examples
+        --------
+        >>> ImageInput(resize=32).side
+        32
+        """
+        return self.resize if self.crop is None else self.crop
+
+    @property
+    def resize_side(self) -> int | None:
+        """Length of the shorter side before the crop; None if images keep their size.
+
+        Examples
+        --------
+        >>> ImageInput(resize=248, crop=224).resize_side
+        248
+        """
+        if self.resize is None and self.crop is not None:
+            return round(self.crop * RESIZE_PER_CROP)
+        return self.resize
+
+    def fit(self, images: Rows) -> Rows:
+        """Bring the images of a data set to the size of the network: resize the shorter side, crop the centre.
+
+        Parameters
+        ----------
+        images : ImageRows
+            The data set. One with size rules of its own (``size=`` or ``crop=`` in its specification) keeps them.
+
+        Returns
+        -------
+        ImageRows
+            A view of it.
+
+        Raises
+        ------
+        InvalidInput
+            If a data set with size rules of its own comes out at another size.
+
+        Examples
+        --------
+        >>> ImageInput(resize=8, crop=6).fit(Images.of(np.zeros((2, 20, 30), np.uint8))).shape
+        (6, 6)
+        """
+        if self.side is None or not isinstance(images, Images):
+            return images
+        if not images.size_rules:
+            return images.fit(size=self.resize_side, crop=self.side)  # type: ignore[return-value]  # Images again
+        if images.shape != (self.side, self.side):
+            height, width = images.shape
+            raise InvalidInput(
+                f"{images.name} comes out at {height}x{width} but the network takes {self.side}x{self.side}; "
+                "leave size, crop and pad out of the data set"
+            )
+        return images
+
+
+@contextmanager
+def explain_size_errors(height: int, width: int) -> Iterator[None]:
+    """Turn what a network raises on images of the wrong size into one clear line.
+
+    Parameters
+    ----------
+    height, width : int
+        Size of the images.
+
+    Yields
+    ------
+    None
+        The network may run.
+
+    Raises
+    ------
+    InvalidInput
+        If the network does not take images of this size.
+    """
+    try:
+        yield
+    except TwofoldError:
+        raise
+    except (AssertionError, ValueError, RuntimeError) as error:
+        reason = (str(error).strip().splitlines() or [""])[0]
+        words = reason.lower()
+        is_about_size = isinstance(error, AssertionError) or any(word in words for word in SIZE_WORDS)
+        if not is_about_size:
+            raise
+        raise InvalidInput(
+            f"this network does not take images of {height}x{width} pixels ({reason}); set the size with resize= and "
+            "crop=, such as 256 and 224"
+        ) from error
+
+
+# what networks say: timm and torchvision assert, transformers raises ValueError, layers raise RuntimeError
+SIZE_WORDS = ("image size", "input size", "output size", "shapes cannot be multiplied", "kernel size can't be greater")

@@ -8,7 +8,8 @@ from typing import Any
 
 from twofold.errors import InvalidInput
 from twofold.nn import data
-from twofold.nn.extraction.prepare import Prepare
+from twofold.nn.extraction.prepare import ImageInput, Prepare
+from twofold.nn.extraction.stored import find_input, name_statistics, remember_input
 from twofold.nn.extraction.stream import extract
 from twofold.nn.models import load
 from twofold.nn.perturb import Odin, Perturbation, PerturbedMahalanobis, RankFeat
@@ -24,7 +25,9 @@ def extract_all(
     checkpoints: Sequence[str] = (),
     classes: int | None = None,
     head: str | None = None,
-    normalise: str = "none",
+    normalise: str | None = None,
+    resize: int | None = None,
+    crop: int | None = None,
     layers: str | None = None,
     odin: float | None = None,
     mahalanobis: float | None = None,
@@ -53,8 +56,15 @@ def extract_all(
         Number of classes, where the model does not say it.
     head : str, optional
         Name of the last linear layer; by default it is found.
-    normalise : str, default="none"
-        Name of the channel statistics, one of ``twofold.nn.data.STATISTICS``, or ``"none"`` to only divide by 255.
+    normalise : str, optional
+        Name of the channel statistics, one of ``twofold.nn.data.STATISTICS``, or ``"none"`` to only divide by 255. By
+        default those of the training folder that holds the weights, else ``"none"``.
+    resize : int, optional
+        Length of the shorter side of images before the crop; by default that of the training folder, else 8/7 of
+        ``crop``.
+    crop : int, optional
+        Side of the square that is cut from the centre; by default that of the training folder. Without either, images
+        keep the size that the data set gives them.
     layers : str, optional
         Names of modules separated by commas, or ``"all"``, whose channel statistics are recorded.
     odin : float, optional
@@ -84,14 +94,26 @@ def extract_all(
     UnknownName
         If there are no statistics called ``normalise``.
     InvalidInput
-        If ``mahalanobis`` is set and no training set has been extracted; also what :func:`extract` raises.
+        If ``mahalanobis`` is set and no training set has been extracted; if size, normalisation or classes are not
+        those of the training folder; also what :func:`extract` raises.
     """
+    trained = find_input([*checkpoints, model])
+    given = None if normalise is None else Prepare.named(normalise)
+    if trained is not None:
+        trained.check_normalisation(given)
+        trained.check_size(resize, crop)
+        image_input = trained.image_input
+    else:
+        image_input = ImageInput(resize, crop, given or Prepare())
+    prepare = image_input.prepare
     if checkpoints:
         members = [load(model, classes=classes, checkpoint=checkpoint) for checkpoint in checkpoints]
     else:
         members = [load(model, classes=classes)]
-    prepare = Prepare.named(normalise)
-    opened = {name: data.open(spec) for spec, _, name in sets}
+    for member in members:
+        remember_input(member, trained)
+    open_set = data.open_unread if options.get("on_bad") == "skip" else data.open
+    opened = {name: open_set(spec) for spec, _, name in sets}
     for _, role, name in sets:
         if not replace and _holds(out, name):
             continue
@@ -105,7 +127,7 @@ def extract_all(
         begin(name, len(opened[name]))
         extract(
             members if len(members) > 1 else members[0],
-            opened[name],
+            opened[name] if trained is not None else image_input.fit(opened[name]),
             out,
             name=name,
             role=role,
@@ -115,7 +137,7 @@ def extract_all(
             layers=_parse_layers(layers),
             learned=learned,
             replace=replace,
-            **{"model": model, "normalise": normalise, **options},
+            **{"model": model, "normalise": name_statistics(prepare), **options},
         )
     return Run.open(out)
 

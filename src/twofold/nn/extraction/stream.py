@@ -12,20 +12,23 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from twofold import _checks
 from twofold.errors import InvalidInput, LowPrecision, RunError
+from twofold.nn.data import Images, drop_unreadable
 from twofold.nn.device import check_device
 from twofold.nn.extraction.joining import announce_process, have_joined, remove_announcements
+from twofold.nn.extraction.prepare import Prepare, explain_size_errors
 from twofold.nn.extraction.reading import BatchDataset, InputBatch, RowReader, Transform
 from twofold.nn.extraction.recording import Arrays, Recorder, move_to
+from twofold.nn.extraction.stored import recall_input
 from twofold.nn.models import Classifier
 from twofold.nn.perturb import Perturbation
 from twofold.roles import OOD
@@ -58,6 +61,7 @@ def extract(
     keep_passes: bool = False,
     learned: Mapping[str, Perturbation] | None = None,
     workers: int = 0,
+    on_bad: Literal["stop", "skip"] = "stop",
     seed: int | None = None,
     replace: bool = False,
     done: Callable[[int], object] = _ignore_progress,
@@ -86,8 +90,8 @@ def extract(
         What the data set is for: ``"train"``, ``"val"``, ``"test"``, ``"shift"``, ``"near"``, ``"mid"``, ``"far"`` or
         ``"ood_val"``. With the last four every label is stored as -1, whatever the data say.
     prepare : callable, default=Prepare()
-        Turns uint8 images (B, H, W, 3) into the inputs of the model; the default divides by 255. Only used with rows of
-        :mod:`twofold.nn.data`.
+        Turns uint8 images (B, H, W, 3) into the inputs of the model. The default is the normalisation of the training
+        where the model carries it (see Notes), else a division by 255. Only used with rows of :mod:`twofold.nn.data`.
     head : str, optional
         Name of the last linear layer, as :class:`~twofold.nn.models.Classifier` takes it. By default it is found.
     batch : int, default=256
@@ -106,6 +110,9 @@ def extract(
         Further values by name, computed with gradients (see :mod:`twofold.nn.perturb`).
     workers : int, default=0
         Processes of the ``DataLoader`` that read ahead; 0 reads in this process.
+    on_bad : {"stop", "skip"}, default="stop"
+        What an image that cannot be read does: end the extraction with its name, or be left out, with a warning that
+        counts them. To skip, every image file is decoded once before the network runs.
     seed : int, optional
         Seed of the stochastic passes (0 by default). It is also kept with a new run as the seed of its network.
     replace : bool, default=False
@@ -138,6 +145,10 @@ def extract(
 
     Notes
     -----
+    A network that twofold trained, or loaded from a training folder, carries how its images were resized, cropped and
+    normalised, and the names of its classes. Rows of :mod:`twofold.nn.data` are brought to that size unasked; another
+    normalisation, size or order of classes is an error.
+
     Under ``torchrun`` or ``accelerate`` (the variables ``RANK`` and ``WORLD_SIZE``) each process takes its share of the
     shards; the first one closes the data set. The masks of dropout depend on the seed, the row and the pass
     alone: neither resuming nor another ``batch`` changes them. Alpha dropout is the exception; its masks depend on the
@@ -159,6 +170,13 @@ def extract(
     for classifier in classifiers:
         classifier.model.to(device).eval()
         _warn_of_low_precision(classifier.model)
+    trained = recall_input(classifiers[0].model)
+    if on_bad == "skip" and isinstance(data, Images):
+        data = drop_unreadable(data, workers=workers)
+    if trained is not None and isinstance(data, Images):
+        trained.check_normalisation(prepare if isinstance(prepare, Prepare) else None)
+        data = trained.fit(data, role)
+        prepare = prepare or trained.image_input.prepare
     reader = RowReader.of(data, prepare)
     recorder = Recorder(
         classifiers=classifiers,
@@ -229,7 +247,8 @@ def _warn_of_low_precision(model: nn.Module) -> None:
 def _probe(reader: RowReader, recorder: Recorder) -> Arrays:
     """Record two rows: this finds the heads and layers of the networks, and shows the shapes of all fields."""
     few = reader.read(range(min(2, reader.rows)))
-    with torch.no_grad():
+    shape = few.inputs.shape if isinstance(few.inputs, Tensor) and few.inputs.ndim == 4 else (0, 0)
+    with torch.no_grad(), explain_size_errors(*shape[-2:]):
         for classifier in recorder.classifiers:
             classifier(move_to(few.inputs, recorder.device))
     return recorder.record(few, 0)

@@ -16,7 +16,7 @@ from twofold.nn.recipes.confidence import CRL, Evidential, Gambler, Hints, Logit
 from twofold.nn.recipes.network import Abstention, Branch, CosineClassifier, Dropout
 from twofold.nn.recipes.optimisation import Averaged, FineTune, Frozen, Members, ReBN, Sharpness
 from twofold.nn.recipes.outliers import EnergyMargin, OutlierExposure
-from twofold.nn.recipes.part import NetworkOptions, Option, Part, Remembered, Term
+from twofold.nn.recipes.part import AugmentedBatch, NetworkOptions, Option, Part, Remembered, Term
 from twofold.nn.recipes.text import recipe
 from twofold.nn.recipes.views import AugMix, AugMixed, Clean, CutMix, MixUp, PixMix
 
@@ -26,6 +26,7 @@ __all__ = [
     "Abstention",
     "AugMix",
     "AugMixed",
+    "AugmentedBatch",
     "Averaged",
     "Branch",
     "Clean",

@@ -8,9 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypedDict
 
+import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
 from twofold import _checks
+from twofold.nn.ingredients.fractals import Mixers
 
 if TYPE_CHECKING:
     from twofold.nn.recipes.composition import Recipe
@@ -39,6 +42,35 @@ class NetworkOptions(TypedDict, total=False):
     dropout: float
     abstain: bool
     confidence: Literal["devries", "confidnet"]
+
+
+class AugmentedBatch(Protocol):
+    """Define what a loss term makes its own views of a batch from."""
+
+    @property
+    def pixels(self) -> npt.NDArray[np.uint8]:
+        """Augmented images, of shape (B, H, W, 3)."""
+        ...
+
+    @property
+    def index(self) -> npt.NDArray[np.int64]:
+        """Rows of the training set, of shape (B,); with :attr:`seed` and :attr:`epoch` they seed random draws."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """Seed of the training."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch, from 0."""
+        ...
+
+    @property
+    def mixers(self) -> Mixers:
+        """Pictures for PixMix to mix in."""
+        ...
 
 
 class Remembered(Protocol):
@@ -81,7 +113,8 @@ class Part:
 class Term(Part, ABC):
     """Define a share of the loss, computed on views of the batch.
 
-    A subclass is a frozen dataclass of settings with :meth:`loss`, and may set three class variables.
+    A subclass is a frozen dataclass of settings with :meth:`loss`, and may set four class variables. A term that looks
+    at images of its own, made from those of the batch, makes them in :meth:`make_views`.
 
     Attributes
     ----------
@@ -91,11 +124,31 @@ class Term(Part, ABC):
         Outliers that the term needs for each training image.
     memory : tuple of str
         Names of what the term keeps by :meth:`TrainingStep.remember`; a state without them is refused.
+    uses_mixers : bool
+        Whether :meth:`make_views` mixes in pictures.
     """
 
     views: ClassVar[tuple[str, ...]] = ("clean",)
     outliers: ClassVar[int] = 0
     memory: ClassVar[tuple[str, ...]] = ()
+    uses_mixers: ClassVar[bool] = False
+
+    def make_views(self, batch: AugmentedBatch) -> dict[str, npt.NDArray[np.float32]]:
+        """Make the term's own views of a batch; :meth:`TrainingStep.view` returns them, made once in a step.
+
+        The processes that read ahead call this before the step, so it depends on the batch alone.
+
+        Parameters
+        ----------
+        batch : AugmentedBatch
+            The augmented images.
+
+        Returns
+        -------
+        dict of str to ndarray of float32, shape (B, H, W, 3)
+            Pixels in [0, 1] by the name of the view; by default there are none.
+        """
+        return {}
 
     @abstractmethod
     def loss(self, step: TrainingStep) -> Tensor:

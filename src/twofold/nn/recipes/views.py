@@ -14,7 +14,7 @@ from twofold.nn.ingredients import losses
 from twofold.nn.ingredients.augment import check_severity
 from twofold.nn.ingredients.mixing import Mixed, augmix, cutmix, mixup
 from twofold.nn.ingredients.pixmix import Rounds, check_rounds, pixmix
-from twofold.nn.recipes.part import QUIET, Term, check_not_negative, check_positive
+from twofold.nn.recipes.part import QUIET, AugmentedBatch, Term, check_not_negative, check_positive
 
 if TYPE_CHECKING:
     from twofold.nn.training import TrainingStep
@@ -164,6 +164,7 @@ class PixMix(Term):
     beta: float = field(default=3.0, metadata=QUIET)
     severity: float = field(default=3.0, metadata=QUIET)
     views: ClassVar[tuple[str, ...]] = ("pixmix",)
+    uses_mixers: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_not_negative(self.weight, "weight")
@@ -171,6 +172,32 @@ class PixMix(Term):
         check_rounds(self.rounds)
         check_positive(self.beta, "beta")
         check_severity(self.severity)
+
+    def make_views(self, batch: AugmentedBatch) -> dict[str, npt.NDArray[np.float32]]:
+        """Make the mixed images.
+
+        Parameters
+        ----------
+        batch : AugmentedBatch
+            The augmented images.
+
+        Returns
+        -------
+        dict of str to ndarray of float32, shape (B, H, W, 3)
+            The view ``pixmix``.
+        """
+        mixed = pixmix(
+            batch.pixels,
+            batch.mixers,
+            batch.index,
+            rounds=self.rounds,
+            beta=self.beta,
+            severity=self.severity,
+            compat=self.compat,
+            seed=batch.seed,
+            epoch=batch.epoch,
+        )
+        return {"pixmix": mixed}
 
     def loss(self, step: TrainingStep) -> Tensor:
         """Compute the weighted cross-entropy on mixed images.
@@ -185,22 +212,8 @@ class PixMix(Term):
         Tensor
             The loss, a scalar.
         """
-
-        def mix() -> npt.NDArray[np.float32]:
-            return pixmix(
-                step.pixels,
-                step.mixers,
-                step.index,
-                rounds=self.rounds,
-                beta=self.beta,
-                severity=self.severity,
-                compat=self.compat,
-                seed=step.seed,
-                epoch=step.epoch,
-            )
-
-        mixed = step.normalise(step.once("pixmix", mix))
-        return self.weight * losses.cross_entropy(step.network(mixed), step.labels)
+        logits = step.network(step.view("pixmix", self))
+        return self.weight * losses.cross_entropy(logits, step.labels)
 
 
 @dataclass(frozen=True)
@@ -220,6 +233,21 @@ class AugMix(Term):
     def __post_init__(self) -> None:
         check_not_negative(self.weight, "weight")
 
+    def make_views(self, batch: AugmentedBatch) -> dict[str, npt.NDArray[np.float32]]:
+        """Make two augmented images of each.
+
+        Parameters
+        ----------
+        batch : AugmentedBatch
+            The augmented images.
+
+        Returns
+        -------
+        dict of str to ndarray of float32, shape (B, H, W, 3)
+            The views ``augmix 0`` and ``augmix 1``.
+        """
+        return {"augmix 0": _make_augmix(batch, view=0), "augmix 1": _make_augmix(batch, view=1)}
+
     def loss(self, step: TrainingStep) -> Tensor:
         """Compute the weighted Jensen-Shannon divergence of the three predictions.
 
@@ -234,7 +262,8 @@ class AugMix(Term):
             The loss, a scalar.
         """
         clean = step.logits
-        first, second = _augmix_logits(step, view=0), _augmix_logits(step, view=1)
+        first = step.network(step.view("augmix 0", self))
+        second = step.network(step.view("augmix 1", self))
         return self.weight * losses.jsd(clean, first, second)
 
 
@@ -243,6 +272,21 @@ class AugMixed(Term):
     """Learn by cross-entropy on an augmented image, without the agreement of :class:`AugMix`."""
 
     views: ClassVar[tuple[str, ...]] = ("augmix 0",)
+
+    def make_views(self, batch: AugmentedBatch) -> dict[str, npt.NDArray[np.float32]]:
+        """Make an augmented image of each.
+
+        Parameters
+        ----------
+        batch : AugmentedBatch
+            The augmented images.
+
+        Returns
+        -------
+        dict of str to ndarray of float32, shape (B, H, W, 3)
+            The view ``augmix 0``.
+        """
+        return {"augmix 0": _make_augmix(batch, view=0)}
 
     def loss(self, step: TrainingStep) -> Tensor:
         """Compute the cross-entropy on augmented images.
@@ -257,13 +301,9 @@ class AugMixed(Term):
         Tensor
             The loss, a scalar.
         """
-        return losses.cross_entropy(_augmix_logits(step, view=0), step.labels)
+        return losses.cross_entropy(step.network(step.view("augmix 0", self)), step.labels)
 
 
-def _augmix_logits(step: TrainingStep, view: int) -> Tensor:
-    """Compute the logits of one view that AugMix makes."""
-
-    def make() -> npt.NDArray[np.float32]:
-        return augmix(step.pixels, step.index, seed=step.seed, epoch=step.epoch, view=view)
-
-    return step.network(step.normalise(step.once(f"augmix {view}", make)))
+def _make_augmix(batch: AugmentedBatch, view: int) -> npt.NDArray[np.float32]:
+    """Make one view of AugMix; each view draws its own random numbers."""
+    return augmix(batch.pixels, batch.index, seed=batch.seed, epoch=batch.epoch, view=view)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -14,11 +15,13 @@ from torch import Tensor, nn
 from twofold.errors import InvalidInput, RunError
 from twofold.nn.data import Images
 from twofold.nn.device import check_device
+from twofold.nn.extraction import ImageInput
 from twofold.nn.ingredients.averaging import EMA, SWA, rebn
 from twofold.nn.ingredients.fractals import Mixers
 from twofold.nn.ingredients.sharpness import FSAM, SAM
 from twofold.nn.models.parts import Network
 from twofold.nn.recipes import Averaged, Branch, FineTune, Frozen, Recipe, Remembered, Sharpness
+from twofold.nn.training.input import BatchFeed, BatchMaker, BatchRequest
 from twofold.nn.training.optimiser import make_optimiser, wrap_optimiser
 from twofold.nn.training.processes import ProcessGroup
 from twofold.nn.training.progress import Done, ignore_progress
@@ -148,9 +151,47 @@ class Training:
         if self.setup.mixers is not None:
             return self.setup.mixers
         if self._fractals is None:
-            side = max(self.data.shape)
+            side = self.settings.input_side or max(self.data.shape)
             self._fractals = Mixers.fractals(size=round(side * 9 / 8), seed=self.settings.seed)
         return self._fractals
+
+    @cached_property
+    def batch_maker(self) -> BatchMaker:
+        """What reads, augments and mixes the images of a batch.
+
+        Pictures for PixMix are drawn first where a term mixes them in.
+        """
+        uses_mixers = any(term.uses_mixers for term in self.recipe.terms)
+        return BatchMaker(
+            data=self.data,
+            settings=self.settings,
+            prepare=self.setup.prepare,
+            terms=self.recipe.terms,
+            mixers=self.mixers if uses_mixers else None,
+            outliers=self.setup.outliers,
+            outliers_per_image=self.recipe.outliers_per_image,
+            rank=self.processes.rank,
+            world_size=self.processes.world_size,
+            on_bad=self.setup.on_bad,
+        )
+
+    @cached_property
+    def feed(self) -> BatchFeed:
+        """What hands out prepared batches.
+
+        Its processes, if there are any, start with the first batch and end with this object.
+        """
+        return BatchFeed(self.batch_maker, self.setup.workers)
+
+    def _steps(self, requests: Sequence[BatchRequest]) -> Iterator[TrainingStep]:
+        """Make the steps of some batches, prepared ahead where that is asked for."""
+        if self.setup.workers == 0 and self.setup.on_bad == "stop":
+            for request in requests:
+                yield TrainingStep(self, request.rows, request.epoch, request.number)
+            return
+        batches = self.feed.batches(requests)
+        for request, batch in zip(requests, batches, strict=True):
+            yield TrainingStep(self, batch.rows, request.epoch, request.number, batch)
 
     def remember(self, name: str, make: Callable[[], R]) -> R:
         """Return what a loss term keeps from step to step; it is made, or restored, at its first use.
@@ -195,14 +236,17 @@ class Training:
         Tensor, shape (K, 3, H, W), or None
             Normalised outliers; None if no term needs them.
         """
-        outliers = self.setup.outliers
-        per_image = self.recipe.outliers_per_image
-        if not per_image or outliers is None:
+        if not self.recipe.outliers_per_image:
             return None
-        rng = np.random.default_rng((self.settings.seed, 1, step.number))
-        count = per_image * len(step.index) * self.processes.world_size
-        rows = self.processes.own_share(rng.choice(len(outliers), count, replace=True))
-        return step.once("outliers", lambda: self.setup.prepare(outliers.read(rows)).to(self.device))
+
+        def make() -> Tensor | None:
+            if step.prepared is not None:
+                images = step.prepared.outliers
+            else:
+                images = self.batch_maker.outlier_images(len(step.index), step.number)
+            return None if images is None else images.to(self.device)
+
+        return step.once("outliers", make)
 
     def run_epoch(self, epoch: int, done: Done = ignore_progress) -> dict[str, float]:
         """Train for one pass over the training set.
@@ -227,15 +271,16 @@ class Training:
         self.model.train(self.recipe.get(Frozen) is None)
         batch = self.settings.batch
         order = np.random.default_rng((self.settings.seed, epoch)).permutation(len(self.data))
-        total_loss, total_correct = 0.0, 0
+        requests = []
         for i in range(self.steps_per_epoch):
-            number = epoch * self.steps_per_epoch + i
             rows = self.processes.own_share(order[i * batch : (i + 1) * batch])
-            step = TrainingStep(self, rows, epoch, number)
+            requests.append(BatchRequest(rows, epoch, number=epoch * self.steps_per_epoch + i))
+        total_loss, total_correct = 0.0, 0
+        for step in self._steps(requests):
             result = self._run_step(step)
             total_loss += result.loss
             total_correct += result.correct
-            done({"loss": result.loss, "step": number + 1})
+            done({"loss": result.loss, "step": step.number + 1})
         self._update_swa(epoch)
         seen = self.steps_per_epoch * batch // self.processes.world_size
         means = [[total_loss / self.steps_per_epoch, total_correct / seen]]
@@ -330,10 +375,13 @@ class Training:
 
         def batches() -> Iterator[Tensor]:
             rows = np.arange(len(self.data))
+            requests = []
             for start in range(0, len(rows), self.settings.batch):
                 some = rows[start : start + self.settings.batch]
                 if len(some) > 1:
-                    yield TrainingStep(self, some, self.settings.epochs, self.steps).images
+                    requests.append(BatchRequest(some, self.settings.epochs, self.steps, is_clean=True))
+            for step in self._steps(requests):
+                yield step.images
 
         rebn(self.kept_model, batches())
 
@@ -432,6 +480,11 @@ def prepare_training(
         If accelerate is needed and not installed.
     """
     setup = setup or TrainingSetup()
+    image_input = ImageInput(settings.resize, settings.crop, setup.prepare)
+    if "resized_crop" not in settings.augment:
+        data = image_input.fit(data)
+    if setup.outliers is not None:
+        setup = replace(setup, outliers=image_input.fit(setup.outliers))
     settings = settings.for_rows(len(data))
     processes = ProcessGroup.start(check_device(setup.device), setup.precision)
     _check_batch(settings.batch, len(data), processes.world_size)

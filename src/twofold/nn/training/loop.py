@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import nn
 
 from twofold.errors import InvalidInput
-from twofold.nn.data import Images
-from twofold.nn.extraction import Prepare
+from twofold.nn.data import Images, drop_unreadable
+from twofold.nn.extraction import ImageInput, Prepare
+from twofold.nn.extraction.stored import TrainedInput, recall_input, remember_input
 from twofold.nn.ingredients.averaging import EMA, SWA
 from twofold.nn.ingredients.fractals import Mixers
 from twofold.nn.models.description import ModelDescription, describe_network, write_description
@@ -79,6 +81,8 @@ def train(
     device: str | torch.device = "cpu",
     precision: Precision = "float32",
     compiled: bool = False,
+    workers: int = 0,
+    on_bad: Literal["stop", "skip"] = "stop",
     trained: bool = False,
     done: Done = ignore_progress,
 ) -> Trained:
@@ -114,6 +118,12 @@ def train(
     compiled : bool, default=False
         Compile the network first, which takes about a minute. Steps are then faster and differ by rounding alone. A
         network with a confidence branch runs as it is.
+    workers : int, default=0
+        Processes that read, decode and augment ahead of the training; 0 does so in this process. Any number gives the
+        same weights.
+    on_bad : {"stop", "skip"}, default="stop"
+        What an image that cannot be read does: end the training with its name, or be replaced by the next readable row
+        of the training set (and left out of ``val``), with a warning that counts them.
     trained : bool, default=False
         Whether the network has its weights already, so that only the later stages of a recipe are run.
     done : callable, optional
@@ -146,6 +156,8 @@ def train(
         prepare=prepare or Prepare(),
         mixers=mixers,
         outliers=outliers,
+        workers=workers,
+        on_bad=on_bad,
     )
     settings = (settings or Settings()).for_rows(len(data))
     return _train(recipe, model, data, Path(out), val, settings, setup, trained=trained, done=done)
@@ -167,6 +179,10 @@ def _train(
     make_folder(folder)
     if np.asarray(data.labels).min() < 0:
         raise InvalidInput("every training row needs a label; rows labelled -1 are outliers, pass them as outliers=")
+    image_input = ImageInput(settings.resize, settings.crop, setup.prepare)
+    if val is not None:
+        val = image_input.fit(drop_unreadable(val, workers=setup.workers) if setup.on_bad == "skip" else val)
+    remember_input(model, TrainedInput(image_input, _input_size(data, settings, setup), data.class_names))
     identity = TrainingIdentity(str(recipe), asdict(settings), len(data))
     weights = folder / WEIGHTS
     if recipe.get(Stages) is not None:
@@ -177,11 +193,11 @@ def _train(
             )
             history += result.history
         write_weights(weights, model, identity)
-        write_description(folder, ModelDescription(describe_network(model), data.class_names))
+        write_description(folder, _describe(model))
         return Trained(weights, model, tuple(history), 1.0)
     training = prepare_training(recipe, model, data, settings, setup)
     if training.processes.is_main_process:
-        write_description(folder, ModelDescription(describe_network(model), data.class_names))
+        write_description(folder, _describe(model))
     if recipe.get(ReBN) is not None:
         training.renew_statistics()
         write_weights(weights, model, identity)
@@ -189,6 +205,20 @@ def _train(
     progress = _run_epochs(training, folder, identity, val, done)
     load_weights(model, weights)
     return Trained(weights, model.eval(), progress.history, _averaging_window(training.average))
+
+
+def _input_size(data: Images, settings: Settings, setup: TrainingSetup) -> tuple[int, int] | None:
+    """Return height and width of what the network sees, if no image has to be decoded that may be unreadable."""
+    if settings.input_side is not None:
+        return settings.input_side, settings.input_side
+    return None if setup.on_bad == "skip" else data.shape
+
+
+def _describe(model: nn.Module) -> ModelDescription:
+    """Describe a network and the input that it carries."""
+    trained = recall_input(model)
+    assert trained is not None
+    return ModelDescription(describe_network(model), trained.class_names, input=trained.to_mapping())
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 import numpy as np
 from torch import nn
@@ -80,6 +80,10 @@ class Plan:
         Precision of forward passes.
     compiled : bool
         Whether to compile the network.
+    workers : int, default=0
+        Processes that read ahead.
+    on_bad : {"stop", "skip"}, default="stop"
+        What an unreadable image does.
     """
 
     name: str
@@ -95,6 +99,8 @@ class Plan:
     device: str
     precision: Precision
     compiled: bool
+    workers: int = 0
+    on_bad: Literal["stop", "skip"] = "stop"
 
     @classmethod
     def of(
@@ -112,6 +118,8 @@ class Plan:
         device: str = "cpu",
         precision: Precision = "float32",
         compiled: bool = False,
+        workers: int = 0,
+        on_bad: Literal["stop", "skip"] = "stop",
         **changes: object,
     ) -> Plan:
         """Open the data of a training and check that everything fits together.
@@ -142,6 +150,10 @@ class Plan:
             Precision of forward passes.
         compiled : bool, default=False
             Compile the network first.
+        workers : int, default=0
+            Processes that read, decode and augment ahead; any number gives the same weights.
+        on_bad : {"stop", "skip"}, default="stop"
+            What an image that cannot be read does: end the training with its name, or be skipped and counted.
         **changes
             Fields of :class:`Settings` that differ from the preset's; None leaves the preset's value.
 
@@ -164,22 +176,26 @@ class Plan:
         found.check_fits(preset, recipe, model)
         if composed.get(FineTune) is not None and checkpoint is None:
             raise InvalidInput(f"{recipe} starts from a trained network; pass its weights with --checkpoint")
-        training_set = images.open(data)
-        unknown = None if outliers is None else images.open(outliers)
+        open_set = images.open if on_bad == "stop" else images.open_unread
+        training_set = open_set(data)
+        unknown = None if outliers is None else open_set(outliers)
+        if unknown is not None and on_bad == "skip":
+            unknown = images.drop_unreadable(unknown, workers=workers)
         if unknown is not None:
             _check_unknown(training_set.class_names, unknown.class_names)
-        pictures = None
-        if mixers is not None:
-            pictures = Mixers.folder(mixers, size=round(max(training_set.shape) * 9 / 8))
         changed = {name: value for name, value in changes.items() if value is not None}
         settings = found.settings_for(recipe, changed).for_rows(len(training_set))
+        pictures = None
+        if mixers is not None:
+            side = settings.input_side or max(training_set.shape)
+            pictures = Mixers.folder(mixers, size=round(side * 9 / 8))
         return cls(
             name=recipe,
             model=model,
             recipe=composed,
             settings=settings,
             data=training_set,
-            val=None if val is None else images.open(val),
+            val=None if val is None else open_set(val),
             prepare=prepare,
             mixers=pictures,
             outliers=unknown,
@@ -187,6 +203,8 @@ class Plan:
             device=device,
             precision=precision,
             compiled=compiled,
+            workers=workers,
+            on_bad=on_bad,
         )
 
     @property
@@ -205,6 +223,8 @@ class Plan:
             prepare=self.prepare,
             mixers=self.mixers,
             outliers=self.outliers,
+            workers=self.workers,
+            on_bad=self.on_bad,
         )
 
     @property
@@ -354,6 +374,8 @@ class Plan:
                 role="val",
                 prepare=self.prepare,
                 device=self.device,
+                workers=self.workers,
+                on_bad=self.on_bad,
                 seed=self.settings.seed,
                 replace=True,
                 model=self.model,
@@ -375,6 +397,8 @@ class Plan:
             device=self.device,
             precision=self.precision,
             compiled=self.compiled,
+            workers=self.workers,
+            on_bad=self.on_bad,
             trained=self.checkpoint is not None,
             done=done,
         )

@@ -14,7 +14,7 @@ import torch
 
 from twofold import _checks
 from twofold.errors import InvalidInput, UnknownName
-from twofold.nn.extraction import Prepare
+from twofold.nn.extraction import ImageInput, Prepare
 from twofold.nn.ingredients import augment
 from twofold.nn.ingredients.fractals import Mixers
 from twofold.nn.rows import ImageRows
@@ -81,6 +81,16 @@ class Settings:
         Largest norm of the gradient of all parameters together; by default gradients are not clipped.
     augment : tuple of str, default=("padded_crop", "flip")
         Names in ``AUGMENTATIONS``, applied to every training image in this order.
+    resize : int, optional
+        Length of the shorter side of images before the centre crop, in validation; by default 8/7 of ``crop``, such as
+        256 for 224. By default, with ``crop`` unset too, images keep the size that the data set gives them.
+    crop : int, optional
+        Side of the images that the network sees. In training the augmentation ``"resized_crop"`` cuts a random box of
+        the whole picture and brings it to this size; without it, and in validation, the centre is cut out of the
+        resized picture.
+    draft : bool, default=True
+        Let random crops of JPEG files be decoded at 1/2, 1/4 or 1/8 of their size where the crop keeps at least its
+        final size: faster, with slightly different pixels. Validation decodes whole files.
     keep : {"last", "accuracy", "aurc", "fail_ap"}, default="last"
         Which weights are kept: those of the last epoch, or those of the epoch with the best validation accuracy, AURC,
         or average precision of failures.
@@ -113,6 +123,9 @@ class Settings:
     warm_up: int = 0
     clip: float | None = None
     augment: tuple[str, ...] = ("padded_crop", "flip")
+    resize: int | None = None
+    crop: int | None = None
+    draft: bool = True
     keep: Literal["last", "accuracy", "aurc", "fail_ap"] = "last"
     gather: bool = False
     seed: int = 0
@@ -138,6 +151,7 @@ class Settings:
         _checks.choice(self.schedule, "schedule", SCHEDULES)
         _checks.choice(self.schedule_per, "schedule_per", SCHEDULE_UNITS)
         _checks.choice(self.keep, "keep", KEEP)
+        ImageInput(self.resize, self.crop)
         if self.nesterov and (self.optimiser != "sgd" or self.momentum == 0):
             raise InvalidInput("nesterov needs optimiser='sgd' with a momentum above 0")
         if self.warm_up and self.warm_up_epochs:
@@ -154,6 +168,17 @@ class Settings:
         for name in self.augment:
             if name not in AUGMENTATIONS:
                 raise UnknownName.of("augmentation", name, AUGMENTATIONS)
+
+    @property
+    def input_side(self) -> int | None:
+        """Side of the images that the network sees; None if they keep the size that the data set gives them.
+
+        Examples
+        --------
+        >>> Settings(crop=224).input_side
+        224
+        """
+        return ImageInput(self.resize, self.crop).side
 
     def for_rows(self, rows: int) -> Settings:
         """Turn a number of steps into epochs over a training set.
@@ -214,6 +239,12 @@ class TrainingSetup:
         Pictures for PixMix; by default fractals are drawn when a term asks for them.
     outliers : ImageRows, optional
         Images of no known class, for recipes that learn from them.
+    workers : int, default=0
+        Processes that read, decode and augment ahead of the training; 0 does so in this process. Any number gives the
+        same batches.
+    on_bad : {"stop", "skip"}, default="stop"
+        What an image that cannot be read does: end the training with its name, or be replaced by the next readable row
+        of the training set, with a warning that counts them.
 
     Examples
     --------
@@ -227,3 +258,9 @@ class TrainingSetup:
     prepare: Prepare = field(default_factory=Prepare)
     mixers: Mixers | None = None
     outliers: ImageRows | None = None
+    workers: int = 0
+    on_bad: Literal["stop", "skip"] = "stop"
+
+    def __post_init__(self) -> None:
+        _checks.whole(self.workers, "workers", 0)
+        _checks.choice(self.on_bad, "on_bad", ("stop", "skip"))

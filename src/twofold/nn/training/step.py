@@ -16,7 +16,7 @@ from twofold.errors import InvalidInput
 from twofold.nn.ingredients.fractals import Mixers
 from twofold.nn.models.parts import Network
 from twofold.nn.recipes import Remembered, Sharpness, Term
-from twofold.nn.training.settings import AUGMENTATIONS
+from twofold.nn.training.input import PreparedBatch
 
 if TYPE_CHECKING:
     from twofold.nn.training.epochs import Training
@@ -60,14 +60,18 @@ class TrainingStep:
         Number of the epoch, from 0.
     number : int
         Number of the step in the whole run, from 0.
+    prepared : PreparedBatch, optional
+        The batch, where it was prepared ahead; by default its parts are made when they are asked for.
     """
 
     training: Training
     index: npt.NDArray[np.int64]
     epoch: int
     number: int
+    prepared: PreparedBatch | None = None
     is_first_pass: bool = field(default=True, init=False)
     _outputs: PassOutputs | None = field(default=None, init=False)  # of the clean images in the current pass
+    _views: dict[str, Tensor] = field(default_factory=dict, init=False)  # made by terms, normalised
     _cache: dict[str, Any] = field(default_factory=dict, init=False)  # values of the whole step, of any type
     _after_update: list[Callable[[], None]] = field(default_factory=list, init=False)
 
@@ -141,13 +145,9 @@ class TrainingStep:
         ndarray of uint8, shape (B, H, W, 3)
             The images, channels last.
         """
-        pixels = self.training.data.read(self.index)
-        for name in self.training.settings.augment:
-            options = {}
-            if name == "resized_crop":
-                options["size"] = min(self.training.data.shape)
-            pixels = AUGMENTATIONS[name](pixels, self.index, seed=self.seed, epoch=self.epoch, **options)
-        return pixels
+        if self.prepared is not None:
+            return self.prepared.pixels.numpy()
+        return self.training.batch_maker.pixels(self.index, self.epoch)
 
     @cached_property
     def images(self) -> Tensor:
@@ -158,7 +158,32 @@ class TrainingStep:
         Tensor of float32, shape (B, 3, H, W)
             Normalised images, on the device.
         """
+        if self.prepared is not None:
+            return self.prepared.images.to(self.training.device)
         return self.training.setup.prepare(self.pixels).to(self.training.device)
+
+    def view(self, name: str, term: Term) -> Tensor:
+        """Return a view of the batch that a term makes, the same in both passes.
+
+        Parameters
+        ----------
+        name : str
+            Name of the view.
+        term : Term
+            The term, whose :meth:`~twofold.nn.recipes.Term.make_views` makes it, unless it was prepared ahead.
+
+        Returns
+        -------
+        Tensor of float32, shape (B, 3, H, W)
+            Normalised images, on the device.
+        """
+        if name not in self._views:
+            if self.prepared is not None and name in self.prepared.views:
+                self._views[name] = self.prepared.views[name].to(self.training.device)
+            else:
+                for made, pixels in term.make_views(self).items():
+                    self._views[made] = self.normalise(pixels)
+        return self._views[name]
 
     @property
     def logits(self) -> Tensor:
