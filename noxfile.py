@@ -1,6 +1,6 @@
 """The tasks of the project: `nox -s check`, `nox -s test`, `nox -s docs`, `nox -s bench`; `nox --list` shows all.
 
-Each task makes an environment of its own under .nox. With `--no-venv` it uses the current one, as CI does.
+Each task makes its own environment under .nox. With `--no-venv` it uses the current one, as CI does.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def docs(session: nox.Session) -> None:
     """Build the site, tutorials executed; an argument names the folder."""
     install(session, "all")
     folder = session.posargs[0] if session.posargs else "site"
-    session.run("mkdocs", "build", "--quiet", "--strict", "--site-dir", folder, env={"NO_MKDOCS_2_WARNING": "1"})
+    session.run("mkdocs", "build", "--strict", "--site-dir", folder, env={"NO_MKDOCS_2_WARNING": "1"})
 
 
 @nox.session

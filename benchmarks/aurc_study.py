@@ -82,7 +82,7 @@ def load():
 
 
 def risks(models):
-    """Losses of each model, loss and confidence function, from the least to the most confident sample.
+    """Collect the losses of each model, loss and confidence function, from the least to the most confident sample.
 
     The maximum logit is left out where only probabilities are saved: up to a shift of each row it is not known.
     """
@@ -93,7 +93,10 @@ def risks(models):
         functions = [f for f in FUNCTIONS if f != "mls" or not name.startswith("cifar100/")]
         for function in functions:
             conf = scorer(function).score(outputs)
-            assert len(np.unique(conf)) > 0.995 * ROWS, (name, function)  # ties are rare, so their order is no matter
+            assert len(np.unique(conf)) > 0.995 * ROWS, (
+                name,
+                function,
+            )  # ties are rare, so their order does not matter
             order = np.argsort(conf, kind="stable")
             found |= {(name, loss, function): values[order] for loss, values in cost.items()}
     return found
@@ -129,7 +132,7 @@ def weights(n):
 
 
 def expected_weights(n):
-    """Mean weight, over random batches that hold it, of the sample of each rank in the population, (rows, estimators).
+    """Compute the mean weight, over random batches that hold it, of the sample of each rank in the population, (rows, estimators).
 
     Of the n - 1 others in the batch k are less confident with the hypergeometric chance
     C(r - 1, k) C(N - r, n - 1 - k) / C(N - 1, n - 1).
@@ -149,14 +152,14 @@ def expected_weights(n):
 
 
 def batches(n):
-    """Ranks in the population of each batch, ascending, (batches, n)."""
+    """Draw the ranks in the population of each batch, ascending, (batches, n)."""
     rng = np.random.default_rng(n)
     shuffled = np.array([rng.permutation(ROWS)[: ROWS // n * n] for _ in range(PERMUTATIONS[n])])
     return np.sort(shuffled.reshape(-1, n), axis=1)
 
 
 def measure(found):
-    """All cells: every size for the maximum softmax probability, the paper's size for the other functions."""
+    """Measure all cells: every size for the maximum softmax probability, the paper's size for the other functions."""
     cells = []
     for n in SIZES:
         announce(f"batches of {n} samples")
@@ -179,7 +182,7 @@ def measure(found):
 
 
 def check(found, ranks, w):
-    """The weights are those of metrics.aurc: the first batch of a model agrees."""
+    """Check that the weights are those of metrics.aurc: the first batch of a model agrees."""
     batch = found[DETAILED[0], "CE", "msp"][ranks[0]]
     conf = np.arange(len(batch), dtype=float)
     expected = [metrics.aurc(np.ones(len(batch), bool), conf, loss=batch, estimator=e) for e in ESTIMATORS]
@@ -191,7 +194,7 @@ def check(found, ranks, w):
 
 @dataclass(frozen=True)
 class Study:
-    """Cells by (model, loss, function, n, estimator), and both forms of AURC on whole test sets."""
+    """Hold cells by (model, loss, function, n, estimator), and both forms of AURC on whole test sets."""
 
     cells: dict[tuple[str, str, str, int, str], Cell]
     forms: dict[tuple[str, str], tuple[float, float]]  # (model, loss): harmonic, log
@@ -201,17 +204,17 @@ class Study:
         return list(dict.fromkeys(model for model, _ in self.forms))
 
     def column(self, loss, n, estimator, of, function="msp"):
-        """One quantity over models."""
+        """Collect one quantity over models."""
         keys = [(m, loss, function, n, estimator) for m in self.models]
         return np.array([getattr(self.cells[k], of) for k in keys if k in self.cells])
 
     def winners(self, loss, n, of):
-        """For how many models each of the shown estimators has the least of a quantity."""
+        """Count for how many models each of the shown estimators has the least of a quantity."""
         table = np.abs([self.column(loss, n, e, of) for e in SHOWN])
         return np.bincount(table.argmin(axis=0), minlength=len(SHOWN))
 
     def combinations(self):
-        """All (model, loss, function), measured at the size ``AT``."""
+        """List all (model, loss, function) measured at the size ``AT``."""
         return [key[:3] for key in self.cells if key[3:] == (AT, "empirical")]
 
     def at(self, key, estimator):
@@ -219,7 +222,7 @@ class Study:
 
 
 def study():
-    """Everything, computed."""
+    """Compute the whole study."""
     models = load()
     announce(f"losses of {len(models)} classifiers")
     found = risks(models)
@@ -231,7 +234,7 @@ def study():
 
 
 def anchors(models):
-    """AURC as published with the data: 0/1 loss, and CE of probabilities clipped to [1e-7, 1 - 1e-7]."""
+    """Yield the AURC published with the data: 0/1 loss, and CE of probabilities clipped to [1e-7, 1 - 1e-7]."""
     published = json.loads((data_folder() / "cifar10_real_logits.json").read_text())
     for model in published["models"]:
         logits, labels = models[f"cifar10/{model['key']}"]
@@ -269,7 +272,7 @@ def winner_table(s):
 
 
 def relative(s, loss, n, estimator, of, function="msp"):
-    """Median over models of a quantity in percent of the population AURC."""
+    """Compute the median over models of a quantity in percent of the population AURC."""
     share = s.column(loss, n, estimator, of, function) / s.column(loss, n, estimator, "population", function)
     return 100 * float(np.median(share))
 
@@ -474,7 +477,7 @@ def self_excluded(s):
 
 
 def paper_order(n):
-    """Their Eq. 24 at beta = r / (n + 1)."""
+    """Compute the paper's Eq. 24 at beta = r / (n + 1)."""
     beta = np.arange(1, n + 1) / (n + 1)
     return beta / (n * (1 - beta) + 1)
 
@@ -597,7 +600,7 @@ def saved(figure, name):
 
 
 def draw_error(s):
-    """Bias, RMSE and MAE in percent of AURC against batch size, by model and loss."""
+    """Draw bias, RMSE and MAE in percent of AURC against batch size, by model and loss."""
     cases = [(m, loss) for m in (DETAILED[0], DETAILED[2]) for loss in LOSSES]
     figure, axes = drawing(len(cases), 3, 8.2, 8.4, sharex=True, sharey="col")
     for line, (model, loss) in zip(axes, cases, strict=True):
@@ -623,7 +626,7 @@ def draw_error(s):
 
 
 def draw_weight_bias():
-    """Bias of the weights against the quantile, for four sizes."""
+    """Draw the bias of the weights against the quantile, for four sizes."""
     beta = 1 - np.logspace(0, -4, 400)
     figure, axes = drawing(1, 4, 9.6, 2.9, sharey=True)
     for ax, n in zip(axes, (8, 32, 128, 1024), strict=True):
@@ -639,7 +642,7 @@ def draw_weight_bias():
 
 
 def draw_weight_mse():
-    """Mean squared error of the weights against the rank, with the published order."""
+    """Draw the mean squared error of the weights against the rank, with the published order."""
     figure, axes = drawing(1, 4, 9.6, 2.9, sharey=True)
     for ax, n in zip(axes, (8, 32, 128, 1024), strict=True):
         place = np.arange(1, n + 1) / (n + 1)
@@ -655,7 +658,7 @@ def draw_weight_mse():
 
 
 def draw_forms(s):
-    """The log form against the harmonic one, and their difference."""
+    """Draw the log form against the harmonic one, and their difference."""
     figure, (left, right) = drawing(1, 2, 8.2, 3.3)
     for i, loss in enumerate(LOSSES):
         first, second = np.array([s.forms[m, loss] for m in s.models]).T
@@ -672,7 +675,7 @@ def draw_forms(s):
 
 
 def draw(s):
-    """All figures, in matplotlib's own style and ours."""
+    """Draw all figures, in matplotlib's style and ours."""
     from matplotlib import style
 
     with style.context(["default", STYLE]):

@@ -53,7 +53,7 @@ def augmented(image, rng, count=13):
 
 
 def pillow_pixmix(images, pictures, rng):
-    """One image after another, as a data loader's worker does it."""
+    """Mix one image after another, as a data loader's worker does it."""
     result = []
     for image in images:
         picture = pictures[rng.integers(len(pictures))]
@@ -122,7 +122,7 @@ def training_step():
 
 
 def natural(count):
-    """Smooth images with noise; hardly any time depends on the pixels."""
+    """Generate smooth images with noise; hardly any time depends on the pixels."""
     rng = np.random.default_rng(0)
     small = rng.integers(0, 256, (count, 5, 5, 3), dtype=np.uint8)
     smooth = [np.asarray(Image.fromarray(s).resize((SIZE, SIZE), Image.Resampling.BICUBIC)) for s in small]
@@ -135,7 +135,7 @@ def main():
     one_by_one, pictures = [Image.fromarray(x) for x in images], [Image.fromarray(x) for x in mixers.images]
 
     def batches(make):
-        """Ten batches, the same in every turn."""
+        """Draw ten batches, the same in every turn."""
         return lambda: [make(epoch) for epoch in range(TEN)]
 
     def pillow_batches(make, *more):

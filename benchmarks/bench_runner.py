@@ -40,7 +40,7 @@ print(most / 2**20, file=sys.stderr)
 
 
 def command(run, out, *extra):
-    """Seconds and gigabytes (of the largest process) of one `twofold bench run`."""
+    """Measure seconds and gigabytes (of the largest process) of one `twofold bench run`."""
     given = ["bench", "run", "cifar10-real", "--run", str(run), "--out", str(out), "--json", *extra]
     announce(f"bench run {' '.join(extra)}")
     begin = time.perf_counter()
@@ -50,7 +50,7 @@ def command(run, out, *extra):
 
 
 def replicates(run):
-    """How far replicates by the histogram are from exact ones, in standard deviations of the replicates."""
+    """Measure how far replicates by the histogram are from exact ones, in standard deviations of the replicates."""
     both = Outputs.concat([run["test"], run["svhn"]])
     a, b = scorer("msp").score(both), scorer("energy").score(both)
     exact = {"ds_f1": metrics.ds_f1(both.correct, a, b, both.is_id).value}

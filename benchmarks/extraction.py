@@ -33,7 +33,7 @@ def images(rows, seed=0):
 
 
 def loop(model, data):
-    """What one would write by hand: the same batches, logits kept."""
+    """Run what one would write by hand: the same batches, logits kept."""
     x = data.tensors[0]
     with torch.no_grad():
         return torch.cat([model(x[i : i + BATCH]) for i in range(0, len(x), BATCH)])
@@ -78,7 +78,7 @@ def passes(folder):
 
 
 def inside(folder):
-    """Ten passes of a network with dropout in its blocks, against a loop that switches PyTorch's dropout on."""
+    """Time ten passes of a network with dropout in its blocks, against a loop that switches PyTorch's dropout on."""
     announce("dropout in every block")
     data = images(1024)
     model = build("resnet8_cifar", 10, dropout=0.1).eval()
@@ -102,7 +102,7 @@ def inside(folder):
 
 
 def forty(folder):
-    """Five sets once each and forty scores from arrays, against one pass over the five sets for every score."""
+    """Time five sets once each and forty scores from arrays, against one pass over the five sets for every score."""
     model = build("resnet20_cifar", 10).eval()
     announce("forty scores on five sets")
     sets = {"train": 2048, "test": 1024, "near": 1024, "far": 1024, "noise": 1024}

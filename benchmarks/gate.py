@@ -68,14 +68,14 @@ def world(name, rng, n):
 
 
 def of_pair(data, pair):
-    """Coverage and risk."""
+    """Compute coverage and risk."""
     taken = (data.conf_id >= pair.tau_id) & (data.conf_ood >= pair.tau_ood)
     known, right = (taken & data.is_id).sum(), (taken & data.correct).sum()
     return known / data.is_id.sum(), 1 - right / max(taken.sum(), 1)
 
 
 def hindsight(data):
-    """Most coverage at the risk over a fine grid of pairs, from cumulated two-dimensional counts."""
+    """Find the most coverage at the risk over a fine grid of pairs, from cumulated two-dimensional counts."""
     edges = [np.unique(np.quantile(c, np.linspace(0, 1, 400))) for c in (data.conf_id, data.conf_ood)]
     cells = [np.append(e, np.inf) for e in edges]
 
@@ -96,7 +96,7 @@ def path(data):
 
 
 def quantiles(data, levels):
-    """Pairs of quantiles from a tenth of the rows, and counts of the others at each pair."""
+    """Build pairs of quantiles from a tenth of the rows, and counts of the others at each pair."""
     cut = int(LEARN * len(data.correct))
     learn, test = data[np.arange(cut)], data[np.arange(cut, len(data.correct))]
     pairs = [
@@ -192,7 +192,7 @@ def fitting():
 
 
 def real(folder):
-    """Half of each set chooses, the other half tells."""
+    """Measure coverage where half of each set chooses and the other half judges."""
     held = np.load(folder / "features_cifar10_resnet20.npz")
     head = Head(held["W"], held["b"])
 
@@ -212,11 +212,11 @@ def real(folder):
             data, case = ScoredSamples(correct, is_id, msp, second), f"CIFAR-10, {unknown}, {label}"
             found = {way: [] for way in ("path", "SGR, ID score", "SGR, OOD score")}
             for seed in range(SAMPLES):
-                chosen, told = halves(data, seed)
-                most = of_pair(told, most_coverage(told, RISK))[0]
+                chosen, judged = halves(data, seed)
+                most = of_pair(judged, most_coverage(judged, RISK))[0]
                 for way, values in found.items():
                     pair = WAYS[way](chosen)
-                    covered, risk = (0.0, 0.0) if pair is None else of_pair(told, pair)
+                    covered, risk = (0.0, 0.0) if pair is None else of_pair(judged, pair)
                     values.append((covered / most, risk))
             for way, values in found.items():
                 share, risk = np.mean(values, axis=0)
@@ -226,7 +226,7 @@ def real(folder):
 
 
 def halves(data, seed):
-    """Half of the known and half of the unknown rows, and the other halves."""
+    """Return half of the known and half of the unknown rows, and the other halves."""
     rng, first = np.random.default_rng(seed), []
     for rows in (np.flatnonzero(data.is_id), np.flatnonzero(~data.is_id)):
         first.append(rng.permutation(rows)[: len(rows) // 2])

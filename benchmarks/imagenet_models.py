@@ -87,24 +87,24 @@ class Study:
 
     @cached_property
     def value(self):
-        """Values of each metric, (models,)."""
+        """Return the values of each metric, (models,)."""
         return {metric: np.array([i.value for i in found]) for metric, found in self.interval.items()}
 
     @cached_property
     def drawn(self):
-        """Replicates of each metric, (models, resamples)."""
+        """Return the replicates of each metric, (models, resamples)."""
         return {metric: np.array([i.replicates for i in found]) for metric, found in self.interval.items()}
 
     def order(self, metric):
-        """Models from best to worst."""
+        """List models from best to worst."""
         return np.argsort(self.value[metric] * (1 if metric in FEWER else -1))
 
     def place(self, metric):
-        """Rank of each model, 1 is best."""
+        """Rank the models; 1 is best."""
         return np.argsort(self.order(metric)) + 1
 
     def cliques(self, metric, replicates=None):
-        """Maximal groups of models no two of which differ, and the number of pairs that differ."""
+        """Find maximal groups of models no two of which differ, and the number of pairs that differ."""
         adjusted = p_values(self.drawn[metric] if replicates is None else replicates)[1]
         place = self.place(metric)
         found = [sorted(g, key=place.__getitem__) for g in list_cliques(adjusted >= ALPHA, self.order(metric).tolist())]
@@ -112,7 +112,7 @@ class Study:
         return groups, int((adjusted[np.triu_indices(len(place), 1)] < ALPHA).sum())
 
     def agreement(self, a, b):
-        """Kendall's tau and Spearman's rho of two rankings of the models, each with its interval."""
+        """Compute Kendall's tau and Spearman's rho of two rankings of the models, each with its interval."""
         sign = {metric: -1.0 if metric in FEWER else 1.0 for metric in (a, b)}
         point = agreement(sign[a] * self.value[a], sign[b] * self.value[b])
         spread = agreement(sign[a] * self.drawn[a], sign[b] * self.drawn[b])
@@ -120,7 +120,7 @@ class Study:
 
 
 def agreement(a, b):
-    """Kendall's tau and Spearman's rho along the first axis; no two models are tied."""
+    """Compute Kendall's tau and Spearman's rho along the first axis; no two models are tied."""
     first, second = np.triu_indices(len(a), 1)
     tau = (np.sign(a[first] - a[second]) * np.sign(b[first] - b[second])).mean(axis=0)
     gap = np.argsort(np.argsort(a, axis=0), axis=0) - np.argsort(np.argsort(b, axis=0), axis=0)
@@ -128,7 +128,7 @@ def agreement(a, b):
 
 
 def p_values(replicates):
-    """Two-sided p of every pair, as stats.bootstrap has it, and the same after Holm's correction."""
+    """Compute the two-sided p of every pair, as stats.bootstrap has it, and the same after Holm's correction."""
     k, n = replicates.shape
     raw, adjusted = np.ones((k, k)), np.ones((k, k))
     for i, j in combinations(range(k), 2):
@@ -141,7 +141,7 @@ def p_values(replicates):
 
 
 def drawn_by_class(labels, models):
-    """Replicates of AUGRC where all 50 images of a class are drawn together; rows are sorted by class."""
+    """Compute replicates of AUGRC where all 50 images of a class are drawn together; rows are sorted by class."""
     assert (np.diff(labels.astype(int)) >= 0).all()
     assert (np.bincount(labels) == 50).all()
     classes = stats.draws(1000, RESAMPLES, seed=0)
@@ -150,27 +150,27 @@ def drawn_by_class(labels, models):
 
 
 def tied(correct, conf):
-    """Distinct confidences, how many are exactly 1, and AURC if ties were broken at best and at worst."""
+    """Count distinct confidences, how many are exactly 1, and AURC if ties were broken at best and at worst."""
     strict = -np.arange(len(conf), dtype=np.float64)
     best, worst = (metrics.aurc(correct[np.lexsort((key, -conf))], strict) for key in (~correct, correct))
     return len(np.unique(conf)), int((conf == 1).sum()), best, worst
 
 
 def excess(aurc, accuracy):
-    """E-AURC by the AURC of a perfect ranking of as many failures among 50,000."""
+    """Compute E-AURC by the AURC of a perfect ranking of as many failures among 50,000."""
     n = 50_000
     right = n * accuracy
     return aurc - (n - right - right * (harmonic(np.full_like(right, n)) - harmonic(right))) / n
 
 
 def failure_auroc(augrc, accuracy):
-    """AUROC of failures, from AUGRC = (1 - AUROC_f) a e + e^2 / 2."""
+    """Compute the AUROC of failures from AUGRC = (1 - AUROC_f) a e + e^2 / 2."""
     error = 1 - accuracy
     return 1 - (augrc - error**2 / 2) / (accuracy * error)
 
 
 def derived(function, models, source, accuracy, by):
-    """Intervals of a metric that on each resample follows from two others; the values themselves are the metric's."""
+    """Compute intervals of a metric that on each resample follows from two others; the values themselves are the metric's."""
     found = []
     for arrays, a, b in zip(models.values(), source, accuracy, strict=True):
         value, drawn = function(*arrays), by(a.replicates, b.replicates)
@@ -181,7 +181,7 @@ def derived(function, models, source, accuracy, by):
 
 
 def compute():
-    """The whole study."""
+    """Compute the whole study."""
     labels, models = load()
     found = {}
     for metric, function in DRAWN.items():
@@ -198,7 +198,7 @@ def compute():
 
 
 def main_table(study):
-    """Every metric with its interval and the model's place, best AUGRC first."""
+    """Yield every metric with its interval and the model's place, best AUGRC first."""
     yield "| model | " + " | ".join(HEADS.values()) + " |"
     yield "|---" * (len(HEADS) + 1) + "|"
     places = {metric: study.place(metric) for metric in HEADS}
@@ -212,7 +212,7 @@ def main_table(study):
 
 
 def neighbours(study):
-    """Neighbours in the ranking by AUGRC: indices, difference, interval, p and Holm's p."""
+    """Yield neighbours in the ranking by AUGRC: indices, difference, interval, p and Holm's p."""
     order = study.order("augrc")
     raw, adjusted = p_values(study.drawn["augrc"])
     for i, j in pairwise(order):
@@ -422,7 +422,7 @@ def page(study):
 
 
 def tidy(study):
-    """Rows of results: values, paired differences of neighbours, agreement of rankings."""
+    """Yield rows of results: values, paired differences of neighbours, agreement of rankings."""
     same = {
         "benchmark": "imagenet-val",
         "score": "msp",

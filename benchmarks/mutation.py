@@ -70,7 +70,7 @@ NOTICED = ("killed", "timeout")
 
 @dataclass(frozen=True)
 class Mutant:
-    """One changed token: where it is, what the line was and what it became."""
+    """Hold one changed token: where it is, what the line was and what it became."""
 
     module: str
     definition: str
@@ -89,7 +89,7 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of results/mutation.csv."""
+    """Hold one line of results/mutation.csv."""
 
     module: str
     definition: str
@@ -114,7 +114,7 @@ class Row:
 
 
 def kept_operators() -> list[str]:
-    """Names of the cosmic-ray operators that are used."""
+    """List the cosmic-ray operators that are used."""
     pairs = [(ARITHMETIC, "ReplaceBinaryOperator"), (BITS, "ReplaceBinaryOperator")]
     pairs.append((ORDER, "ReplaceComparisonOperator"))
     names = []
@@ -129,7 +129,7 @@ def kept_operators() -> list[str]:
 
 
 class _Bare(ast.NodeTransformer):
-    """Removes what does not run: annotations, docstrings, and the marks between parameters."""
+    """Remove what does not run: annotations, docstrings, and the marks between parameters."""
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         self.generic_visit(node)
@@ -158,12 +158,12 @@ class _Bare(ast.NodeTransformer):
 
 
 def what_runs(source: str) -> str:
-    """The syntax tree of a module without annotations and docstrings."""
+    """Return the syntax tree of a module without annotations and docstrings."""
     return ast.dump(_Bare().visit(ast.parse(source)))
 
 
 def definitions(source: str) -> list[str]:
-    """The qualified name of the function or class around each line, the module's own lines having none."""
+    """Return the qualified name of the function or class around each line, the module's own lines having none."""
     names = [""] * (source.count("\n") + 2)
 
     def visit(node: ast.AST, around: str) -> None:
@@ -181,12 +181,12 @@ def definitions(source: str) -> list[str]:
 
 
 def hashed(*parts: object) -> str:
-    """A number that depends on these words alone."""
+    """Compute a number that depends on these words alone."""
     return hashlib.sha256("\x1f".join(map(str, parts)).encode()).hexdigest()
 
 
 def places(source: str) -> dict[tuple[int, int], list[tuple[str, int]]]:
-    """Every place of a module that can change, with the operators and their occurrence there."""
+    """Find every place of a module that can change, with the operators and their occurrence there."""
     from cosmic_ray.ast import ast_nodes, get_ast
     from cosmic_ray.plugins import get_operator
 
@@ -203,7 +203,7 @@ def places(source: str) -> dict[tuple[int, int], list[tuple[str, int]]]:
 
 
 def changed_lines(old: str, new: str) -> tuple[int, str, str]:
-    """The first line (from 1) in which two texts differ, as it was and as it became."""
+    """Find the first line (from 1) in which two texts differ, as it was and as it became."""
     for i, (a, b) in enumerate(zip(old.splitlines(), new.splitlines(), strict=False)):
         if a != b:
             return i + 1, " ".join(a.split()), " ".join(b.split())
@@ -211,7 +211,7 @@ def changed_lines(old: str, new: str) -> tuple[int, str, str]:
 
 
 def drawn_from(module: str, source: str, each: int, seed: int) -> Iterator[Mutant]:
-    """The mutants of one module: places in the order of their hashes, one change at each."""
+    """Yield the mutants of one module: places in the order of their hashes, one change at each."""
     from cosmic_ray.mutating import mutate_code
     from cosmic_ray.plugins import get_operator
 
@@ -242,7 +242,7 @@ def drawn_from(module: str, source: str, each: int, seed: int) -> Iterator[Mutan
 
 
 def named(entry: dict[str, str]) -> Mutant:
-    """A mutant that the settings spell out."""
+    """Build a mutant that the settings spell out."""
     module = entry["module"]
     source = (ROOT / module).read_text(encoding="utf-8")
     if source.count(entry["before"]) != 1:
@@ -253,7 +253,7 @@ def named(entry: dict[str, str]) -> Mutant:
 
 
 def draw(settings: dict[str, object], work: Path) -> list[Mutant]:
-    """All mutants of the settings, evenly over the modules; kept in the work folder for the next time."""
+    """Draw all mutants of the settings, evenly over the modules; kept in the work folder for the next time."""
     found = []
     for module in settings["tests"]:
         source = (ROOT / module).read_text(encoding="utf-8")
@@ -270,7 +270,7 @@ def draw(settings: dict[str, object], work: Path) -> list[Mutant]:
 
 
 class _Probed(ast.NodeTransformer):
-    """Puts a probe before the innermost statement of a function that holds the line of a mutant."""
+    """Put a probe before the innermost statement of a function that holds the line of a mutant."""
 
     def __init__(self, lines: dict[int, list[int]]) -> None:
         self.lines = lines
@@ -312,7 +312,7 @@ def hit(mutants):
 
 
 class Recorder:
-    """A pytest plugin that keeps which test reached which probe, and how long each took."""
+    """Record as a pytest plugin which test reached which probe, and how long each took."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -325,7 +325,7 @@ class Recorder:
 
 
 class Tree:
-    """A private copy of the tracked files, in which one mutant at a time is tested."""
+    """Hold a private copy of the tracked files, in which one mutant at a time is tested."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -342,7 +342,7 @@ class Tree:
         compiled = self.folder / "numba"
         shutil.copy2(self.folder / mutant.module, self.folder / "unchanged")
         (self.folder / mutant.module).write_text(mutant.source, encoding="utf-8")
-        if "_kernels" in mutant.module:  # compiled anew, beside what the others share
+        if "_kernels" in mutant.module:  # compiled again, beside what the others share
             compiled = self.folder / "numba-mutant"
             shutil.rmtree(compiled, ignore_errors=True)
         child = os.fork()
@@ -388,7 +388,7 @@ class Tree:
         shutil.copy2(self.folder / "unchanged", self.folder / mutant.module)
 
     def first_failure(self) -> str:
-        """The test that noticed."""
+        """Return the test that noticed."""
         text = self.log.read_text(encoding="utf-8", errors="replace")
         found = re.search(r"^(?:FAILED|ERROR) (\S+(?: in \S+)?)", text, re.MULTILINE)
         return found.group(1) if found else ""
@@ -444,14 +444,14 @@ class Tree:
 
 
 class Runner:
-    """Tests mutants, one per tree at a time, and appends what came of each to the results."""
+    """Test mutants, one per tree at a time, and append what came of each to the results."""
 
     def __init__(self, settings: dict[str, object], folder: Path, workers: int) -> None:
         self.settings, self.folder = settings, folder
         self.trees = [Tree(folder / str(i)) for i in range(workers)]
 
     def reach(self, mutants: list[Mutant]) -> list[tuple[list[str], float]]:
-        """The tests to run for each mutant, and their seconds; the tests of unchanged code are run for it."""
+        """Find the tests to run for each mutant, and their seconds; the tests of unchanged code are run for it."""
         tree, options = self.trees[0], shlex.split(self.settings["options"])
         has_probe = tree.place_probes(mutants)
         files = list(dict.fromkeys(file for m in mutants for file in self.settings["tests"][m.module]))
@@ -541,7 +541,7 @@ class Runner:
 
 
 def load() -> list[Row]:
-    """The rows that are there."""
+    """Read the rows that are there."""
     if not RESULTS.is_file():
         return []
     with RESULTS.open(newline="", encoding="utf-8") as file:
@@ -560,7 +560,7 @@ def save(rows: list[Row]) -> None:
 
 
 def judged(row: Row, settings: dict[str, object]) -> Row:
-    """The row, called equivalent if it survived and the settings give the reason."""
+    """Call a row equivalent if it survived and the settings give the reason."""
     for entry in settings.get("equivalent", []):
         is_it = (entry["module"], entry["before"], entry["after"]) == (row.module, row.before, row.after)
         if is_it and row.outcome == "survived":

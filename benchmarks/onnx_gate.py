@@ -29,7 +29,7 @@ ROWS = 1024
 
 
 def bare(model, path):
-    """The classifier alone, by the same exporter."""
+    """Export the classifier alone, by the same exporter."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the tracer
         torch.onnx.export(
@@ -50,7 +50,7 @@ def session(path):
 
 
 def outputs(classifier):
-    """What the network says of random images, and labels of which one in four is wrong and one in five unknown."""
+    """Return what the network outputs for random images, and labels of which one in four is wrong and one in five unknown."""
     g = torch.Generator().manual_seed(0)
     with torch.no_grad():
         seen = classifier(torch.rand((ROWS, 3, 32, 32), generator=g))

@@ -1,4 +1,4 @@
-"""The runs of five real classifiers, which several benchmarks judge; extracted once, by whichever is started first.
+"""Extract the runs of five real classifiers once, for all benchmarks that judge them.
 
 TWOFOLD_DATA=... python benchmarks/real_runs.py [--work FOLDER]        (about an hour on 2 cores, resumable)
 """
@@ -22,7 +22,7 @@ TRAINED_WITH = "unknown_detection_cifar"  # the statistics with which the CIFAR-
 
 @dataclass(frozen=True)
 class Network:
-    """A classifier trained by others, and the benchmark whose data sets it runs over."""
+    """Hold a classifier trained by others, and the benchmark whose data sets it runs over."""
 
     benchmark: str
     name: str

@@ -53,7 +53,7 @@ def show_training(values):
 
 
 def judged(case, model, prepare: Prepare, data, labels, folder):
-    """Accuracy, AURC and joint metrics of MSP and energy on the test set and three unknown sets."""
+    """Measure accuracy, AURC and joint metrics of MSP and energy on the test set and three unknown sets."""
     from twofold.nn import data as sets
 
     specs = {"test": f"sheet:{data}/cifar10_test.webp?{labels}"}

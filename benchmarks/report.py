@@ -58,7 +58,7 @@ def million(path):
 
 
 def browser():
-    """Chromium, or None where it, its driver or selenium is missing."""
+    """Start Chromium; None where it, its driver or selenium is missing."""
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     control = shutil.which("chromedriver")
     if found is None or control is None:
@@ -75,7 +75,7 @@ def browser():
 
 
 def seen(driver, case, page):
-    """Least time to a page that answers, and of a move, of three visits."""
+    """Measure the least time, of three visits, to a page that answers and of a move."""
     ready, move = [], []
     for _ in range(3):
         driver.get(page.as_uri())

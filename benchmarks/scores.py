@@ -42,7 +42,7 @@ def world(n, seed):
 
 
 def forty(train, test):
-    """Time and memory of scoring forty scores, with a flat faiss search as the measure of time."""
+    """Measure time and memory of forty scores, with a flat faiss search as the measure of time."""
     assert len(FORTY) == 40
     announce("fitting forty scores")
     start = time.perf_counter()
@@ -97,7 +97,7 @@ def neighbours(train, test):
 
 
 def mahalanobis(train, test):
-    """Against the quadratic form of every class, on 1,000 rows."""
+    """Compare with the quadratic form of every class, on 1,000 rows."""
     announce("Mahalanobis distances")
     few = test[:1000]
     chain = scorer("mds").fit(train)
@@ -119,7 +119,7 @@ def mahalanobis(train, test):
 
 
 def closed_forms(train, test):
-    """Against what the equation says literally, on 200 rows."""
+    """Compare with what the equation says literally, on 200 rows."""
     announce("closed forms")
     few = test[:200]
     h, z = np.asarray(few.features, np.float64), np.asarray(few.logits, np.float64)

@@ -81,7 +81,7 @@ def fd_shifts_aurc():
 
 
 def version(package):
-    """Version of an installed package, nothing if it is not installed."""
+    """Return the version of an installed package, nothing if it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -44,7 +44,7 @@ def first_calls(cache):
 
 
 def evaluated(folder, rows=10**6):
-    """A call of `twofold evaluate` on a million rows, start of the interpreter included."""
+    """Time a call of `twofold evaluate` on a million rows, start of the interpreter included."""
     rng = np.random.default_rng(0)
     is_id = rng.random(rows) < 0.8
     correct = is_id & (rng.random(rows) < 0.9)

@@ -162,7 +162,7 @@ def measured(cell, run, judged):
 
 @dataclass(frozen=True)
 class World:
-    """A study, its kept results, and the row of each family that validation data chose."""
+    """Hold a study, its kept results, and the row of each family that validation data chose."""
 
     study: object
     found: object
@@ -179,7 +179,7 @@ class World:
         return cls(one, found, chosen)
 
     def rows(self, row, name, column):
-        """The row of results of each benchmark and seed, for a row and method of the study."""
+        """Return the row of results of each benchmark and seed, for a row and method of the study."""
         metric, shift, protocol = column
         own = self.found.filter(recipe=self.chosen.get((row, name), row), metric=metric, shift=shift, protocol=protocol)
         return {(r["benchmark"], r["seed"]): r for r in own.rows if method(r) == name and not np.isnan(r["value"])}
@@ -191,7 +191,7 @@ class World:
 
 @dataclass(frozen=True)
 class Difference:
-    """How much better one method is than another, positive is better; with an interval over images and seeds."""
+    """Hold how much better one method is than another, positive is better; with an interval over images and seeds."""
 
     mean: float
     low: float
@@ -281,7 +281,7 @@ def reps(world, row):
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of a paper: ``one`` is better (or worse) than each of ``others`` by a column of the study."""
+    """Hold a sentence of a paper: ``one`` is better (or worse) than each of ``others`` by a column of the study."""
 
     study: str
     text: str

@@ -21,7 +21,7 @@ RESULTS = Path(__file__).resolve().parents[1] / "results"
 def best(
     contenders: dict[str, Callable[[], Any]], turns: int = 7, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, float]:
-    """Least seconds of each contender over interleaved turns, after one call to warm up.
+    """Measure the least seconds of each contender over interleaved turns, after one call to warm up.
 
     Pass ``clock=time.process_time`` where every contender works in one thread: the seconds of the processor hardly depend
     on what else the machine does.
@@ -41,12 +41,12 @@ def best(
 
 
 def row(case: str, quantity: str, value: float, unit: str, target: str) -> dict[str, str]:
-    """One measured number."""
+    """Build the row of one measured number."""
     return {"case": case, "quantity": quantity, "value": f"{value:.4g}", "unit": unit, "target": target}
 
 
 def said(text: str, holds: bool) -> str:
-    """A sentence of a page, if the numbers bear it out."""
+    """Return a sentence of a page if the numbers bear it out."""
     if not holds:
         sys.exit(f"not true of these numbers: {text}")
     return text

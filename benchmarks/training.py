@@ -3,7 +3,7 @@
     python benchmarks/training.py [--save]        (a few minutes; needs torch)
 
 A ResNet-20 for 32x32 images, batch 64, random images. The memory of a whole process is that of a ResNet-18 with
-batch 128, as in the paper; each recipe has a process of its own, which this file starts with --memory NAME.
+batch 128, as in the paper; each recipe has its own process, which this file starts with --memory NAME.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def one(training):
 
 
 def held(training):
-    """Most bytes of activations that one step saves for its backward passes at a time."""
+    """Measure the most bytes of activations that one step saves for its backward passes at a time."""
     saved = most = 0
 
     def pack(tensor):
@@ -67,7 +67,7 @@ def held(training):
 
 
 def views(training, joined):
-    """Loss and gradients of two views of a batch: one forward over both together, or one after the other."""
+    """Compute loss and gradients of two views of a batch: one forward over both together, or one after the other."""
     batch = training.settings.batch
     x = torch.randn(2, batch, 3, 32, 32)
     y = torch.arange(batch) % 10
@@ -84,7 +84,7 @@ def views(training, joined):
 
 
 def peak(name):
-    """Megabytes at most in use by a process that takes two steps of a recipe."""
+    """Measure the most megabytes in use by a process that takes two steps of a recipe."""
     ran = subprocess.run([sys.executable, __file__, "--memory", name], check=True, capture_output=True, text=True)
     return float(ran.stdout)
 
@@ -125,14 +125,14 @@ def main():
     rows.append(
         row("sure_plus", "saved activations / basic", activations["sure_plus"] / activations["basic"], "x", "<= 2.2")
     )
-    for training, told in (
+    for training, label in (
         (contenders["basic"], "ResNet-20, 64"),
         (prepared("basic", "resnet18_32", 128), "ResNet-18, 128"),
     ):
-        announce(f"two views, {told}")
+        announce(f"two views, {label}")
         together = best({joined: views(training, joined) for joined in (True, False)}, 3)
         ratio = together[True] / together[False]
-        rows.append(row("two views", f"one forward over both / one each, {told}", ratio, "x", "-"))
+        rows.append(row("two views", f"one forward over both / one each, {label}", ratio, "x", "-"))
     announce("memory of a process")
     rows.append(
         row("sure_plus", "peak memory of the process / basic", peak("sure_plus") / peak("basic"), "x", "<= 2.2")

@@ -25,7 +25,7 @@ LINES = 40  # of what a block prints
 
 
 def run(text: str, languages: Sequence[str] = ("sh", "python")) -> Iterator[str]:
-    """What each block prints; the first error ends it."""
+    """Run each block and collect what it prints; the first error ends it."""
     session: dict[str, Any] = {"__name__": "__main__"}
     for language, code in BLOCK.findall(text):
         if language not in languages:
@@ -35,7 +35,7 @@ def run(text: str, languages: Sequence[str] = ("sh", "python")) -> Iterator[str]
 
 
 def with_outputs(text: str, outputs: list[str]) -> str:
-    """The page with what each block printed below it."""
+    """Return the page with what each block printed below it."""
     printed = iter(outputs)
 
     def shown(found: re.Match[str]) -> str:

@@ -83,7 +83,7 @@ def prose(thing: object) -> str:
 
 
 def metric(name: str) -> str:
-    """One metric: facts, then its docstring."""
+    """Describe one metric: facts, then its docstring."""
     record = metrics.info(name)
     low, high = record.bounds
     arrays = ", ".join(f"`{a}`" for a in record.arrays)
@@ -92,7 +92,7 @@ def metric(name: str) -> str:
 
 
 def step(name: str) -> str:
-    """One score or transform: its call with defaults, its docstring, then the facts."""
+    """Describe one score or transform: its call with defaults, its docstring, then the facts."""
     record = info(name)
     settings = ", ".join(f"{k}={v!r}" for k, v in record.settings.items())
     facts = {
@@ -110,7 +110,7 @@ def step(name: str) -> str:
 
 
 def metrics_page() -> str:
-    """Every metric by task."""
+    """List every metric by task."""
     parts = [(HERE / "metrics_intro.md").read_text(encoding="utf-8").strip() + "\n"]
     for task, title in TASKS.items():
         parts.append(f"## {title}\n")
@@ -119,7 +119,7 @@ def metrics_page() -> str:
 
 
 def scores_page() -> str:
-    """Every score and transform by what it reads."""
+    """List every score and transform by what it reads."""
     parts = [(HERE / "scores_intro.md").read_text(encoding="utf-8").strip() + "\n"]
     for module, title in MODULES.items():
         parts.append(f"## {title}\n")
@@ -128,7 +128,7 @@ def scores_page() -> str:
 
 
 def benchmarks_page() -> str:
-    """Every protocol, then every benchmark."""
+    """List every protocol, then every benchmark."""
     parts = [(HERE / "benchmarks_intro.md").read_text(encoding="utf-8").strip() + "\n", "## Protocols\n"]
     for one in PROTOCOLS.values():
         rule = f"Settings are tuned by {one.tuning.metric} on {' and '.join(one.tuning.sets)}."
@@ -138,7 +138,7 @@ def benchmarks_page() -> str:
 
 
 def benchmark(found: Benchmark) -> str:
-    """One benchmark: what it is, its data sets, and what differs from the published one."""
+    """Describe one benchmark: what it is, its data sets, and what differs from the published one."""
     lines = [
         f"### `{found.name}`\n",
         f"{found.title}. {found.source}.\n",
@@ -153,7 +153,7 @@ def benchmark(found: Benchmark) -> str:
 
 
 def recipes_page() -> str:
-    """Every recipe as its composition, and every preset."""
+    """List every recipe as its composition, and every preset."""
     from twofold.nn.recipes import RECIPES
     from twofold.nn.training import PRESETS
 
@@ -212,7 +212,7 @@ def _pair(name: str, value: object) -> str:
 
 
 def data_page() -> str:
-    """Every kind of data set with its options."""
+    """List every kind of data set with its options."""
     from twofold.nn.data import READERS
 
     parts = [(HERE / "data_intro.md").read_text(encoding="utf-8").strip() + "\n", "## Kinds\n"]
@@ -227,7 +227,7 @@ def data_page() -> str:
 
 
 def _values(option: inspect.Parameter) -> str:
-    """What an option may be."""
+    """Say what an option may be."""
     kinds = [kind for kind in (typing.get_args(option.annotation) or (option.annotation,)) if kind is not type(None)]
     if typing.get_origin(kinds[0]) is typing.Literal:
         kinds = list(typing.get_args(kinds[0]))
@@ -236,22 +236,22 @@ def _values(option: inspect.Parameter) -> str:
 
 
 def _default(option: inspect.Parameter) -> str:
-    """What an option is when it is not given."""
+    """Say what an option is when it is not given."""
     if option.default is option.empty:
         return "must be given"
     return "none" if option.default is None else f"`{option.default}`"
 
 
 def commands_page() -> str:
-    """The help of every command."""
+    """Show the help of every command."""
     import click
 
     from twofold.cli import main
 
     def shown(command: click.Command, words: tuple[str, ...]) -> list[str]:
-        told = {"info_name": " ".join(words), "max_content_width": 100, "terminal_width": 100}
+        options = {"info_name": " ".join(words), "max_content_width": 100, "terminal_width": 100}
         vars(command)["_help_option"] = None  # click keeps that of the first call, which may have had other names
-        context = click.Context(command, help_option_names=["-h", "--help"], **told)
+        context = click.Context(command, help_option_names=["-h", "--help"], **options)
         text = [f"## `{' '.join(words)}`\n", f"```text\n{command.get_help(context)}\n```\n"]
         if isinstance(command, click.Group):
             for name in command.list_commands(context):

@@ -118,7 +118,7 @@ def _executed(uri: str, markdown: str) -> str:
 
 @cache
 def _demo() -> Path:
-    """The run that the pages begin with."""
+    """Make the run that the pages begin with."""
     out = work / "demo"
     command = [sys.executable, "-m", "twofold.cli", "demo", "--out", out, "--resamples", "10"]
     subprocess.run(command, check=True, capture_output=True)

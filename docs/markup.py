@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 ROLE = re.compile(r":(?:func|class|mod|meth|attr):`~?([^`]*)`")
 FORMULA = re.compile(r":math:`([^`]*)`")
 MATH_BLOCK = re.compile(r"^( *)\.\. math::\s*(.*?)(?=\n\s*\n|\Z)", flags=re.DOTALL | re.MULTILINE)
+SECTION = re.compile(r"^\w[\w ]*\n-{3,}$", flags=re.MULTILINE)
+EXAMPLE = re.compile(r"^>>> .*?(?=\n\s*\n|\Z)", flags=re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"(```.*?```|`[^`\n]*`)", flags=re.DOTALL)
 DISPLAYED = re.compile(r"\$\$(.+?)\$\$", flags=re.DOTALL)
 INLINE = re.compile(r"(?<![\\$\w])\$([^$\n]+?)\$(?![\w$])")
@@ -41,6 +43,24 @@ def markdown(text: str, link: Callable[[str], str] | None = None) -> str:
     return text.replace("``", "`")
 
 
+def fence_examples(text: str) -> str:
+    """Put examples outside sections between fences; those of a section Examples are found by its title.
+
+    Parameters
+    ----------
+    text : str
+        A docstring without its indentation.
+
+    Returns
+    -------
+    str
+        The docstring, in which examples before the first section are blocks of Python.
+    """
+    section = SECTION.search(text)
+    end = section.start() if section else len(text)
+    return EXAMPLE.sub(r"```python\n\g<0>\n```", text[:end]) + text[end:]
+
+
 def draw_formulas(text: str) -> str:
     """Replace the formulas of a Markdown text by MathML, outside code."""
     from latex2mathml.converter import convert
@@ -64,7 +84,7 @@ def _as_code(name: str) -> str:
 
 
 def _displayed(found: re.Match[str]) -> str:
-    """Put a displayed formula on a line of its own."""
+    """Put a displayed formula on its own line."""
     formula = " ".join(found[2].split())
     return f"{found[1]}$${formula}$$"
 

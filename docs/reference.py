@@ -1,6 +1,6 @@
 """The API reference: a page for every public module, made from its docstrings by mkdocstrings.
 
-A module is public when no part of its name begins with an underscore. The command line has a page of its own.
+A module is public when no part of its name begins with an underscore. The command line has its own page.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent / "src"
 sys.path.insert(0, str(HERE))  # mkdocs loads this file by its path
 
-from markup import draw_formulas, markdown  # noqa: E402
+from markup import draw_formulas, fence_examples, markdown  # noqa: E402
 
 ELSEWHERE = ("twofold.cli",)  # described on the page of commands
 
 
 @dataclass(frozen=True)
 class Definition:
-    """A public class, function or method: where it is defined, and its first sentence."""
+    """Hold a public class, function or method: where it is defined, and its first sentence."""
 
     path: str
     summary: str
@@ -62,7 +62,7 @@ def page(module: str) -> str:
     str
         Markdown for mkdocstrings.
     """
-    lines = [f"# `{module}`", "", f"::: {module}"]
+    lines = [f"# `{module}` {{ #{module} }}", "", f"::: {module}"]  # the anchor that references to a module lead to
     exported = _exported(module)
     if exported:
         lines += ["", f"## Names that `{module}` offers", "", "| name | what it does |", "|---|---|"]
@@ -103,7 +103,7 @@ class Docstrings(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **_: object) -> None:
         """Rewrite one docstring."""
         if obj.docstring is not None:
-            text = markdown(obj.docstring.value, link)
+            text = markdown(fence_examples(obj.docstring.value), link)
             obj.docstring.value = draw_formulas(text)  # the hook for pages does not see docstrings
 
 

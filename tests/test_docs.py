@@ -130,6 +130,12 @@ def test_marks_of_docstrings_become_markdown(markup):
     assert markup.markdown(":func:`aurc`", lambda name: f"[{name}][]") == "[aurc][]"
 
 
+def test_examples_outside_sections_are_fenced(markup):
+    text = "Words.\n\n>>> f(1)\n[('a', 'b')]\n\nMore.\n\nExamples\n--------\n>>> g()\n"
+    fenced = "```python\n>>> f(1)\n[('a', 'b')]\n```"
+    assert markup.fence_examples(text) == text.replace(">>> f(1)\n[('a', 'b')]", fenced)
+
+
 def test_tables_of_docstrings_become_markdown(markup):
     headed = "==== ====\nname what\n==== ====\na    one\n     more\nb    two\n==== ===="
     rows = ["| name | what |", "| --- | --- |", "| a | one more |", "| b | two |"]

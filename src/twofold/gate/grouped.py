@@ -22,7 +22,7 @@ g} w_i`. Choose a number :math:`0 \le \lambda < 1 / ((1 - r) M)` without looking
 
 where the product of means needs independent groups, and the last step is :math:`R > r`. By Markov's inequality
 :math:`p = \min(1, 1 / E_\lambda)` is at most :math:`\delta` with a probability of at most :math:`\delta`. The groups
-need not be alike, nor of one size, and nothing is assumed about the rows inside. (It is a bet against the null, as in
+need not be similar, nor of one size, and nothing is assumed about the rows inside. (It is a bet against the null, as in
 Waudby-Smith & Ramdas, J. R. Stat. Soc. B 86, 2024, arXiv:2010.09686, with one stake for all groups, because the
 :math:`\mu_g` may differ.)
 

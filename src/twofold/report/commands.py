@@ -145,7 +145,7 @@ def report_command(
 
 
 def gate_folders(pairs: Sequence[ScorePair]) -> dict[ScorePair, str]:
-    """Choose a folder for the gate of each pair, no two alike, of letters, digits and hyphens.
+    """Choose a folder for the gate of each pair, all different, of letters, digits and hyphens.
 
     Parameters
     ----------

@@ -198,7 +198,7 @@ class LegendEntry(NamedTuple):
     Parameters
     ----------
     style : str
-        Classes of the style sheet; the first tells lines, points and bars apart.
+        Classes of the style sheet; the first distinguishes lines, points and bars.
     name : str
         Name of the series.
     """

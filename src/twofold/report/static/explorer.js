@@ -202,7 +202,7 @@ class Explorer {
     byId("x-copy").disabled = !canFit;
   }
 
-  // Each goal has a folder of its own, so that no command overwrites the gate of another.
+  // Each goal has its own folder, so that no command overwrites the gate of another.
   gateFolder() {
     return `${this.grid.pair.folder}-${byId("x-goal").value}`;
   }
