@@ -60,8 +60,9 @@ def held(training):
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
-        for loss in TrainingStep(training, np.arange(BATCH), 0, 0).losses():
-            loss.backward()
+        step = TrainingStep(training, np.arange(BATCH), 0, 0)
+        for terms in step.term_groups():
+            step.loss(terms).backward()
             most, saved = max(most, saved), 0
     return most
 

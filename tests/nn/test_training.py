@@ -231,8 +231,8 @@ def by_shares(made):
             training.optimiser.zero_grad()
             steps = [TrainingStep(training, order[16 * i : 16 * i + 16][k::2], epoch, number) for k in range(2)]
             for step in steps:
-                for loss in step.losses():
-                    (loss / 2).backward()
+                for terms in step.term_groups():
+                    (step.loss(terms) / 2).backward()
             training.optimiser.step()
             for step in steps:
                 step.finish()

@@ -37,6 +37,7 @@ class CRL(Term):
     equal: Literal["ignore", "pull"] = "ignore"
     total: Literal["so_far", "run"] = field(default="so_far", metadata=QUIET)
     memory: ClassVar[tuple[str, ...]] = ("correctness",)
+    couples: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_not_negative(self.weight, "weight")
@@ -62,7 +63,7 @@ class CRL(Term):
         index = torch.as_tensor(step.index)
         if step.is_first_pass:
             correct = step.logits.detach().argmax(dim=1) == step.labels
-            step.after_update(lambda: record.update(step.gather(index.to(correct.device)), step.gather(correct)))
+            step.after_update(record.update, index.to(correct.device), correct)
         target = record.targets(index, step.epoch + 1).to(confidence.device)
         ranking = losses.crl(step.gather_batch(confidence), step.gather_batch(target), self.equal)
         return self.weight * step.batch_loss(ranking)
@@ -202,6 +203,7 @@ class Hints(Term):
     budget: float = 0.3
     price: float = field(default=0.1, metadata=QUIET)
     memory: ClassVar[tuple[str, ...]] = ("budget",)
+    needs_confidence: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_positive(self.budget, "budget")
@@ -225,13 +227,15 @@ class Hints(Term):
         gets_hint = step.flip_coins()
         if step.is_first_pass:
             reached = confidence.detach()
-            step.after_update(lambda: price.update(step.gather(reached)))
+            step.after_update(price.update, reached)
         return losses.devries(step.logits, confidence, step.labels, gets_hint, price.weight)
 
 
 @dataclass(frozen=True)
 class TrueClass(Term):
     """Teach the confidence branch the probability of the true class (ConfidNet); the classifier stays as it is."""
+
+    needs_confidence: ClassVar[bool] = True
 
     def loss(self, step: TrainingStep) -> Tensor:
         """Compute the squared distance between the confidence and the true-class probability.
@@ -260,6 +264,7 @@ class Ranked(Term):
     """
 
     estimator: Literal["empirical", "log", "sele", "self_excluded"] = "empirical"
+    couples: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _checks.choice(self.estimator, "estimator", get_args(losses.AurcEstimator))

@@ -113,7 +113,7 @@ class Part:
 class Term(Part, ABC):
     """Define a share of the loss, computed on views of the batch.
 
-    A subclass is a frozen dataclass of settings with :meth:`loss`, and may set four class variables. A term that looks
+    A subclass is a frozen dataclass of settings with :meth:`loss`, and may set six class variables. A term that looks
     at images of its own, made from those of the batch, makes them in :meth:`make_views`.
 
     Attributes
@@ -126,11 +126,17 @@ class Term(Part, ABC):
         Names of what the term keeps by :meth:`TrainingStep.remember`; a state without them is refused.
     uses_mixers : bool
         Whether :meth:`make_views` mixes in pictures.
+    couples : bool
+        Whether the term calls :meth:`TrainingStep.gather_batch`.
+    needs_confidence : bool
+        Whether the term reads :attr:`TrainingStep.confidence`; the branch is not run where no term does.
     """
 
     views: ClassVar[tuple[str, ...]] = ("clean",)
     outliers: ClassVar[int] = 0
     memory: ClassVar[tuple[str, ...]] = ()
+    couples: ClassVar[bool] = False
+    needs_confidence: ClassVar[bool] = False
     uses_mixers: ClassVar[bool] = False
 
     def make_views(self, batch: AugmentedBatch) -> dict[str, npt.NDArray[np.float32]]:

@@ -89,7 +89,7 @@ class MixUp(Term):
         Tensor
             The loss, a scalar.
         """
-        images, labels = step.gather_batch(step.images), step.gather_batch(step.labels)
+        images, labels = step.batch_images, step.batch_labels
         mixed = mixup(images, labels, self.alpha, seed=step.seed, epoch=step.epoch, step=step.number, draw=step.draw)
         return self.weight * _mixed_cross_entropy(step, mixed)
 
@@ -127,13 +127,13 @@ class CutMix(Term):
         Tensor
             The loss, a scalar.
         """
-        images, labels = step.gather_batch(step.images), step.gather_batch(step.labels)
+        images, labels = step.batch_images, step.batch_labels
         mixed = cutmix(images, labels, self.alpha, seed=step.seed, epoch=step.epoch, step=step.number, draw=step.draw)
         return self.weight * _mixed_cross_entropy(step, mixed)
 
 
 def _mixed_cross_entropy(step: TrainingStep, mixed: Mixed) -> Tensor:
-    """Compute the cross-entropy of a batch mixed in pairs, on the rows of this process."""
+    """Compute the cross-entropy of a batch mixed in pairs, on the rows of this micro-batch."""
     images, partners = step.own_rows(mixed.images), step.own_rows(mixed.partners)
     return losses.mixed_cross_entropy(step.network(images), step.labels, partners, mixed.share)
 

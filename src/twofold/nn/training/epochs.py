@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
@@ -15,12 +16,14 @@ from torch import Tensor, nn
 from twofold.errors import InvalidInput, RunError
 from twofold.nn.data import Images
 from twofold.nn.device import check_device
+from twofold.nn.dropout import find_dropouts
 from twofold.nn.extraction import ImageInput
 from twofold.nn.ingredients.averaging import EMA, SWA, rebn
 from twofold.nn.ingredients.fractals import Mixers
-from twofold.nn.ingredients.sharpness import FSAM, SAM
+from twofold.nn.ingredients.sharpness import FSAM, SAM, restore_buffers
 from twofold.nn.models.parts import Network
 from twofold.nn.recipes import Averaged, Branch, FineTune, Frozen, Recipe, Remembered, Sharpness
+from twofold.nn.training.forward import ForwardPass, find_idle_parameters
 from twofold.nn.training.input import BatchFeed, BatchMaker, BatchRequest
 from twofold.nn.training.optimiser import make_optimiser, wrap_optimiser
 from twofold.nn.training.processes import ProcessGroup
@@ -74,7 +77,10 @@ class Training:
     processes : ProcessGroup
         The processes that train together.
     forward : callable
-        Computes logits of images: the network, or its compiled form.
+        Computes logits and confidence of images: the network as :class:`ForwardPass` runs it, wrapped for several
+        processes and compiled where that was asked for.
+    wrapped : torch.nn.Module
+        The same before it was compiled.
     learning_rate : LearningRate
         The learning rate of every step.
     optimiser : torch.optim.Optimizer
@@ -91,14 +97,19 @@ class Training:
     settings: Settings
     setup: TrainingSetup
     processes: ProcessGroup
-    forward: Callable[[Tensor], Tensor]
+    forward: Callable[[Tensor], tuple[Tensor, Tensor | None]]
+    wrapped: nn.Module
     learning_rate: LearningRate
     optimiser: torch.optim.Optimizer
     sharpness: SAM | FSAM | None
     average: EMA | SWA | None
+    dropouts: list[nn.Module] = field(default_factory=list, init=False)
     _memory: dict[str, Remembered] = field(default_factory=dict, init=False)
     _saved: SavedState | None = field(default=None, init=False)
     _fractals: Mixers | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.dropouts.extend(find_dropouts(self.model))
 
     @property
     def device(self) -> torch.device:
@@ -293,7 +304,7 @@ class Training:
         for group in self.optimiser.param_groups:
             group["lr"] = self.learning_rate.at(step.number)
         with torch.random.fork_rng(), _explain_memory_errors(self.settings.batch):
-            torch.manual_seed(_derive_seed(self.settings.seed, step.number, self.processes.rank))  # of dropout
+            torch.manual_seed(_derive_seed(self.settings.seed, step.number, self.processes.rank))  # of networks' draws
             result = self.update(step)
         step.finish()
         if isinstance(self.average, EMA):
@@ -324,24 +335,20 @@ class Training:
         RunError
             If the loss is not finite, or the network cannot be compiled.
         """
+        micro_batches = step.split()
         correct = 0
 
         def compute_gradients() -> Tensor:
             nonlocal correct
-            is_first_pass = step.is_first_pass
+            self._preview(micro_batches)
             total = torch.zeros((), device=self.device)
-            parts = step.losses()
-            while True:
-                with self.processes.autocast():
-                    loss = next(parts, None)
-                if loss is None:
-                    break
-                if is_first_pass and step.computed_logits is not None:
-                    correct = self._count_correct(step.computed_logits, step.labels)
-                _check_loss(loss, step.number)
-                loss.backward()  # type: ignore[no-untyped-call]
-                total += loss.detach()
-            self._average_gradients()
+            for one in micro_batches:
+                is_last = one is micro_batches[-1]
+                is_first_pass = one.is_first_pass
+                result = self._run_micro_batch(one, is_last)
+                total += result.loss / len(micro_batches)
+                if is_first_pass:
+                    correct += result.correct
             if self.settings.clip is not None:
                 nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
             return total
@@ -355,17 +362,53 @@ class Training:
                 self.optimiser.step()
         return StepResult(float(loss), correct)
 
+    def _preview(self, micro_batches: Sequence[TrainingStep]) -> None:
+        """Compute what terms gather over the batch, where it is cut into micro-batches."""
+        terms = [term for term in self.recipe.terms if term.couples]
+        if not terms or not self.settings.gather or len(micro_batches) == 1:
+            return
+        with restore_buffers(self.model), self.processes.autocast():
+            for one in micro_batches:
+                one.preview(terms)
+
+    def _run_micro_batch(self, step: TrainingStep, is_last: bool) -> StepResult:
+        """Add the gradients of a micro-batch; those of the last are reduced over the processes, with all before."""
+        loss = 0.0
+        correct = 0
+        groups = step.term_groups()
+        for terms in groups:
+            reduces = is_last and terms is groups[-1]
+            with nullcontext() if reduces else self.processes.hold_gradients(self.wrapped):
+                with self.processes.autocast():
+                    part = step.loss(terms)
+                if step.computed_logits is not None:
+                    correct = self._count_correct(step.computed_logits, step.labels)
+                value = _check_loss(part, step.number)
+                (part / step.parts).backward()  # type: ignore[no-untyped-call]
+            loss += value
+        step.end_pass()
+        return StepResult(loss, correct)
+
     def _count_correct(self, logits: Tensor, labels: Tensor) -> int:
         predictions = logits.detach()[:, : self.classes].argmax(dim=1)
         return int((predictions == labels).sum())
 
-    def _average_gradients(self) -> None:
-        """Replace the gradients of this process by their means over all processes."""
-        if self.processes.world_size == 1:
-            return
-        for parameter in self.model.parameters():
-            if parameter.grad is not None:
-                parameter.grad = self.processes.average(parameter.grad)
+    @contextmanager
+    def kept_on_device(self) -> Iterator[nn.Module]:
+        """Move the network that is kept to the device of the training while open.
+
+        Yields
+        ------
+        torch.nn.Module
+            :attr:`kept_model`; an average with a device of its own returns to it afterwards.
+        """
+        kept = self.kept_model
+        kept.to(self.device)
+        try:
+            yield kept
+        finally:
+            if kept is not self.model and self.setup.ema_device is not None:
+                kept.to(self.setup.ema_device)
 
     def renew_statistics(self) -> None:
         """Re-estimate the batch-norm statistics of the kept network.
@@ -383,7 +426,8 @@ class Training:
             for step in self._steps(requests):
                 yield step.images
 
-        rebn(self.kept_model, batches())
+        with self.kept_on_device() as kept:
+            rebn(kept, batches())
 
     def state(self) -> StateDict:
         """Collect all that training resumes from.
@@ -487,15 +531,17 @@ def prepare_training(
         setup = replace(setup, outliers=image_input.fit(setup.outliers))
     settings = settings.for_rows(len(data))
     processes = ProcessGroup.start(check_device(setup.device), setup.precision)
-    _check_batch(settings.batch, len(data), processes.world_size)
+    _check_batch(settings, len(data), processes.world_size)
     if recipe.outliers_per_image and setup.outliers is None:
         raise InvalidInput("this recipe needs outliers: images of classes that the network does not know")
+    if setup.sync_bn:
+        check_sync_bn(processes.device)
+        if processes.world_size > 1:
+            model = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]  # in place
+    learner = _learning_module(recipe, model)  # a confidence branch may get an encoder of its own
     model.to(processes.device)
-    forward: Callable[[Tensor], Tensor] = model
-    if setup.compiled:
-        forward = torch.compile(model, options={"fallback_random": True})  # dropout draws what it draws otherwise
-    learner = _learning_module(recipe, model)
-    model.to(processes.device)  # a confidence branch may have got its own encoder
+    if setup.channels_last:
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     parameters = [parameter for parameter in learner.parameters() if parameter.requires_grad]
     lr = settings.lr
     fine_tune = recipe.get(FineTune)
@@ -507,7 +553,12 @@ def prepare_training(
     part = recipe.get(Sharpness)
     if part is not None:
         sharpness = wrap_optimiser(part, optimiser, model)
-    return Training(
+    average = _make_average(recipe.get(Averaged), model, learning_rate.steps)
+    if average is not None and setup.ema_device is not None:
+        average.model.to(check_device(setup.ema_device))
+    with_confidence = any(term.needs_confidence for term in recipe.terms)
+    forward = ForwardPass(model, with_confidence=with_confidence, channels_last=setup.channels_last)
+    training = Training(
         recipe=recipe,
         model=model,
         data=data,
@@ -515,16 +566,48 @@ def prepare_training(
         setup=setup,
         processes=processes,
         forward=forward,
+        wrapped=forward,
         learning_rate=learning_rate,
         optimiser=optimiser,
         sharpness=sharpness,
-        average=_make_average(recipe.get(Averaged), model, learning_rate.steps),
+        average=average,
     )
+    if processes.world_size > 1:
+        few = TrainingStep(training, np.arange(min(2, len(data))), 0, 0)
+        idle = find_idle_parameters(forward, few.images, parameters)
+        training.wrapped = training.forward = processes.wrap(forward, idle)
+    if setup.compiled:  # dropout written as a function call draws what it draws otherwise
+        training.forward = torch.compile(training.wrapped, options={"fallback_random": True})
+    return training
 
 
-def _check_batch(batch: int, rows: int, world_size: int) -> None:
+def check_sync_bn(device: torch.device) -> None:
+    """Check that batch norm can be synchronised over processes on a device.
+
+    Parameters
+    ----------
+    device : torch.device
+        Where the network runs.
+
+    Raises
+    ------
+    InvalidInput
+        If it is not a CUDA device.
+    """
+    if device.type != "cuda":
+        raise InvalidInput(f"--sync-bn needs CUDA, and the device is {device}; leave it out, or train on GPUs")
+
+
+def _check_batch(settings: Settings, rows: int, world_size: int) -> None:
+    """Raise InvalidInput if a batch cannot be cut into equal micro-batches, or is larger than the training set."""
+    batch = settings.batch
     if batch % world_size:
         raise InvalidInput(f"batch={batch} cannot be shared equally by {world_size} processes")
+    if batch % (world_size * settings.accumulate):
+        raise InvalidInput(
+            f"batch={batch} cannot be cut into accumulate={settings.accumulate} equal micro-batches for each of "
+            f"{world_size} processes"
+        )
     if batch > rows:
         raise InvalidInput(f"batch={batch} is larger than the training set of {rows} rows")
 
@@ -561,12 +644,15 @@ def _derive_seed(*numbers: int) -> int:
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
 
 
-def _check_loss(loss: Tensor, step: int) -> None:
-    if not torch.isfinite(loss):
+def _check_loss(loss: Tensor, step: int) -> float:
+    """Return the value of a loss, or raise an error if it is not finite."""
+    value = float(loss.detach())
+    if not math.isfinite(value):
         raise RunError(
-            f"the loss is {float(loss.detach())} at step {step + 1}; the last good state is that of the epoch "
-            "before. Lower the learning rate, clip gradients, or look at the data"
+            f"the loss is {value} at step {step + 1}; the last good state is that of the epoch before. Lower the "
+            "learning rate, clip gradients, or look at the data"
         )
+    return value
 
 
 @contextmanager

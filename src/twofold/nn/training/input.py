@@ -85,6 +85,26 @@ class PreparedBatch:
     outliers: Tensor | None = None
     unreadable: tuple[str, ...] = ()
 
+    def part(self, number: int, parts: int) -> PreparedBatch:
+        """Select one of several micro-batches.
+
+        Parameters
+        ----------
+        number : int
+            Its number, from 0.
+        parts : int
+            Number of micro-batches; each has every ``parts``-th row.
+
+        Returns
+        -------
+        PreparedBatch
+            The micro-batch.
+        """
+        views = {name: view[number::parts] for name, view in self.views.items()}
+        outliers = None if self.outliers is None else self.outliers[number::parts]
+        rows, pixels, images = self.rows[number::parts], self.pixels[number::parts], self.images[number::parts]
+        return PreparedBatch(rows, pixels, images, views, outliers)
+
 
 @dataclass(frozen=True, eq=False)
 class _Augmented:

@@ -275,7 +275,8 @@ def _run_epochs(
         if average is not None and average.rebn and (is_last or settings.keep != "last"):
             training.renew_statistics()
         if val is not None:
-            values |= validate(training.kept_model, val, training.setup.prepare, training.device)
+            with training.kept_on_device() as kept:
+                values |= validate(kept, val, training.setup.prepare, training.device)
         quality = _epoch_quality(values, settings.keep)
         is_kept = is_last if settings.keep == "last" else quality > progress.best
         best = quality if is_kept else progress.best

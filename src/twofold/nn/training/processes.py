@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from twofold import _checks
 from twofold.errors import MissingExtra
@@ -68,15 +69,20 @@ class ProcessGroup:
         if int(os.environ.get("WORLD_SIZE", "1")) == 1 and precision == "float32":
             return cls(device)
         try:
-            from accelerate import Accelerator
+            from accelerate import Accelerator, DistributedDataParallelKwargs
             from accelerate.state import AcceleratorState
         except ImportError as error:
             raise MissingExtra('several processes and bf16 need accelerate: pip install "twofold[torch]"') from error
         AcceleratorState._reset_state()  # an earlier training of this process may have had another precision
-        mixed_precision = "no" if precision == "float32" else "bf16"
-        accelerator = Accelerator(cpu=str(device) == "cpu", mixed_precision=mixed_precision)
+        accelerator = Accelerator(
+            cpu=device.type == "cpu",
+            mixed_precision="no" if precision == "float32" else "bf16",
+            kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)],  # a step has several passes
+        )
         atexit.unregister(_leave)  # once is enough, however many trainings there are
         atexit.register(_leave)
+        if accelerator.num_processes == 1:
+            return cls(device, accelerator)  # which may be another than the first GPU
         return cls(accelerator.device, accelerator)
 
     @property
@@ -148,22 +154,46 @@ class ProcessGroup:
             return tensor
         return self.accelerator.gather(tensor)
 
-    def average(self, tensor: Tensor) -> Tensor:
-        """Compute the mean of a tensor over all processes.
+    def wrap(self, module: nn.Module, ignored: Sequence[str] = ()) -> nn.Module:
+        """Wrap a module so that the gradients of its parameters are averaged over all processes.
+
+        It is the wrapper that accelerate chooses: ``DistributedDataParallel``, which reduces gradients in buckets while
+        the backward pass still runs.
 
         Parameters
         ----------
-        tensor : Tensor
-            The value of this process.
+        module : torch.nn.Module
+            The module, on the device of this process.
+        ignored : sequence of str, optional
+            Names of parameters that get no gradient.
 
         Returns
         -------
-        Tensor
-            The mean, the same in every process.
+        torch.nn.Module
+            The wrapped module; ``module`` itself in a group of one.
         """
         if self.world_size == 1:
-            return tensor
-        return self.accelerator.reduce(tensor, "mean")
+            return module
+        module._ddp_params_and_buffers_to_ignore = list(ignored)  # type: ignore[assignment]
+        wrapped: nn.Module = self.accelerator.prepare_model(module)
+        return wrapped
+
+    def hold_gradients(self, wrapped: nn.Module) -> AbstractContextManager[object]:
+        """Add gradients up in this process while open, without reducing them; the next pass outside reduces the sum.
+
+        Parameters
+        ----------
+        wrapped : torch.nn.Module
+            What :meth:`wrap` returned.
+
+        Returns
+        -------
+        context manager
+            That of accelerate, or one that does nothing in a group of one.
+        """
+        if self.world_size == 1:
+            return nullcontext()
+        return self.accelerator.no_sync(wrapped)
 
     def wait(self) -> None:
         """Wait until all processes are here.

@@ -95,7 +95,11 @@ class Settings:
         Which weights are kept: those of the last epoch, or those of the epoch with the best validation accuracy, AURC,
         or average precision of failures.
     gather : bool, default=False
-        With several processes, form pairs and ranks over the whole batch, not within each process's share of it.
+        With several processes or micro-batches, form pairs and ranks over the whole batch, not within each share of it.
+    accumulate : int, default=1
+        Micro-batches into which each process cuts its share of a batch; their gradients are added up before an update.
+        It saves memory and changes a network without batch norm by rounding alone, except for losses that couple rows,
+        which act within a micro-batch unless ``gather`` is set.
     seed : int, default=0
         Seed of the order of the images, augmentations, mixing and dropout.
 
@@ -128,6 +132,7 @@ class Settings:
     draft: bool = True
     keep: Literal["last", "accuracy", "aurc", "fail_ap"] = "last"
     gather: bool = False
+    accumulate: int = 1
     seed: int = 0
     steps: int | None = None
     schedule_per: Literal["step", "epoch"] = "step"
@@ -137,7 +142,7 @@ class Settings:
     warm_up_epochs: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, low in (("epochs", 1), ("batch", 2), ("warm_up", 0), ("seed", 0)):
+        for name, low in (("epochs", 1), ("batch", 2), ("warm_up", 0), ("accumulate", 1), ("seed", 0)):
             _checks.whole(getattr(self, name), name, low)
         if self.steps is not None:
             _checks.whole(self.steps, "steps", 1)
@@ -245,6 +250,12 @@ class TrainingSetup:
     on_bad : {"stop", "skip"}, default="stop"
         What an image that cannot be read does: end the training with its name, or be replaced by the next readable row
         of the training set, with a warning that counts them.
+    channels_last : bool, default=False
+        Store weights and images with the channels last in memory.
+    sync_bn : bool, default=False
+        With several processes, take batch-norm statistics over the whole batch; needs CUDA.
+    ema_device : str or torch.device, optional
+        Where the average of weights is held; by default beside the network.
 
     Examples
     --------
@@ -258,6 +269,9 @@ class TrainingSetup:
     prepare: Prepare = field(default_factory=Prepare)
     mixers: Mixers | None = None
     outliers: ImageRows | None = None
+    channels_last: bool = False
+    sync_bn: bool = False
+    ema_device: str | torch.device | None = None
     workers: int = 0
     on_bad: Literal["stop", "skip"] = "stop"
 

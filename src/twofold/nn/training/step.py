@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,16 +14,19 @@ import torch
 from torch import Tensor
 
 from twofold.errors import InvalidInput
+from twofold.nn.dropout import row_keys, switch_on
 from twofold.nn.ingredients.fractals import Mixers
-from twofold.nn.models.parts import Network
 from twofold.nn.recipes import Remembered, Sharpness, Term
-from twofold.nn.training.input import PreparedBatch
+from twofold.nn.training.input import BatchRequest, PreparedBatch
+from twofold.nn.training.processes import Sliceable
 
 if TYPE_CHECKING:
     from twofold.nn.training.epochs import Training
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Remembered)
+
+DROPOUT_STREAM = 2  # keeps the seeds of dropout apart from those of other draws of a step
 
 
 @dataclass(frozen=True)
@@ -55,13 +59,17 @@ class TrainingStep:
     training : Training
         The training to which the step belongs.
     index : ndarray of int64, shape (B,)
-        Rows of the training set in the batch; with several processes, those of this process.
+        Rows of the training set in the batch; with several processes or micro-batches, those of this one.
     epoch : int
         Number of the epoch, from 0.
     number : int
         Number of the step in the whole run, from 0.
     prepared : PreparedBatch, optional
         The batch, where it was prepared ahead; by default its parts are made when they are asked for.
+    part : int, default=0
+        Number of this micro-batch in the batch of the process, from 0.
+    parts : int, default=1
+        Number of micro-batches; each has every ``parts``-th row of the process.
     """
 
     training: Training
@@ -69,11 +77,41 @@ class TrainingStep:
     epoch: int
     number: int
     prepared: PreparedBatch | None = None
+    part: int = 0
+    parts: int = 1
     is_first_pass: bool = field(default=True, init=False)
     _outputs: PassOutputs | None = field(default=None, init=False)  # of the clean images in the current pass
+    _runs: int = field(default=0, init=False)  # of the network in the current pass
     _views: dict[str, Tensor] = field(default_factory=dict, init=False)  # made by terms, normalised
     _cache: dict[str, Any] = field(default_factory=dict, init=False)  # values of the whole step, of any type
-    _after_update: list[Callable[[], None]] = field(default_factory=list, init=False)
+    _after_update: list[tuple[Callable[..., object], tuple[Tensor, ...]]] = field(default_factory=list, init=False)
+    _siblings: list[TrainingStep] = field(default_factory=list, init=False)  # all micro-batches, this one too
+    _is_preview: bool = field(default=False, init=False)
+    _previewed: list[Tensor] = field(default_factory=list, init=False)  # what terms gathered in the preview
+    _gathered: int = field(default=0, init=False)  # calls of gather_batch in the current pass
+
+    def split(self) -> list[TrainingStep]:
+        """Cut the rows of this process into the micro-batches whose gradients add up to those of the step.
+
+        Returns
+        -------
+        list of TrainingStep
+            As many as ``Settings(accumulate=...)`` says; for 1, the step itself.
+        """
+        parts = self.training.settings.accumulate
+        steps = [self]
+        if parts > 1:
+            whole = self.prepared
+            if whole is None:
+                whole = self.training.batch_maker.make(BatchRequest(self.index, self.epoch, self.number))
+            steps = []
+            for part in range(parts):
+                own = whole.part(part, parts)
+                steps.append(TrainingStep(self.training, own.rows, self.epoch, self.number, own, part, parts))
+        self._siblings = steps
+        for step in steps:
+            step._siblings = steps
+        return steps
 
     @property
     def seed(self) -> int:
@@ -234,25 +272,17 @@ class TrainingStep:
             return None
         return self._outputs.logits
 
-    def losses(self) -> Iterator[Tensor]:
-        """Compute the loss of one pass in parts that share no view.
+    def term_groups(self) -> list[list[Term]]:
+        """Group the terms of this pass: those that share the clean view, then each of the others alone.
 
-        The gradients of the parts add up to that of the whole loss, and only one part holds its activations at a time.
-        Where the perturbation comes from the clean view alone, the first pass has no other.
+        The gradients of the groups add up to that of the whole loss, and only one group holds its activations at a
+        time. Where the perturbation comes from the clean view alone, the first pass has no other.
 
-        Yields
-        ------
-        Tensor
-            The loss of a part, a scalar.
+        Returns
+        -------
+        list of list of Term
+            The groups, in order.
         """
-        for terms in self._parts():
-            self._outputs = None
-            yield torch.stack([term.loss(self) for term in terms]).sum()
-        self._outputs = None
-        self.is_first_pass = False
-
-    def _parts(self) -> list[list[Term]]:
-        """Group the terms of this pass: those that share the clean view, then each of the others alone."""
         recipe = self.training.recipe
         clean = [term for term in recipe.terms if "clean" in term.views]
         others = [[term] for term in recipe.terms if "clean" not in term.views]
@@ -261,13 +291,60 @@ class TrainingStep:
             others = []
         return [clean, *others] if clean else others
 
+    def loss(self, terms: Sequence[Term]) -> Tensor:
+        """Compute the loss of one group of terms.
+
+        Parameters
+        ----------
+        terms : sequence of Term
+            An entry of what :meth:`term_groups` returned.
+
+        Returns
+        -------
+        Tensor
+            The loss, a scalar.
+        """
+        self._outputs = None
+        return torch.stack([term.loss(self) for term in terms]).sum()
+
+    def end_pass(self) -> None:
+        """Forget the outputs of a pass; the next pass sees the same random draws.
+
+        The loop calls this after the last group of every pass.
+        """
+        self._outputs = None
+        self._runs = 0
+        self._gathered = 0
+        self.is_first_pass = False
+
+    def preview(self, terms: Sequence[Term]) -> None:
+        """Compute what terms gather over the batch, without gradients, for the other micro-batches to use.
+
+        Parameters
+        ----------
+        terms : sequence of Term
+            The terms that couple rows.
+        """
+        is_first_pass = self.is_first_pass
+        self._is_preview = True
+        self._previewed.clear()
+        with torch.no_grad():
+            self.loss(terms)
+        self.end_pass()
+        self._is_preview = False
+        self.is_first_pass = is_first_pass
+
     def finish(self) -> None:
-        """Do what was put off until the weights have moved.
+        """Do what was put off until the weights have moved, once for the whole batch.
 
         The loop calls this once, after the update.
         """
-        for act in self._after_update:
-            act()
+        steps = self._siblings or [self]
+        for number, (act, tensors) in enumerate(steps[0]._after_update):
+            rows = []
+            for position in range(len(tensors)):
+                rows.append(self._assemble([step._after_update[number][1][position] for step in steps]))
+            act(*rows)
 
     def network(self, images: Tensor) -> Tensor:
         """Run the network on a view of the batch.
@@ -282,30 +359,34 @@ class TrainingStep:
         Tensor, shape (B, C)
             Their logits.
         """
-        return self.training.forward(images)
+        return self._run_network(images, self.index)[0]
+
+    def _run_network(self, images: Tensor, rows: npt.NDArray[np.int64]) -> tuple[Tensor, Tensor | None]:
+        """Compute logits and confidence, with dropout masks of the rows in this view of this step."""
+        training = self.training
+        self._runs += 1
+        masks: AbstractContextManager[None] = nullcontext()
+        if training.dropouts and training.model.training and len(rows) == len(images):
+            keys = row_keys((self.seed, DROPOUT_STREAM, self.number, self._runs), rows)
+            masks = switch_on(training.dropouts, keys, training.device)
+        with masks:
+            return training.forward(images)
 
     def _clean_pass(self) -> PassOutputs:
         """Run the network on the clean images and the outliers, unless this pass has done so."""
         if self._outputs is None:
-            images = self.images
+            images, rows = self.images, self.index
             outliers = self.training.outlier_images(self)
             if outliers is not None:
+                places = np.arange(len(outliers) * self._shares)  # in the draw of the whole batch
                 images = torch.cat([images, outliers])
-            logits, confidence = self._encode(images)
+                rows = np.concatenate([rows, self.rows + self.own_share(places)])
+            logits, confidence = self._run_network(images, rows)
             count = len(self.images)
             if confidence is not None:
                 confidence = confidence[:count]
             self._outputs = PassOutputs(logits[:count], logits[count:], confidence)
         return self._outputs
-
-    def _encode(self, images: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Compute logits and, where the network has a confidence branch, its output."""
-        model = self.training.model
-        if not isinstance(model, Network) or model.confidence is None:
-            return self.network(images), None
-        features = model.encode(images)
-        confidence = model.confidence.of(images, features)
-        return model.linear(features), confidence
 
     def normalise(self, pixels: npt.NDArray[np.float32]) -> Tensor:
         """Normalise a view of the batch in the same way as the clean images.
@@ -358,75 +439,138 @@ class TrainingStep:
         """
         return self.training.remember(name, make)
 
-    def after_update(self, act: Callable[[], None]) -> None:
-        """Put something off until the weights have moved.
+    def after_update(self, act: Callable[..., object], *tensors: Tensor) -> None:
+        """Put something off until the weights have moved; it is done once for the rows of the whole batch.
 
         Parameters
         ----------
         act : callable
-            Called without arguments after the update.
+            Called after the update with the rows of all processes and micro-batches of each tensor.
+        *tensors : Tensor, shape (B, ...)
+            The rows of this micro-batch, without gradients.
         """
-        self._after_update.append(act)
+        if not self._is_preview:
+            self._after_update.append((act, tensors))
 
-    def gather(self, tensor: Tensor) -> Tensor:
-        """Concatenate the rows of all processes, one process after the other, without gradients.
-
-        Parameters
-        ----------
-        tensor : Tensor, shape (B, ...)
-            The rows of this process.
-
-        Returns
-        -------
-        Tensor
-            The rows of all.
-        """
-        return self.training.processes.gather(tensor)
+    def _assemble(self, pieces: Sequence[Tensor]) -> Tensor:
+        """Put the rows of all micro-batches and processes in the order of the batch."""
+        own = _interleave(pieces)
+        world_size = self.training.processes.world_size
+        if world_size == 1:
+            return own
+        everyone = self.training.processes.gather(own.contiguous())
+        return _interleave(everyone.chunk(world_size))
 
     @property
-    def _couples_processes(self) -> bool:
-        """Whether pairs and ranks are formed over the batches of several processes."""
-        return self.training.processes.world_size > 1 and self.training.settings.gather
+    def _couples(self) -> bool:
+        """Whether pairs and ranks are formed over several processes or micro-batches."""
+        return self.training.settings.gather and self._shares > 1
+
+    @property
+    def _shares(self) -> int:
+        """Number of micro-batches of all processes together."""
+        return self.training.processes.world_size * self.parts
+
+    def own_share(self, rows: Sliceable) -> Sliceable:
+        """Select the rows of this micro-batch from those of the whole batch.
+
+        Parameters
+        ----------
+        rows : ndarray or Tensor
+            One entry for each row of the batch.
+
+        Returns
+        -------
+        ndarray or Tensor
+            The entries of this process and micro-batch.
+        """
+        processes = self.training.processes
+        return rows[processes.rank + processes.world_size * self.part :: self._shares]
+
+    @property
+    def batch_images(self) -> Tensor:
+        """The images among which pairs are formed.
+
+        Returns
+        -------
+        Tensor of float32, shape (B, 3, H, W)
+            Those of the whole batch with ``Settings(gather=True)``, else :attr:`images`.
+        """
+        if not self._couples:
+            return self.images
+        first = self._siblings[0]
+        return first.once("batch images", lambda: self._assemble([step.images for step in self._siblings]))
+
+    @property
+    def batch_labels(self) -> Tensor:
+        """The labels of :attr:`batch_images`.
+
+        Returns
+        -------
+        Tensor of int64, shape (B,)
+            Class numbers, on the device.
+        """
+        if not self._couples:
+            return self.labels
+        return self._assemble([step.labels for step in self._siblings])
 
     def gather_batch(self, tensor: Tensor) -> Tensor:
-        """Gather the rows of the whole batch in their order, where pairs and ranks are formed over all processes.
+        """Gather the rows of the whole batch in their order, where ranks are formed over all of them.
 
-        Gradients flow to the rows of this process only; :meth:`batch_loss` makes up for the averaging of gradients.
+        Gradients flow to the rows of this micro-batch only; :meth:`batch_loss` makes up for that. A term that calls
+        this sets ``couples``.
 
         Parameters
         ----------
         tensor : Tensor, shape (B, ...)
-            The rows of this process.
+            The rows of this micro-batch.
 
         Returns
         -------
         Tensor
-            The rows of all processes with ``Settings(gather=True)``, else ``tensor`` itself.
+            The rows of all processes and micro-batches with ``Settings(gather=True)``, else ``tensor`` itself.
+
+        Raises
+        ------
+        InvalidInput
+            If there are several micro-batches, and the term does not set ``couples``.
         """
-        if not self._couples_processes:
+        if self._is_preview:
+            self._previewed.append(tensor.detach())
             return tensor
-        count = self.training.processes.world_size
-        by_process = self.gather(tensor.detach().contiguous()).reshape(count, len(tensor), *tensor.shape[1:])
-        in_order = by_process.transpose(0, 1).flatten(0, 1).clone()
-        in_order[self.training.processes.rank :: count] = tensor
+        if not self._couples:
+            return tensor
+        call = self._gathered
+        self._gathered += 1
+        pieces = []
+        for step in self._siblings:
+            if step is self:
+                pieces.append(tensor.detach())
+            elif call < len(step._previewed):
+                pieces.append(step._previewed[call])
+            else:
+                raise InvalidInput("a loss term that calls gather_batch must set couples = True")
+        in_order = self._assemble(pieces).clone()
+        processes = self.training.processes
+        in_order[processes.rank + processes.world_size * self.part :: self._shares] = tensor
         return in_order
 
     def own_rows(self, tensor: Tensor) -> Tensor:
-        """Select the rows of this process from what :meth:`gather_batch` returned.
+        """Select the rows of this micro-batch from what was gathered.
 
         Parameters
         ----------
         tensor : Tensor
-            The rows of the whole batch, or of this process.
+            The rows of the whole batch, or of this micro-batch.
 
         Returns
         -------
         Tensor, shape (B, ...)
-            The rows of this process.
+            The rows of this micro-batch.
         """
         if len(tensor) == len(self.index):
             return tensor
-        return self.training.processes.own_share(tensor)
+        return self.own_share(tensor)
 
     def batch_loss(self, loss: Tensor) -> Tensor:
         """Scale the gradient of a loss over the whole batch, of which each process computes the part of its own rows.
@@ -439,11 +583,11 @@ class TrainingStep:
         Returns
         -------
         Tensor
-            The same value; its gradient is right once gradients are averaged over the processes.
+            The same value; its gradient is right once gradients are averaged over processes and micro-batches.
         """
-        if not self._couples_processes:
+        if not self._couples:
             return loss
-        others = self.training.processes.world_size - 1
+        others = self._shares - 1
         return loss + others * (loss - loss.detach())
 
     def flip_coins(self) -> Tensor:
@@ -457,8 +601,15 @@ class TrainingStep:
 
         def make() -> Tensor:
             rng = np.random.default_rng((self.seed, self.epoch, self.number))
-            draws = rng.random(len(self.index) * self.training.processes.world_size)
-            own = self.training.processes.own_share(draws)
+            draws = rng.random(len(self.index) * self._shares)
+            own = self.own_share(draws)
             return torch.from_numpy(own < 0.5).to(self.training.device)
 
         return self.once("coins", make)
+
+
+def _interleave(pieces: Sequence[Tensor]) -> Tensor:
+    """Merge tensors of the same number of rows by taking a row of each in turn."""
+    if len(pieces) == 1:
+        return pieces[0]
+    return torch.stack(list(pieces), dim=1).flatten(0, 1)
