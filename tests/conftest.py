@@ -1,13 +1,18 @@
-"""Fixtures shared by all tests; and torchvision's operators.
+"""Fixtures shared by all tests; torchvision's operators; and Ctrl-C, which some tests send.
 
-torchvision's registry wheel stops beside a CPU torch unless two operators it looks for are declared first.
+torchvision's registry wheel stops beside a CPU torch unless two operators it looks for are declared first. A shell that
+starts tests in the background makes them and the processes they start ignore Ctrl-C.
 """
 
 import os
+import signal
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if find_spec("torch") is not None:
     import torch
