@@ -1,4 +1,4 @@
-"""Write the pages on metrics, scores, benchmarks, recipes, commands and data: python docs/generate.py"""
+"""Write the pages on metrics, scores, benchmarks, papers, recipes, commands, data: python docs/generate.py"""
 
 from __future__ import annotations
 
@@ -262,8 +262,30 @@ def commands_page() -> str:
     return "\n".join([start, *shown(main, ("twofold",))])
 
 
+def papers_page() -> str:
+    """Every table and figure of the papers: command and state."""
+    from twofold import papers
+    from twofold.papers.plan import STATES
+
+    parts = [(HERE / "papers_intro.md").read_text(encoding="utf-8").strip() + "\n"]
+    for name in papers.names():
+        paper = papers.load(name)
+        parts.append(f"## `{paper.name}`\n\n{paper.title}. {paper.source}.\n")
+        lines = ["| item | what it shows | command | state |", "|---|---|---|---|"]
+        for plan in paper.plans.values():
+            is_built = plan.state in ("verified", "paper")
+            command = f"`twofold papers run {plan.id} --out DIR`" if is_built else ""
+            state = STATES[plan.state]
+            if plan.reason:
+                state += f": {plan.reason}"
+            lines.append(f"| {plan.item} | {plan.title} | {command} | {state} |")
+        parts.append("\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
 PAGES = {"metrics.md": metrics_page, "scores.md": scores_page, "benchmarks.md": benchmarks_page}
 PAGES |= {"recipes.md": recipes_page, "commands.md": commands_page, "data.md": data_page}
+PAGES |= {"papers.md": papers_page}
 
 NEEDS_TORCH = ("recipes.md", "data.md")
 

@@ -237,6 +237,7 @@ INTERRUPTED = {
         True,
     ),
     "bench run": ("twofold.bench.runner.run", ["bench", "run", "digits", "--run", "x"], True),
+    "papers run": ("twofold.papers.run", ["papers", "run", "aurc_estimators/figure1", "--out", "x"], True),
     "study run": ("twofold.study.run", ["study", "run", "sure_plus", "--out", "x"], True),
 }
 
@@ -256,7 +257,9 @@ def test_an_interruption_promises_resumption_only_where_there_is_some(place, wor
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "ascii", "cp437"])
-@pytest.mark.parametrize("words", ["list metrics", "list scores --json", "bench list", "study list", "--help"])
+@pytest.mark.parametrize(
+    "words", ["list metrics", "list scores --json", "bench list", "study list", "papers list", "--help"]
+)
 def test_output_on_consoles_that_lack_signs(encoding, words):
     result = CliRunner(charset=encoding).invoke(main, words.split())
     assert result.exit_code == 0, result.exception

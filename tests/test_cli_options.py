@@ -226,13 +226,14 @@ RESUMES = {
     ("bench", "extract"): "rerun the command to resume",
     ("bench", "run"): "rerun the command to resume",
     ("study", "run"): "Rerun it to resume",
+    ("papers", "run"): "Rerun the command to resume",
     ("demo",): "The run of an earlier demo is replaced; any other folder is left alone",
 }
 
 
 @pytest.mark.parametrize(
     "path",
-    [path for path, command in COMMANDS.items() if path != ("study", "show")],
+    [path for path, command in COMMANDS.items() if path[1:] != ("show",)],
     ids=" ".join,
 )
 def test_no_command_overwrites_without_being_told(path):

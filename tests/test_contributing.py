@@ -50,6 +50,24 @@ def test_an_added_protocol_judges_a_run(tmp_path, monkeypatch):
     assert judged == {("other_digits", "aurc"), ("other_digits", "auroc")}
 
 
+def test_an_added_paper_runs(tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    file = tmp_path / "my_paper.toml"
+    file.write_text(block("Add a paper", "toml"), encoding="utf-8")
+    rng = np.random.default_rng(0)
+    labels = rng.integers(3, size=200)
+    np.savez(tmp_path / "outputs.npz", logits=rng.normal(size=(200, 3)) + 2 * np.eye(3)[labels], labels=labels)
+    shown = CliRunner().invoke(main, ["papers", "show", str(file)])
+    assert [line.split()[0] for line in shown.stdout.splitlines()[-2:]] == ["figure1", "figure2"]
+    command = ["papers", "run", f"{file}/figure1", "--root", str(tmp_path), "--out", str(tmp_path / "out")]
+    ran = CliRunner().invoke(main, command)
+    assert ran.exit_code == 0, ran.output
+    written = {path.name for path in (tmp_path / "out" / "my_paper" / "figure1").iterdir()}
+    assert written == {"figure1.svg", "figure1.png", "figure1.csv", "figure1.md", "record.json"}
+    refused = CliRunner().invoke(main, ["papers", "run", f"{file}/figure2", "--out", str(tmp_path / "out")])
+    assert (refused.exit_code, "a drawing of the idea" in refused.stderr) == (3, True)
+
+
 def test_an_added_reader_opens_a_file(tmp_path):
     pytest.importorskip("torch", reason="torch is not installed")
     from twofold.nn import data

@@ -50,13 +50,14 @@ def run_fresh(code: str) -> str:
 
 WALK = """
 import types, twofold
-for name in ("adapters", "bench", "errors", "gate", "metrics", "nn", "report", "scores", "stats", "study"):
+for name in ("adapters", "bench", "errors", "gate", "metrics", "nn", "papers", "report", "scores", "stats", "study"):
     module = getattr(twofold, name)
     assert isinstance(module, types.ModuleType), name
     assert module.__name__ == f"twofold.{name}", module
     assert name in dir(twofold) and name in twofold.__all__
 assert callable(twofold.report.report)
 assert callable(twofold.study.load)
+assert callable(twofold.papers.load)
 assert callable(twofold.adapters.reliability_score)
 assert twofold.bench.PROTOCOLS
 assert twofold.gate.Gate is twofold.Gate

@@ -1,4 +1,20 @@
-from . import adapters, bench, demo, errors, gate, metrics, nn, outputs, report, run, scores, stats, study, typing
+from . import (
+    adapters,
+    bench,
+    demo,
+    errors,
+    gate,
+    metrics,
+    nn,
+    outputs,
+    papers,
+    report,
+    run,
+    scores,
+    stats,
+    study,
+    typing,
+)
 from .gate import Gate
 from .metrics import evaluate, register_metric
 from .outputs import Head, Outputs, Passes
@@ -28,6 +44,7 @@ __all__ = [
     "metrics",
     "nn",
     "outputs",
+    "papers",
     "probability",
     "recommend",
     "register_metric",

@@ -178,8 +178,8 @@ class _ResultTexts:
     seed: str
 
 
-def agreement(rows: Iterable[ResultRow], benchmark: str) -> list[Agreement]:
-    """Compare tidy results with the reliable published numbers of a benchmark.
+def agreement(rows: Iterable[ResultRow], benchmark: str, *, doubtful: bool = False) -> list[Agreement]:
+    """Compare tidy results with the published numbers of a benchmark.
 
     Parameters
     ----------
@@ -188,6 +188,8 @@ def agreement(rows: Iterable[ResultRow], benchmark: str) -> list[Agreement]:
     benchmark : str
         Benchmark of the published numbers. A row counts if it belongs to that benchmark or to one whose
         :data:`COUNTERPARTS` name it.
+    doubtful : bool, default=False
+        Whether numbers that are not free of doubt are compared too.
 
     Returns
     -------
@@ -217,7 +219,7 @@ def agreement(rows: Iterable[ResultRow], benchmark: str) -> list[Agreement]:
     """
     results = list(rows)
     incomplete = _incomplete_levels(results)
-    index = _AnchorIndex.of(benchmark)
+    index = _AnchorIndex.of(benchmark, doubtful=doubtful)
     found: list[Agreement] = []
     seen: set[tuple[object, ...]] = set()
     for number, row in enumerate(results):
@@ -348,12 +350,29 @@ def rank_agreement(found: Iterable[Agreement]) -> list[RankAgreement]:
         for several in by_score.values():
             theirs.append(several[0].anchor.rate)
             ours.append(np.mean([one.ours for one in several]))
-        spearman = _spearman(np.array(theirs), np.array(ours))
-        ranks.append(RankAgreement(paper, table, model, recipe, metric, shift, len(by_score), spearman))
+        correlation = spearman(np.array(theirs), np.array(ours))
+        ranks.append(RankAgreement(paper, table, model, recipe, metric, shift, len(by_score), correlation))
     return ranks
 
 
-def _spearman(theirs: Array, ours: Array) -> float:
+def spearman(theirs: Array, ours: Array) -> float:
+    """Compute Spearman's rank correlation; ties take mid-ranks.
+
+    Parameters
+    ----------
+    theirs, ours : ndarray of shape (n,)
+        Values to compare.
+
+    Returns
+    -------
+    float
+        The correlation; NaN for fewer than three values, or where one side is constant.
+
+    Examples
+    --------
+    >>> round(spearman(np.array([1.0, 2.0, 3.0]), np.array([0.1, 0.3, 0.2])), 3)
+    0.5
+    """
     their_ranks, our_ranks = _mid_ranks(theirs), _mid_ranks(ours)
     if len(theirs) < 3 or np.ptp(their_ranks) == 0 or np.ptp(our_ranks) == 0:
         return math.nan
@@ -378,9 +397,9 @@ class _AnchorIndex:
     by_scores: dict[tuple[str, ...], list[Anchor]] = field(default_factory=dict)  # rows repeat their scores
 
     @classmethod
-    def of(cls, benchmark: str) -> _AnchorIndex:
+    def of(cls, benchmark: str, *, doubtful: bool) -> _AnchorIndex:
         by_column: dict[tuple[str, str], list[Anchor]] = defaultdict(list)
-        for anchor in anchors(benchmark=benchmark, reliable=True):
+        for anchor in anchors(benchmark=benchmark, reliable=None if doubtful else True):
             by_column[anchor.metric, _column_of(anchor.shift, anchor.role)].append(anchor)
         recipes = frozenset(anchor.recipe for anchor in anchors() if anchor.recipe)
         return cls(by_column, recipes)

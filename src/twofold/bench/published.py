@@ -177,6 +177,35 @@ def anchors(
     return selected
 
 
+def printed_layout(paper: str, table: str) -> PrintedLayout:
+    """Look up what stands in the lines and columns of a printed table.
+
+    Parameters
+    ----------
+    paper, table : str
+        The table, as anchors name it.
+
+    Returns
+    -------
+    PrintedLayout
+        Fields for :func:`printed_label`.
+
+    Raises
+    ------
+    UnknownName
+        If no such table is transcribed.
+
+    Examples
+    --------
+    >>> printed_layout("sure_plus", "7")
+    PrintedLayout(lines=('method',), columns=('metric', 'shift'))
+    """
+    if (paper, table) not in _LAYOUTS:
+        known = [name for owner, name in _LAYOUTS if owner == paper]
+        raise UnknownName.of(f"transcribed table of {paper}", table, known)
+    return _LAYOUTS[paper, table]
+
+
 def tables() -> dict[tuple[str, str], tuple[int, int]]:
     """Count the printed rows and columns of every table from its cells.
 
@@ -201,15 +230,28 @@ def _table_shape(cells: Sequence[Anchor], layout: PrintedLayout) -> tuple[int, i
     lines = set()
     columns = set()
     for anchor in cells:
-        line = tuple(_printed_label(anchor, field) for field in layout.lines)
+        line = tuple(printed_label(anchor, field) for field in layout.lines)
         lines.add(line)
         if any(line):
-            columns.add(tuple(_printed_label(anchor, field) for field in layout.columns))
+            columns.add(tuple(printed_label(anchor, field) for field in layout.columns))
     return len(lines), len(columns)
 
 
-def _printed_label(anchor: Anchor, field: str) -> str:
-    """Look up a field of an anchor, or what a printed table shows instead of it."""
+def printed_label(anchor: Anchor, field: str) -> str:
+    """Look up a field of an anchor, or what a printed table shows instead of it.
+
+    Parameters
+    ----------
+    anchor : Anchor
+        A printed number.
+    field : str
+        A name in a :class:`PrintedLayout`.
+
+    Returns
+    -------
+    str
+        The label; empty where the number has none.
+    """
     if field == "method":
         return anchor.pair or anchor.score
     if field == "classifier":

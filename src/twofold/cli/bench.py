@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twofold._files import replacing
+from twofold.cli.estimators import estimators_command
 from twofold.cli.extract import print_data_sets, summarise
 from twofold.cli.options import BENCHMARK, FILE, FOLDER, MODEL, PLUGIN, PROTOCOL, ROOT, SCORE, AliasedOption
 from twofold.cli.shared import JSON, REPLACE, Verbs, check_target, from_torch, progress, resumable
@@ -36,6 +37,9 @@ def bench_group() -> None:
       twofold bench list
       twofold bench show cifar10-real
     """
+
+
+bench_group.add_command(estimators_command)
 
 
 @bench_group.command("list")
