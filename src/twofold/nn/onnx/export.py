@@ -19,6 +19,7 @@ from twofold.gate.gate import Gate
 from twofold.gate.inputs import head_fingerprint
 from twofold.gate.schema import VERDICTS
 from twofold.nn.extraction import Prepare
+from twofold.nn.extraction.stored import TrainedInput, recall_input
 from twofold.nn.models.head import Captured, Classifier
 from twofold.nn.onnx._stable import to_tensor
 from twofold.nn.onnx.limits import check_chain
@@ -32,7 +33,7 @@ def to_onnx(
     model: nn.Module | Classifier,
     path: str | os.PathLike[str],
     *,
-    shape: Sequence[int] = (3, 32, 32),
+    shape: Sequence[int] | None = None,
     prepare: Prepare | None = None,
     head: str | None = None,
 ) -> None:
@@ -50,11 +51,11 @@ def to_onnx(
         The classifier, in float32 on the CPU. It is run in evaluation mode; its own mode is restored afterwards.
     path : str or path-like
         The file to write.
-    shape : sequence of int, default=(3, 32, 32)
-        Shape of one input.
+    shape : sequence of int, optional
+        Shape of one input. By default that of the training, where the model carries it, else ``(3, 32, 32)``.
     prepare : Prepare, optional
-        Normalisation to put inside the file: the input is then pixels in [0, 1]. By default the file takes inputs as
-        the model does.
+        Normalisation to put inside the file: the input is then pixels in [0, 1]. By default that of the training, where
+        the model carries it; else the file takes inputs as the model does.
     head : str, optional
         Name of the last layer, as :class:`~twofold.nn.models.Classifier` takes it; by default it is found.
 
@@ -62,12 +63,16 @@ def to_onnx(
     ------
     InvalidInput
         If ONNX cannot hold a step of a chain (the message lists those it can) or an operation of the network, if the
-        model is not float32 on the CPU, or if it has other classes or another last layer than the gate was fitted with.
+        model is not float32 on the CPU, if it has other classes or another last layer than the gate was fitted with, or
+        if ``shape`` or ``prepare`` is not that of the training.
     MissingExtra
         If ``onnx`` is not installed.
 
     Notes
     -----
+    A network that twofold trained, or loaded from a training folder, carries size and normalisation of its input. The
+    metadata then says under ``input`` how images become that input.
+
     A confidence that is NaN is never accepted. A bank of training rows (``knn``) is limited to 4,194,304 entries.
     Python gives the same verdicts with :meth:`twofold.Gate.decide`.
     """
@@ -80,13 +85,18 @@ def to_onnx(
         check_chain(gate.ood)
     classifier = model if isinstance(model, Classifier) else Classifier(model, head=head)
     _check_device_and_type(classifier.model)
-    example = torch.rand((2, *shape), generator=torch.Generator().manual_seed(0))
+    trained = recall_input(classifier.model)
+    if trained is not None:
+        trained.check_normalisation(prepare)
+        prepare = trained.image_input.prepare
+        shape = _trained_shape(trained, shape)
+    example = torch.rand((2, *(shape or (3, 32, 32))), generator=torch.Generator().manual_seed(0))
     with _evaluation_mode(classifier.model), _explain_tracer_errors():
         gated = _GatedClassifier(gate, classifier, prepare)
         gated(example)  # finds the head, and raises our own errors before the tracer runs
         _check_fit(gate, classifier)
         graph = onnx.load_from_string(_trace(gated, example))
-    onnx.helper.set_model_props(graph, _metadata(gate, prepare))
+    onnx.helper.set_model_props(graph, _metadata(gate, prepare, trained))
     with replacing(Path(path)) as file:
         file.write(graph.SerializeToString())
 
@@ -193,7 +203,17 @@ def _explain_tracer_errors() -> Iterator[None]:
         ) from error
 
 
-def _metadata(gate: Gate, prepare: Prepare | None) -> dict[str, str]:
+def _trained_shape(trained: TrainedInput, shape: Sequence[int] | None) -> Sequence[int] | None:
+    """Return the shape of one input in training; raise if another one is asked for."""
+    if trained.size is None:
+        return shape
+    own = (3, *trained.size)
+    if shape is not None and tuple(shape) != own:
+        raise InvalidInput(f"shape={tuple(shape)} is not that of the training, {own}; leave it out to use the latter")
+    return own
+
+
+def _metadata(gate: Gate, prepare: Prepare | None, trained: TrainedInput | None) -> dict[str, str]:
     """Describe the gate for the reader of the file, each value as JSON."""
     from twofold import __version__
 
@@ -205,6 +225,7 @@ def _metadata(gate: Gate, prepare: Prepare | None) -> dict[str, str]:
         "tau_ood": repr(gate.tau_ood),
         "class_names": gate.class_names,
         "images": "as the model takes them" if prepare is None else "pixels in [0, 1]",
+        "input": None if trained is None else trained.to_mapping(),
         "version": __version__,
     }
     return {f"twofold.{name}": json.dumps(value) for name, value in facts.items()}

@@ -18,6 +18,7 @@ from twofold.nn.data import Images
 from twofold.nn.device import check_device
 from twofold.nn.dropout import find_dropouts
 from twofold.nn.extraction import ImageInput
+from twofold.nn.extraction.prepare import explain_size_errors
 from twofold.nn.ingredients.averaging import EMA, SWA, rebn
 from twofold.nn.ingredients.fractals import Mixers
 from twofold.nn.ingredients.sharpness import FSAM, SAM, restore_buffers
@@ -303,7 +304,9 @@ class Training:
         """Take one step at its learning rate, with its own random numbers, and update what depends on it."""
         for group in self.optimiser.param_groups:
             group["lr"] = self.learning_rate.at(step.number)
-        with torch.random.fork_rng(), _explain_memory_errors(self.settings.batch):
+        height, width = step.pixels.shape[1:3]
+        explained = _explain_memory_errors(self.settings.batch)
+        with torch.random.fork_rng(), explained, explain_size_errors(height, width):
             torch.manual_seed(_derive_seed(self.settings.seed, step.number, self.processes.rank))  # of networks' draws
             result = self.update(step)
         step.finish()
