@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -218,13 +218,13 @@ class ImageInput:
 
 
 @contextmanager
-def explain_size_errors(height: int, width: int) -> Iterator[None]:
+def explain_size_errors(size: Callable[[], Sequence[int]]) -> Iterator[None]:
     """Turn what a network raises on images of the wrong size into one clear line.
 
     Parameters
     ----------
-    height, width : int
-        Size of the images.
+    size : callable
+        Returns height and width of the images; called on an error only.
 
     Yields
     ------
@@ -246,6 +246,7 @@ def explain_size_errors(height: int, width: int) -> Iterator[None]:
         is_about_size = isinstance(error, AssertionError) or any(word in words for word in SIZE_WORDS)
         if not is_about_size:
             raise
+        height, width = size()
         raise InvalidInput(
             f"this network does not take images of {height}x{width} pixels ({reason}); set the size with resize= and "
             "crop=, such as 256 and 224"

@@ -248,7 +248,7 @@ def _probe(reader: RowReader, recorder: Recorder) -> Arrays:
     """Record two rows: this finds the heads and layers of the networks, and shows the shapes of all fields."""
     few = reader.read(range(min(2, reader.rows)))
     shape = few.inputs.shape if isinstance(few.inputs, Tensor) and few.inputs.ndim == 4 else (0, 0)
-    with torch.no_grad(), explain_size_errors(*shape[-2:]):
+    with torch.no_grad(), explain_size_errors(lambda: shape[-2:]):
         for classifier in recorder.classifiers:
             classifier(move_to(few.inputs, recorder.device))
     return recorder.record(few, 0)

@@ -304,9 +304,8 @@ class Training:
         """Take one step at its learning rate, with its own random numbers, and update what depends on it."""
         for group in self.optimiser.param_groups:
             group["lr"] = self.learning_rate.at(step.number)
-        height, width = step.pixels.shape[1:3]
         explained = _explain_memory_errors(self.settings.batch)
-        with torch.random.fork_rng(), explained, explain_size_errors(height, width):
+        with torch.random.fork_rng(), explained, explain_size_errors(lambda: step.pixels.shape[1:3]):
             torch.manual_seed(_derive_seed(self.settings.seed, step.number, self.processes.rank))  # of networks' draws
             result = self.update(step)
         step.finish()
