@@ -86,7 +86,21 @@ from twofold.cli.shared import JSON, from_torch, progress, resumable
 @click.option(
     "--compile", "compiled", is_flag=True, help="Compile the passes: takes a minute at first, then steps are faster."
 )
-@click.option("--gather", is_flag=True, default=None, help="Form pairs and ranks over the batch of all processes.")
+@click.option("--channels-last", is_flag=True, help="Store weights and images with the channels last in memory.")
+@click.option(
+    "--accumulate",
+    type=click.IntRange(min=1),
+    help="Cut each batch into so many micro-batches and add up their gradients, to save memory.",
+)
+@click.option("--clip", type=float, help="Largest norm of the gradient of all parameters.")
+@click.option("--ema-device", help="Device that holds the average of weights, such as cpu; by default --device.")
+@click.option(
+    "--gather",
+    is_flag=True,
+    default=None,
+    help="Form pairs and ranks over the batch of all processes and micro-batches.",
+)
+@click.option("--sync-bn", is_flag=True, help="Take batch-norm statistics over the batch of all processes; needs CUDA.")
 @click.option("--tensorboard", is_flag=True, help="Write the history for TensorBoard too, to a folder in --out.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done and how long it would take.")
 @JSON
@@ -95,7 +109,8 @@ def train_command(out: Path, tensorboard: bool, dry_run: bool, as_json: bool, **
     """Train a network by a recipe, from plain cross-entropy to SURE+.
 
     Weights, state and history are written to --out after every epoch. Rerun the command to resume an interrupted
-    training; it ends with the same weights as one that was never interrupted.
+    training; it ends with the same weights as one that was never interrupted. Start it with torchrun or accelerate
+    launch to train in several processes, which share every batch; the first one prints the result.
 
     \b
       twofold train --recipe sure_plus --model resnet18_32 --data cifar100:PATH?split=train --out run --dry-run
@@ -105,7 +120,12 @@ def train_command(out: Path, tensorboard: bool, dry_run: bool, as_json: bool, **
     training = from_torch("training")
     plan = training.Plan.of(options.pop("recipe"), options.pop("model"), options.pop("data"), **options)
     if dry_run:
-        _print_plan(plan.describe(), as_json=as_json)
+        described = plan.describe()
+        if training.is_first_process():
+            _print_plan(described, as_json=as_json)
+        return
+    if not training.is_first_process():
+        plan.run(out)
         return
     events = training.tensorboard(out / "tensorboard") if tensorboard else nullcontext(lambda values: None)
     with progress(rate=True) as bar, events as write:

@@ -1,6 +1,7 @@
 """Two processes train as one does: every recipe, micro-batches, resuming, and what is left when a process dies."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -86,8 +87,11 @@ def test_resumed_training_ends_with_the_same_weights(pair):
     assert distance(weights(pair / "stopped"), weights(pair / sessions.CUT)) <= 1e-6
 
 
-def test_a_training_whose_process_was_killed_resumes(pair):
+def test_a_training_whose_process_was_killed_resumes_in_two_or_one(pair, tmp_path):
     assert not (pair / "killed" / "weights.safetensors").exists()  # they are written after the last epoch
+    shutil.copytree(pair / "killed", tmp_path / "killed")
+    alone = sessions.run(sessions.CUT, tmp_path / "killed")
+    assert distance(alone.model.state_dict(), weights(pair / sessions.CUT)) < 1e-5
     ended = launch("killed", pair)
     assert ended.returncode == 0, ended.stderr.decode()[-4000:]
     assert distance(weights(pair / "killed"), weights(pair / sessions.CUT)) <= 1e-6

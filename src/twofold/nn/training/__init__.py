@@ -11,6 +11,7 @@ from twofold.nn.training.loop import Trained, train
 from twofold.nn.training.optimiser import RESNET18_NORM, parameter_norm
 from twofold.nn.training.plan import Plan
 from twofold.nn.training.presets import PRESETS, Preset, Variation, find_preset
+from twofold.nn.training.processes import is_first_process
 from twofold.nn.training.progress import tensorboard
 from twofold.nn.training.settings import AUGMENTATIONS, Precision, Settings, TrainingSetup
 from twofold.nn.training.state import HISTORY, STATE, WEIGHTS
@@ -35,6 +36,7 @@ __all__ = [
     "TrainingStep",
     "Variation",
     "find_preset",
+    "is_first_process",
     "parameter_norm",
     "prepare_training",
     "tensorboard",

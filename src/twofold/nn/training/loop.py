@@ -8,6 +8,7 @@ last epoch, and ends with the weights of a run that was never interrupted on the
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -26,6 +27,7 @@ from twofold.nn.models.description import ModelDescription, describe_network, wr
 from twofold.nn.recipes import Averaged, ReBN, Recipe, Stage, Stages
 from twofold.nn.rows import ImageRows
 from twofold.nn.training.epochs import Training, prepare_training
+from twofold.nn.training.processes import is_first_process
 from twofold.nn.training.progress import Done, ignore_progress
 from twofold.nn.training.settings import Precision, Settings, TrainingSetup
 from twofold.nn.training.state import (
@@ -35,6 +37,7 @@ from twofold.nn.training.state import (
     EpochValues,
     Progress,
     TrainingIdentity,
+    hold_folder,
     load_weights,
     make_folder,
     read_state,
@@ -83,6 +86,9 @@ def train(
     compiled: bool = False,
     workers: int = 0,
     on_bad: Literal["stop", "skip"] = "stop",
+    channels_last: bool = False,
+    sync_bn: bool = False,
+    ema_device: str | torch.device | None = None,
     trained: bool = False,
     done: Done = ignore_progress,
 ) -> Trained:
@@ -116,14 +122,20 @@ def train(
     precision : {"float32", "bf16"}, default="float32"
         Precision of forward passes; weights stay in float32.
     compiled : bool, default=False
-        Compile the network first, which takes about a minute. Steps are then faster and differ by rounding alone. A
-        network with a confidence branch runs as it is.
+        Compile the network first, which takes about a minute. Steps are then faster and differ by rounding alone.
     workers : int, default=0
         Processes that read, decode and augment ahead of the training; 0 does so in this process. Any number gives the
         same weights.
     on_bad : {"stop", "skip"}, default="stop"
         What an image that cannot be read does: end the training with its name, or be replaced by the next readable row
         of the training set (and left out of ``val``), with a warning that counts them.
+    channels_last : bool, default=False
+        Store weights and images with the channels last in memory. Networks of the zoo keep their maps so in any case.
+    sync_bn : bool, default=False
+        With several processes, take batch-norm statistics over the whole batch; needs CUDA.
+    ema_device : str or torch.device, optional
+        Where the average of weights (EMA or SWA) is held, such as ``"cpu"`` to save memory on a GPU; by default beside
+        the network. It moves to ``device`` to be evaluated.
     trained : bool, default=False
         Whether the network has its weights already, so that only the later stages of a recipe are run.
     done : callable, optional
@@ -145,9 +157,11 @@ def train(
     Notes
     -----
     A recipe of several stages keeps each in its own folder. Under ``accelerate launch`` or ``torchrun`` each
-    process takes its share of every batch and gradients are averaged. Batch norm then uses the statistics of a
-    process's own share (those of the first process are kept). Losses that couple samples (mixed pairs, CRL pairs,
-    ranks) act within a share, or over the whole batch with ``Settings(gather=True)``.
+    process takes its share of every batch, and accelerate's wrapper averages the gradients. Batch norm then uses the
+    statistics of a process's own share (those of the first process are kept), unless ``sync_bn`` is set. Losses that
+    couple samples (mixed pairs, CRL pairs, ranks) act within a share, or over the whole batch with
+    ``Settings(gather=True)``. A network without batch norm then ends with the weights of one process, up to rounding;
+    dropout written as a function call, which draws its masks process by process, is the exception.
     """
     setup = TrainingSetup(
         device=device,
@@ -158,9 +172,15 @@ def train(
         outliers=outliers,
         workers=workers,
         on_bad=on_bad,
+        channels_last=channels_last,
+        sync_bn=sync_bn,
+        ema_device=ema_device,
     )
     settings = (settings or Settings()).for_rows(len(data))
-    return _train(recipe, model, data, Path(out), val, settings, setup, trained=trained, done=done)
+    folder = Path(out)
+    make_folder(folder)
+    with hold_folder(folder) if is_first_process() else nullcontext():
+        return _train(recipe, model, data, folder, val, settings, setup, trained=trained, done=done)
 
 
 def _train(

@@ -12,6 +12,7 @@ from torch import nn
 
 from twofold.errors import InvalidInput
 from twofold.nn import data as images
+from twofold.nn.device import check_device
 from twofold.nn.extraction import Prepare, extract
 from twofold.nn.ingredients.fractals import Mixers
 from twofold.nn.models.checkpoint import load_parameters, read_parameters
@@ -20,7 +21,7 @@ from twofold.nn.models.zoo import ZOO, build
 from twofold.nn.recipes import FineTune, Members, ReBN, Recipe, Stages
 from twofold.nn.recipes import recipe as find_recipe
 from twofold.nn.rows import ImageRows
-from twofold.nn.training.epochs import prepare_training
+from twofold.nn.training.epochs import check_sync_bn, prepare_training
 from twofold.nn.training.loop import Trained, train
 from twofold.nn.training.presets import find_preset
 from twofold.nn.training.progress import Done, ignore_progress
@@ -84,6 +85,12 @@ class Plan:
         Processes that read ahead.
     on_bad : {"stop", "skip"}, default="stop"
         What an unreadable image does.
+    channels_last : bool, default=False
+        Whether to store weights and images with the channels last in memory.
+    sync_bn : bool, default=False
+        Whether to take batch-norm statistics over the batch of all processes.
+    ema_device : str, optional
+        Where the average of weights is held.
     """
 
     name: str
@@ -101,6 +108,9 @@ class Plan:
     compiled: bool
     workers: int = 0
     on_bad: Literal["stop", "skip"] = "stop"
+    channels_last: bool = False
+    sync_bn: bool = False
+    ema_device: str | None = None
 
     @classmethod
     def of(
@@ -120,6 +130,9 @@ class Plan:
         compiled: bool = False,
         workers: int = 0,
         on_bad: Literal["stop", "skip"] = "stop",
+        channels_last: bool = False,
+        sync_bn: bool = False,
+        ema_device: str | None = None,
         **changes: object,
     ) -> Plan:
         """Open the data of a training and check that everything fits together.
@@ -154,6 +167,12 @@ class Plan:
             Processes that read, decode and augment ahead; any number gives the same weights.
         on_bad : {"stop", "skip"}, default="stop"
             What an image that cannot be read does: end the training with its name, or be skipped and counted.
+        channels_last : bool, default=False
+            Store weights and images with the channels last in memory.
+        sync_bn : bool, default=False
+            With several processes, take batch-norm statistics over the whole batch; needs CUDA.
+        ema_device : str, optional
+            Where the average of weights is held; by default beside the network.
         **changes
             Fields of :class:`Settings` that differ from the preset's; None leaves the preset's value.
 
@@ -167,10 +186,15 @@ class Plan:
         UnknownName
             If there is no such recipe, preset or statistics.
         InvalidInput
-            If a data set cannot be opened, the preset is not for this recipe or network, the recipe needs a checkpoint,
-            or the outliers share a class with the training set.
+            If a device cannot be used, a data set cannot be opened, the preset is not for this recipe or network, the
+            recipe needs a checkpoint, or the outliers share a class with the training set.
         """
         found = find_preset(preset)
+        place = check_device(device)
+        if ema_device is not None:
+            check_device(ema_device)
+        if sync_bn:
+            check_sync_bn(place)
         prepare = Prepare.named(normalise)
         composed = find_recipe(recipe, **found.parts_for(recipe))
         found.check_fits(preset, recipe, model)
@@ -205,6 +229,9 @@ class Plan:
             compiled=compiled,
             workers=workers,
             on_bad=on_bad,
+            channels_last=channels_last,
+            sync_bn=sync_bn,
+            ema_device=ema_device,
         )
 
     @property
@@ -225,6 +252,9 @@ class Plan:
             outliers=self.outliers,
             workers=self.workers,
             on_bad=self.on_bad,
+            channels_last=self.channels_last,
+            sync_bn=self.sync_bn,
+            ema_device=self.ema_device,
         )
 
     @property
@@ -316,7 +346,7 @@ class Plan:
         model = self.network()
         training = prepare_training(self.recipe, model, self.data, self.settings, self.setup)
         model.train()
-        rows = np.arange(self.settings.batch)
+        rows = training.processes.own_share(np.arange(self.settings.batch))
         seconds = []
         for number in range(steps):
             start = time.perf_counter()
@@ -399,6 +429,9 @@ class Plan:
             compiled=self.compiled,
             workers=self.workers,
             on_bad=self.on_bad,
+            channels_last=self.channels_last,
+            sync_bn=self.sync_bn,
+            ema_device=self.ema_device,
             trained=self.checkpoint is not None,
             done=done,
         )

@@ -15,8 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from twofold import _checks
-from twofold.errors import MissingExtra
+from twofold.errors import InvalidInput, MissingExtra
 from twofold.nn.training.settings import Precision
+
+SHARDING = ("FSDP", "DEEPSPEED", "MEGATRON_LM", "TP")  # as accelerate names them
 
 Sliceable = TypeVar("Sliceable", Tensor, npt.NDArray[np.int64], npt.NDArray[np.float64])
 
@@ -61,7 +63,7 @@ class ProcessGroup:
         Raises
         ------
         InvalidInput
-            If the precision is none of these.
+            If the precision is none of these, or accelerate was configured to shard the network.
         MissingExtra
             If there are several processes, or half precision, and accelerate is not installed.
         """
@@ -79,6 +81,7 @@ class ProcessGroup:
             mixed_precision="no" if precision == "float32" else "bf16",
             kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)],  # a step has several passes
         )
+        _check_distributed_type(str(accelerator.distributed_type.value))
         atexit.unregister(_leave)  # once is enough, however many trainings there are
         atexit.register(_leave)
         if accelerator.num_processes == 1:
@@ -214,6 +217,31 @@ class ProcessGroup:
         if self.accelerator is None:
             return nullcontext()
         return self.accelerator.autocast()
+
+
+def _check_distributed_type(name: str) -> None:
+    """Raise InvalidInput where accelerate would cut the network into shards."""
+    if name in SHARDING:
+        raise InvalidInput(
+            f"accelerate is configured for {name}, which cuts the network into shards; twofold trains with the whole "
+            "network in each process: use `torchrun`, or `accelerate launch --multi_gpu`"
+        )
+
+
+def is_first_process() -> bool:
+    """Say whether this process is the one that writes and prints, by what ``torchrun`` or ``accelerate launch`` set.
+
+    Returns
+    -------
+    bool
+        True in the first process, and in one that was started alone.
+
+    Examples
+    --------
+    >>> is_first_process()
+    True
+    """
+    return os.environ.get("RANK", "0") == "0"
 
 
 def _leave() -> None:

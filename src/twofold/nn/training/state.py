@@ -10,7 +10,11 @@ import csv
 import io
 import json
 import math
+import os
+import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -24,10 +28,14 @@ from twofold.errors import InvalidInput, RunError
 from twofold.nn.models.checkpoint import seal_header, unseal_header
 from twofold.nn.training.settings import Settings
 
+if sys.platform != "win32":
+    import fcntl
+
 StateDict: TypeAlias = Mapping[str, Any]  # nested mappings, lists, tensors and plain values, as PyTorch makes them
 EpochValues: TypeAlias = Mapping[str, float]
 
 STATE, WEIGHTS, HISTORY = "state.safetensors", "weights.safetensors", "metrics.csv"
+PATIENCE = 10.0  # seconds to wait for another training to leave a folder
 
 
 @dataclass(frozen=True)
@@ -121,6 +129,54 @@ def make_folder(path: Path) -> None:
             pass
     except OSError as error:
         raise RunError(f"{path} cannot be written to ({error.strerror}); choose another folder") from error
+
+
+@contextmanager
+def hold_folder(path: Path) -> Iterator[None]:
+    """Keep other trainings out of a folder while open; a process that dies lets go of it.
+
+    On Windows, and on file systems without locks, nothing is locked.
+
+    Parameters
+    ----------
+    path : Path
+        The folder, which exists.
+
+    Yields
+    ------
+    None
+        The folder is held until the block ends.
+
+    Raises
+    ------
+    RunError
+        If another training holds it. Reading processes of one that was killed may do so for a few seconds, so that this
+        waits a little before it gives up.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    handle = os.open(path, os.O_RDONLY)
+    deadline = time.monotonic() + PATIENCE
+    try:
+        while not _lock_at_once(handle):
+            if time.monotonic() > deadline:
+                raise RunError(f"another training is at work in {path}; wait until it ends, or choose another folder")
+            time.sleep(0.1)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock_at_once(handle: int) -> bool:
+    """Lock an open folder without waiting, and return False if another holds it."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # a file system without locks
+    return True
 
 
 def write_weights(path: Path, model: nn.Module, identity: TrainingIdentity) -> None:
