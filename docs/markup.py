@@ -54,11 +54,11 @@ def fence_examples(text: str) -> str:
     Returns
     -------
     str
-        The docstring, in which examples before the first section are blocks of Python.
+        The docstring, in which examples before the first section are blocks of code.
     """
     section = SECTION.search(text)
     end = section.start() if section else len(text)
-    return EXAMPLE.sub(r"```python\n\g<0>\n```", text[:end]) + text[end:]
+    return EXAMPLE.sub(r"```pycon\n\g<0>\n```", text[:end]) + text[end:]
 
 
 def draw_formulas(text: str) -> str:

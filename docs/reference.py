@@ -103,7 +103,7 @@ class Docstrings(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **_: object) -> None:
         """Rewrite one docstring."""
         if obj.docstring is not None:
-            text = markdown(fence_examples(obj.docstring.value), link)
+            text = fence_examples(markdown(obj.docstring.value, link))
             obj.docstring.value = draw_formulas(text)  # the hook for pages does not see docstrings
 
 

@@ -132,8 +132,8 @@ def test_marks_of_docstrings_become_markdown(markup):
 
 def test_examples_outside_sections_are_fenced(markup):
     text = "Words.\n\n>>> f(1)\n[('a', 'b')]\n\nMore.\n\nExamples\n--------\n>>> g()\n"
-    fenced = "```python\n>>> f(1)\n[('a', 'b')]\n```"
-    assert markup.fence_examples(text) == text.replace(">>> f(1)\n[('a', 'b')]", fenced)
+    fenced = "```pycon\n>>> f(1)\n[('a', 'b')]\n```"
+    assert markup.fence_examples(markup.markdown(text)) == text.replace(">>> f(1)\n[('a', 'b')]", fenced)
 
 
 def test_tables_of_docstrings_become_markdown(markup):
