@@ -641,10 +641,10 @@ def pages():
 
 
 def study_page(name, world, others, lines, why):
-    """Write the page of a study: its tables, the claims by verdict, each claim with its numbers, and more tables."""
-    page = study.report(world.study, KEPT / name).rstrip()
-    parts = [page, "## What the paper claims, and what happens here", *LEGEND, *why, by_verdict(lines)]
-    parts += ["### Every claim with its numbers", markdown(HEAD, lines)]
+    """Write the page of a study: the claims by verdict, each claim with its numbers, then the tables."""
+    scale, _, tables = study.report(world.study, KEPT / name).rstrip().partition("\n\n## ")
+    parts = [scale, "## What the paper claims, and what happens here", *LEGEND, *why, by_verdict(lines)]
+    parts += ["## Every claim with its numbers", markdown(HEAD, lines), f"## {tables}"]
     extra = {"sure_plus": sure_plus_extra, "unknown": unknown_extra, "paradigms": paradigms_extra}.get(name)
     parts += [] if extra is None else extra(world)
     for key, found in others.items():
