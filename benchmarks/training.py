@@ -1,6 +1,7 @@
 """A step of each recipe against as many plain steps as it has passes; memory layout, compilation; memory of SURE+.
 
-    python benchmarks/training.py [--save]        (a few minutes; needs torch)
+    python benchmarks/training.py [--save]        (ten to fifteen minutes on two idle cores, most of it to compile)
+    python benchmarks/training.py --layouts       (only memory layout, bf16 and compilation; nothing is saved)
 
 A ResNet-20 for 32x32 images, batch 64, random images. The memory of a whole process is that of a ResNet-18 with
 batch 128, as in the paper; each recipe has its own process, which this file starts with --memory NAME.
@@ -28,6 +29,14 @@ from twofold.nn.training import Settings, TrainingSetup, TrainingStep, prepare_t
 
 NAMES = ("basic", "regmixup", "regpixmix", "crl", "augmix", "sam", "fsam", "ema", "sure", "sure_plus", "sure_plus_fast")
 BATCH = 64
+ZOO = ("resnet8_cifar", "resnet20_cifar", "vgg13", "resnet18_32")
+FORMS = {
+    "channels last in maps": {},
+    "channels last in maps and weights": {"channels_last": True},
+    "bf16": {"precision": "bf16"},
+    "compiled": {"compiled": True},
+    "bf16, compiled": {"precision": "bf16", "compiled": True},
+}
 
 
 def prepared(name, network="resnet20_cifar", batch=BATCH, **options):
@@ -97,7 +106,36 @@ def use(name):
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
+def layouts():
+    """Steps of plain cross-entropy in several forms, each over one with channels first in memory; batch 128."""
+    rows = []
+    for network in ZOO:
+        plain = one(prepared("basic", network, 128))
+        contenders = {"planes": with_planes(plain)}
+        for form, options in FORMS.items():
+            contenders[form] = one(prepared("basic", network, 128, **options))
+        least = best(contenders, 5)
+        for form in FORMS:
+            ratio = least[form] / least["planes"]
+            rows.append(row(network, f"step with {form} / with channels first", ratio, "x", "-"))
+    return rows
+
+
+def with_planes(step):
+    """Take a step with the channels first in memory."""
+
+    def run():
+        with mock.patch.object(parts, "channels_last", lambda images: images):
+            step()
+
+    return run
+
+
 def main():
+    if "--layouts" in sys.argv:
+        for r in layouts():
+            print(f"{r['case']:<20} {r['quantity']:<64} {r['value']:>9} {r['unit']}")
+        return None
     if "--memory" in sys.argv:
         return use(sys.argv[-1])
     announce("a step of each recipe")
@@ -108,13 +146,8 @@ def main():
         ratio = least[name] / (training.recipe.passes * least["basic"])
         rows.append(row(name, f"step / {training.recipe.passes} plain steps", ratio, "x", "<= 1.15"))
     ours = one(contenders["basic"])
-
-    def planes():
-        with mock.patch.object(parts, "channels_last", lambda images: images):
-            ours()
-
     announce("memory layout")
-    both = best({"ours": ours, "planes": planes}, 5)
+    both = best({"ours": ours, "planes": with_planes(ours)}, 5)
     ratio = both["ours"] / both["planes"]
     rows.append(row("basic", "step / the same with channels first in memory", ratio, "x", "<= 1.0"))
     announce("compilation")
@@ -138,6 +171,8 @@ def main():
     rows.append(
         row("sure_plus", "peak memory of the process / basic", peak("sure_plus") / peak("basic"), "x", "<= 2.2")
     )
+    announce("layout, precision and compilation in the zoo")
+    rows += layouts()
     return finish("training", rows)
 
 
