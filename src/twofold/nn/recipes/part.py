@@ -25,12 +25,38 @@ QUIET: Mapping[str, bool] = {"quiet": True}
 
 
 def check_positive(value: object, name: str) -> None:
-    """Raise unless a setting is a finite number above 0."""
+    """Raise unless a setting is a finite number above 0.
+
+    Parameters
+    ----------
+    value : object
+        The setting.
+    name : str
+        How the error calls it.
+
+    Raises
+    ------
+    InvalidInput
+        If the value is not a finite number above 0.
+    """
     _checks.number(value, name, 0.0, math.inf, open_low=True, open_high=True)
 
 
 def check_not_negative(value: object, name: str) -> None:
-    """Raise unless a setting is a finite number of at least 0."""
+    """Raise unless a setting is a finite number of at least 0.
+
+    Parameters
+    ----------
+    value : object
+        The setting.
+    name : str
+        How the error calls it.
+
+    Raises
+    ------
+    InvalidInput
+        If the value is not a finite number at least 0.
+    """
     _checks.number(value, name, 0.0, math.inf, open_high=True)
 
 
