@@ -151,7 +151,8 @@ def count_learnt_classes(fitted: object) -> int:
         if "chains" in field.metadata:
             for chain in value:
                 for step in chain.steps:
-                    most = max(most, count_learnt_classes(step.learnt))
+                    if step.learnt is not None:
+                        most = max(most, count_learnt_classes(step.learnt))
         elif "state" in field.metadata and value is not None:
             sizes: dict[str, int] = {}
             _has_declared_shape(value, field.metadata["state"], sizes)
