@@ -66,8 +66,6 @@ def test_wrong_specs(spec, error, message):
 def test_arguments_that_contradict_the_spec():
     with pytest.raises(InvalidInput, match="has classes=3 and the argument classes is 4"):
         load(SPEC, classes=4)
-    with pytest.raises(InvalidInput, match="network of the zoo"):
-        load("timm:test_resnet", head="cosine")
 
 
 def save(model, path, form):
@@ -263,8 +261,6 @@ def test_files_that_cannot_be_imported(tmp_path, file):
         load(f"{tmp_path / 'bad.py'}:make")
     with pytest.raises(InvalidInput, match="there is no file"):
         load(f"{tmp_path / 'none.py'}:make")
-    with pytest.raises(InvalidInput, match="takes no arguments"):
-        load(f"{file}:make", classes=3)
 
 
 def test_timm_and_torchvision_names():
@@ -291,7 +287,7 @@ def test_timm_checkpoint(tmp_path):
     pytest.importorskip("timm", reason="timm is not installed")
     trained = load("timm:test_resnet?classes=4")
     save(trained, tmp_path / "w.safetensors", "safetensors")
-    other = load("timm:test_resnet", classes=4)
+    other = load("timm:test_resnet", classes=4, seed=1)
     assert not equal(other, trained)
     assert equal(load("timm:test_resnet", classes=4, checkpoint=tmp_path / "w.safetensors"), trained)
 

@@ -64,9 +64,9 @@ def extract_command(
 ) -> None:
     """Run a network once over data sets and write a run.
 
-    MODEL is timm:NAME, torchvision:NAME, hf:FOLDER, file.py:function or a network of twofold.nn (see `twofold list
-    models`). Images are read where they are; nothing is downloaded. The run holds logits, labels, features and the last
-    layer of each data set; every other command reads it.
+    MODEL is timm:NAME, torchvision:NAME, hf:FOLDER, file.py:function, a network of twofold.nn (see `twofold list
+    models`) or a folder of `twofold train`. Images are read where they are; nothing is downloaded. The run holds
+    logits, labels, features and the last layer of each data set; every other command reads it.
 
     Rerun the command to resume an interrupted extraction; complete data sets are skipped. Launch it with torchrun to
     split the work across processes.

@@ -59,7 +59,8 @@ def list_command(what: str, needs: str | None, as_json: bool) -> None:
 
 
 def _models() -> list[Entry]:
-    return [({"name": name, "summary": ""}, "") for name in from_torch("models").names()]
+    models = from_torch("models")
+    return [({"name": name, "summary": models.summarise(name)}, "") for name in (*models.names(), *models.TRANSFORMERS)]
 
 
 def _recipes() -> list[Entry]:

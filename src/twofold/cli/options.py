@@ -173,6 +173,18 @@ class ScoreType(TextType):
         return [CompletionItem(before + bar + name) for name in known if name.startswith(word)]
 
 
+class RateType(TextType):
+    """A rate from 0 to below 1, or the word ``paper``."""
+
+    name = "rate"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the rate as a number, or the word."""
+        if value == "paper":
+            return value
+        return SHARE.convert(value, param, ctx)
+
+
 def _field_names() -> tuple[str, ...]:
     from twofold.outputs import FIELDS
 
@@ -244,13 +256,18 @@ def _preset_names() -> list[str]:
 def _model_names() -> list[str]:
     from twofold.cli.shared import from_torch
 
-    return list(from_torch("models").names())
+    models = from_torch("models")
+    return [*models.names(), *models.TRANSFORMERS]
 
 
 def _check_model(name: str) -> None:
-    """Check a network of twofold by its name; timm:NAME, file.py:function, ... are left to the command."""
+    """Check a network of twofold by its name; timm:NAME, file.py:function, folders, ... are left to the command."""
+    from twofold.cli.shared import from_torch
+
     own = name.partition("?")[0]
-    if ":" not in own and own not in _model_names():
+    if ":" in own or Path(name).is_dir() or from_torch("models").is_transformer(own):
+        return
+    if own not in _model_names():
         raise UnknownName.of("network", own, _model_names())
 
 
@@ -290,6 +307,7 @@ class AugmentationsType(click.ParamType[tuple[str, ...]]):
 
 DROPS = DropsType()
 AUGMENTATIONS = AugmentationsType()
+RATE = RateType()
 SCORE = ScoreType()
 SCORE_OR_NONE = ScoreType(none=True)
 FIELDS = NameType("field of outputs", _field_names, many=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from twofold.cli.options import AUGMENTATIONS, DROPS, MODEL, ON_BAD, PRESET, RECIPE, WORKERS
+from twofold.cli.options import AUGMENTATIONS, DROPS, MODEL, ON_BAD, POSITIVE_SHARE, PRESET, RATE, RECIPE, WORKERS
 from twofold.cli.shared import JSON, from_torch, progress, resumable
 
 
@@ -74,7 +74,18 @@ from twofold.cli.shared import JSON, from_torch, progress, resumable
 @ON_BAD
 @click.option("--outliers", help="Images of no known class, for oe and energy_finetune.")
 @click.option("--mixers", type=click.Path(), help="Folder of pictures for PixMix; by default fractals are generated.")
-@click.option("--checkpoint", type=click.Path(), help="Weights to start from.")
+@click.option("--checkpoint", type=click.Path(), help="Weights to start from: a file, or a folder of weights.")
+@click.option("--new-head", is_flag=True, help="Load all weights but the head's, for other classes.")
+@click.option("--head", help="Name of the last linear layer, if it is not found automatically.")
+@click.option("--head-kind", type=click.Choice(["linear", "cosine"]), help="Last layer, instead of the recipe's.")
+@click.option(
+    "--head-scale", type=click.FloatRange(0, min_open=True), help="Scale of a cosine head: 8, or 64 for ViTs."
+)
+@click.option("--dropout", type=RATE, help="Rate of dropout, or 'paper' for that of the network's paper.")
+@click.option("--dropout-at", type=click.Choice(["blocks", "head"]), help="Dropout in all blocks or before the head.")
+@click.option("--freeze", help="What does not learn: none, backbone, or a number of stages from the input.")
+@click.option("--layer-decay", type=POSITIVE_SHARE, help="Learning rate of a block over that of the next, as 0.75.")
+@click.option("--head-lr", type=click.FloatRange(0), help="Learning rate of the head, instead of --lr.")
 @click.option("--device", default="cpu", show_default=True, help="Where the network runs.")
 @click.option(
     "--precision",
@@ -112,6 +123,9 @@ def train_command(out: Path, tensorboard: bool, dry_run: bool, as_json: bool, **
     training; it ends with the same weights as one that was never interrupted. Start it with torchrun or accelerate
     launch to train in several processes, which share every batch; the first one prints the result.
 
+    Start from trained weights with --checkpoint. With --new-head, all but the last layer are loaded, for another number
+    of classes; what was loaded, skipped and initialised goes to standard error. Frozen batch norm keeps its statistics.
+
     \b
       twofold train --recipe sure_plus --model resnet18_32 --data cifar100:PATH?split=train --out run --dry-run
       twofold train --recipe "sure_plus(rho=0.1, mixup_weight=0.5)" --preset sure_plus_cifar_printed ...
@@ -120,7 +134,7 @@ def train_command(out: Path, tensorboard: bool, dry_run: bool, as_json: bool, **
     training = from_torch("training")
     plan = training.Plan.of(options.pop("recipe"), options.pop("model"), options.pop("data"), **options)
     if dry_run:
-        described = plan.describe()
+        described = plan.describe(report=_print_loaded if training.is_first_process() else None)
         if training.is_first_process():
             _print_plan(described, as_json=as_json)
         return
@@ -136,7 +150,7 @@ def train_command(out: Path, tensorboard: bool, dry_run: bool, as_json: bool, **
             if "step" in values:
                 bar.update(task, advance=1, description=f"loss {values['loss']:.4f}")
 
-        trained = plan.run(out, show)
+        trained = plan.run(out, show, _print_loaded)
 
     rows = []
     for one in trained:
@@ -147,6 +161,11 @@ def train_command(out: Path, tensorboard: bool, dry_run: bool, as_json: bool, **
         return
     for row in rows:
         click.echo("  ".join(f"{name} {_short(value)}" for name, value in row.items()))
+
+
+def _print_loaded(loaded: object) -> None:
+    """Say on standard error what was loaded from a checkpoint."""
+    click.echo(str(loaded), err=True)
 
 
 def _print_plan(plan: Mapping[str, object], *, as_json: bool) -> None:

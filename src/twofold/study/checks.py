@@ -112,7 +112,7 @@ def setting_names() -> list[str]:
 def _check_training(study: Study, where: str) -> None:
     """Check the names of network, normalisation, precision, preset and settings."""
     training, models, data = torch_module("training"), torch_module("models"), torch_module("data")
-    if ":" not in study.model:
+    if ":" not in study.model and not models.is_transformer(study.model):
         check_name(study.model, models.names(), "network", f"{where}: model")
     check_name(study.normalise, ["none", *data.STATISTICS], "statistics", f"{where}: normalise")
     check_name(study.precision, get_args(training.Precision), "precision", f"{where}: precision")

@@ -27,9 +27,7 @@ def _write(folder, **changes):
 
 
 def test_what_is_written_is_read_again(tmp_path):
-    network = NetworkDescription(
-        "resnet8_cifar", 4, "cosine", 16.0, True, 0.3, "head", True, "devries", 1, "linear", replaced=True
-    )
+    network = NetworkDescription("resnet8_cifar", 4, "cosine", 16.0, True, 0.3, "head", True, "devries", 1, "linear")
     written = ModelDescription(network, ("a", "b", "c", "d"), "2", None)
     write_description(tmp_path, written)
     assert read_description(tmp_path) == written

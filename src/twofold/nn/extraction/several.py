@@ -12,6 +12,7 @@ from twofold.nn.extraction.prepare import ImageInput, Prepare
 from twofold.nn.extraction.stored import find_input, name_statistics, remember_input
 from twofold.nn.extraction.stream import extract
 from twofold.nn.models import load
+from twofold.nn.models.description import list_members
 from twofold.nn.perturb import Odin, Perturbation, PerturbedMahalanobis, RankFeat
 from twofold.run import Run
 from twofold.scores.chain import Chain, scorer
@@ -44,7 +45,7 @@ def extract_all(
     Parameters
     ----------
     model : str
-        A model as :func:`twofold.nn.models.load` takes it.
+        A model as :func:`twofold.nn.models.load` takes it, or the folder of a trained ensemble.
     sets : sequence of (spec, role, name)
         Each data set: its specification for :func:`twofold.nn.data.open`, its role and its name in the run. Put the
         training set first if ``mahalanobis`` is set.
@@ -109,7 +110,7 @@ def extract_all(
     if checkpoints:
         members = [load(model, classes=classes, checkpoint=checkpoint) for checkpoint in checkpoints]
     else:
-        members = [load(model, classes=classes)]
+        members = [load(spec, classes=classes) for spec in list_members(model)]
     for member in members:
         remember_input(member, trained)
     open_set = data.open_unread if options.get("on_bad") == "skip" else data.open

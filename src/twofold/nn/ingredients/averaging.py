@@ -8,7 +8,7 @@ once at the end.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any, Self, TypeAlias
@@ -426,7 +426,7 @@ def _batch_statistics_mode(model: nn.Module, layers: Sequence[_BatchNorm]) -> It
             module.training = mode
 
 
-def rebn(model: nn.Module, batches: Iterable[Batch]) -> int:
+def rebn(model: nn.Module, batches: Iterable[Batch], *, skip: Collection[str] = ()) -> int:
     r"""Replace the running statistics of every batch norm by those of one pass over the batches.
 
     Each layer gets the mean and the unbiased variance of all values that entered it, every row counting the same:
@@ -442,6 +442,8 @@ def rebn(model: nn.Module, batches: Iterable[Batch]) -> int:
         Network whose statistics are replaced in place, usually an averaged one.
     batches : iterable of Tensor, or of tuples or lists that begin with one
         Inputs, moved to the device of the model. They should be training images under training augmentation.
+    skip : collection of str, default=()
+        Names of batch norms that keep their statistics and use them during the pass: those of frozen layers.
 
     Returns
     -------
@@ -473,8 +475,8 @@ def rebn(model: nn.Module, batches: Iterable[Batch]) -> int:
     (4.0, 6.6667)
     """
     layers = []
-    for module in model.modules():
-        if isinstance(module, _BatchNorm) and module.running_mean is not None:
+    for name, module in model.named_modules():
+        if isinstance(module, _BatchNorm) and module.running_mean is not None and name not in skip:
             layers.append(module)
     if not layers:
         return 0

@@ -1,15 +1,17 @@
 """Trained parameters from a file into a network: all of them fit, or none is changed.
 
 Formats: ``.safetensors``, ``.npz`` with one array per parameter, and torch files read with ``weights_only=True``, so
-no file can run code.
+no file can run code; and folders that training or Hugging Face wrote.
 """
 
 from __future__ import annotations
 
 import json
 import pickle
+import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -25,6 +27,9 @@ from twofold.nn.npz import NpzArchive
 FORMAT = "twofold-training-2"  # format of the files that training writes
 NESTS = ("state_dict", "model_state_dict", "model", "net")  # keys under which training code keeps the parameters
 PREFIXES = ("module.", "_orig_mod.")  # added by DataParallel and by torch.compile
+ALL_PREFIXES = (*PREFIXES, "model.", "backbone.", "network.", "net.", "encoder.")  # those of other wrappers, too
+FOLDER_FILES = ("weights.safetensors", "model.safetensors", "pytorch_model.bin")  # of trainings and of Hugging Face
+SHARDS = "model.safetensors.index.json"  # of Hugging Face: which file holds which parameter
 COUNTER = "num_batches_tracked"  # counter of batch norm; evaluation does not use it, so it may be missing
 STEMS = ("conv1.weight", "block1.0.weight")  # names of the first convolution in networks of the zoo
 ENCODER_KEYS = "confidence.encoder."  # keys of a confidence branch with its own encoder
@@ -37,7 +42,9 @@ def read_parameters(path: Path | str) -> dict[str, Tensor]:
     Parameters
     ----------
     path : Path or str
-        File in one of the formats of this module, chosen by its suffix; any other suffix is read as a torch file.
+        File in one of the formats of this module, chosen by its suffix; any other suffix is read as a torch file. Of a
+        folder the file of weights is read: ``weights.safetensors`` of a training, or ``model.safetensors`` (whole or in
+        shards) or ``pytorch_model.bin`` of Hugging Face.
 
     Returns
     -------
@@ -63,17 +70,44 @@ def read_parameters(path: Path | str) -> dict[str, Tensor]:
     {'weight': tensor([1., 1.])}
     """
     path = Path(path)
-    if path.is_dir():
-        raise InvalidInput(f"checkpoint {path} is a folder; give one file")
-    if not path.is_file():
-        raise InvalidInput(f"checkpoint {path} is missing; give one file")
-    readers = {".safetensors": _read_safetensors, ".npz": _read_npz}
-    read = readers.get(path.suffix.lower(), _read_torch)
-    parameters = _check_parameters(read(path), path)
+    parameters: dict[str, Tensor] = {}
+    for file in _find_files(path):
+        readers = {".safetensors": _read_safetensors, ".npz": _read_npz}
+        read = readers.get(file.suffix.lower(), _read_torch)
+        parameters |= _check_parameters(read(file), file)
     for prefix in PREFIXES * 2:  # either may be the outer one
         if all(key.startswith(prefix) for key in parameters):
             parameters = {key.removeprefix(prefix): value for key, value in parameters.items()}
     return parameters
+
+
+def _find_files(path: Path) -> list[Path]:
+    """Return the files of a checkpoint: itself, the one in a folder, or the shards that an index lists."""
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise InvalidInput(f"checkpoint {path} is missing; give one file")
+    if (path / SHARDS).is_file():
+        return _list_shards(path / SHARDS)
+    for name in FOLDER_FILES:
+        if (path / name).is_file():
+            return [path / name]
+    raise InvalidInput(f"checkpoint {path} is a folder without {', '.join(FOLDER_FILES)}; give one file")
+
+
+def _list_shards(index: Path) -> list[Path]:
+    """Return the files that an index of Hugging Face names; all must be beside it."""
+    try:
+        names = set(json.loads(index.read_bytes())["weight_map"].values())
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise InvalidInput(f"{index} is damaged or not an index of weights") from error
+    files = []
+    for name in sorted(map(str, names)):
+        file = index.parent / name
+        if Path(name).name != name or not file.is_file():
+            raise InvalidInput(f"{index} names {name!r:.80}, which is not a file beside it")
+        files.append(file)
+    return files
 
 
 def _check_parameters(content: Mapping[str, object], path: Path) -> dict[str, Tensor]:
@@ -205,52 +239,217 @@ def _read_torch(path: Path) -> Mapping[str, object]:
     return content
 
 
-def load_parameters(model: nn.Module, parameters: Mapping[str, Tensor], *, source: str, expected: str) -> None:
+@dataclass(frozen=True)
+class LoadedWeights:
+    """Say which tensors of a network came from a checkpoint.
+
+    Parameters
+    ----------
+    loaded : tuple of str
+        Names of the network's tensors that have the values of the checkpoint.
+    skipped : tuple of str
+        Names in the checkpoint that were not used.
+    new : tuple of str
+        Names of the network's tensors that have their initial values.
+    resampled : tuple of str, default=()
+        Those among ``loaded`` that were interpolated to the network's input size: position embeddings.
+
+    Examples
+    --------
+    >>> print(LoadedWeights(("conv.weight",), ("fc.weight",), ("linear.weight", "linear.bias")))
+    loaded 1 tensor, skipped 1 of the checkpoint (fc.weight), initialised 2 (linear.weight, linear.bias)
+    """
+
+    loaded: tuple[str, ...]
+    skipped: tuple[str, ...]
+    new: tuple[str, ...]
+    resampled: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        tensors = "tensor" if len(self.loaded) == 1 else "tensors"
+        text = f"loaded {len(self.loaded)} {tensors}"
+        if self.resampled:
+            text += f" (interpolated: {_list_some(self.resampled)})"
+        text += f", skipped {len(self.skipped)} of the checkpoint"
+        if self.skipped:
+            text += f" ({_list_some(self.skipped)})"
+        text += f", initialised {len(self.new)}"
+        if self.new:
+            text += f" ({_list_some(self.new)})"
+        return text
+
+
+def load_parameters(
+    model: nn.Module,
+    parameters: Mapping[str, Tensor],
+    *,
+    source: str,
+    expected: str,
+    new: Collection[str] = (),
+    optional: Collection[str] = (),
+) -> LoadedWeights:
     """Copy parameters into a model whose names and shapes they must have; after an error the weights are unchanged.
 
     Parameters
     ----------
     model : torch.nn.Module
-        Model to load into. A confidence branch first gets its own encoder if the parameters have one.
+        Model to load into. A confidence branch first gets an encoder of its own if the parameters have one.
     parameters : mapping from str to Tensor
         Parameters by name, as :func:`read_parameters` returns them. Counters of batch norm may be missing.
     source : str
         Name of the checkpoint in error messages.
     expected : str
         Name of the model in error messages.
+    new : collection of str, default=()
+        Names of modules that keep their initial values, such as a new head. Whatever else the checkpoint holds beyond
+        the network's other parameters is then skipped, not an error.
+    optional : collection of str, default=()
+        Names of modules that are loaded if the checkpoint has them.
+
+    Returns
+    -------
+    LoadedWeights
+        What was loaded, skipped and left as initialised.
 
     Raises
     ------
     InvalidInput
         If names or shapes differ. The message lists them, and the networks of the zoo that fit.
 
+    Notes
+    -----
+    One rule finds the names: the prefixes that wrappers add (``module.``, ``model.``, ``backbone.``, ...) are removed
+    from the front, one at a time, until the network has a parameter of that name. Networks of the zoo also take the
+    names of torchvision's ResNets (``downsample``, ``fc``). Position embeddings of timm's transformers for another
+    image size are interpolated by timm; those of other networks are an error.
+
     Examples
     --------
     >>> model = nn.Linear(1, 1)
-    >>> load_parameters(
+    >>> found = load_parameters(
     ...     model, {"weight": torch.ones(1, 1), "bias": torch.zeros(1)}, source="w.pt", expected="a linear layer"
     ... )
-    >>> model.weight.detach()
-    tensor([[1.]])
+    >>> model.weight.detach(), found.loaded
+    (tensor([[1.]]), ('weight', 'bias'))
     """
-    _adopt_encoder(model, parameters)
+    if "confidence" not in new:
+        _adopt_encoder(model, parameters)
     own = model.state_dict()
-    missing = [key for key in own if key not in parameters and not key.endswith(COUNTER)]
-    unexpected = [key for key in parameters if key not in own]
-    other_shape = []
+    renamed = _match_names(parameters, own, model)
+    resampled: tuple[str, ...] = ()
+    if _other_shapes(renamed, own, new):
+        renamed, resampled = _resample(model, renamed)
+    missing, fresh = [], []
     for key in own:
-        if key in parameters and own[key].shape != parameters[key].shape:
-            other_shape.append(f"{key} {tuple(parameters[key].shape)} for {tuple(own[key].shape)}")
-    if not (missing or unexpected or other_shape):
-        model.load_state_dict(dict(parameters), strict=False)
-        return
+        if key in renamed and not _belongs_to(key, new):
+            continue
+        if _belongs_to(key, new) or _belongs_to(key, optional):
+            fresh.append(key)
+        elif not key.endswith(COUNTER):
+            missing.append(key)
+    unexpected = [key for key in renamed if key not in own or _belongs_to(key, new)]
+    other_shape = _other_shapes(renamed, own, new)
+    if missing or other_shape or (unexpected and not new):
+        raise _misfit(parameters, missing, () if new else unexpected, other_shape, source, expected)
+    fitting = {key: value for key, value in renamed.items() if key not in unexpected}
+    model.load_state_dict(fitting, strict=False)
+    return LoadedWeights(tuple(fitting), tuple(unexpected), tuple(fresh), resampled)
+
+
+def _belongs_to(key: str, modules: Collection[str]) -> bool:
+    """Check whether a parameter is inside one of the modules."""
+    return any(key.startswith(f"{module}.") for module in modules)
+
+
+def _match_names(parameters: Mapping[str, Tensor], own: Collection[str], model: nn.Module) -> dict[str, Tensor]:
+    """Rename parameters as the network names them; of two with one name, the one with the shorter prefix counts."""
+    matched: dict[str, tuple[int, Tensor]] = {}
+    for key, value in parameters.items():
+        name, removed = _find_name(key, own, is_zoo=isinstance(model, Network))
+        if name not in matched or removed < matched[name][0]:
+            matched[name] = (removed, value)
+    return {name: value for name, (_, value) in matched.items()}
+
+
+def _find_name(key: str, own: Collection[str], *, is_zoo: bool) -> tuple[str, int]:
+    """Return the name of a parameter in the network, or its own, and how many prefixes were removed."""
+    name, removed = key, 0
+    while True:
+        for candidate in _name_candidates(name, is_zoo=is_zoo):
+            if candidate in own:
+                return candidate, removed
+        prefix = next((prefix for prefix in ALL_PREFIXES if name.startswith(prefix)), None)
+        if prefix is None:
+            return key, 0
+        name = name.removeprefix(prefix)
+        removed += 1
+
+
+def _name_candidates(name: str, *, is_zoo: bool) -> list[str]:
+    """Return a name and, for networks of the zoo, what torchvision calls the same parameter."""
+    if not is_zoo:
+        return [name]
+    renamed = name.replace("downsample.", "shortcut.")
+    if renamed.startswith("fc."):
+        renamed = f"linear.{renamed.removeprefix('fc.')}"
+    return [name, renamed]
+
+
+def _other_shapes(parameters: Mapping[str, Tensor], own: Mapping[str, Tensor], new: Collection[str]) -> list[str]:
+    """Describe the parameters whose shape is not that of the network's."""
+    described = []
+    for key in own:
+        if key in parameters and not _belongs_to(key, new) and own[key].shape != parameters[key].shape:
+            described.append(f"{key} {tuple(parameters[key].shape)} for {tuple(own[key].shape)}")
+    return described
+
+
+def _resample(model: nn.Module, parameters: dict[str, Tensor]) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+    """Let timm fit a checkpoint to the input size of one of its networks; others are left as they are."""
+    if not hasattr(model, "pretrained_cfg"):
+        return parameters, ()
+    fit = getattr(sys.modules[type(model).__module__], "checkpoint_filter_fn", None)
+    if fit is None:
+        return parameters, ()
+    try:
+        fitted = dict(fit(dict(parameters), model))
+    except (RuntimeError, ValueError, TypeError, KeyError, AttributeError, AssertionError):
+        return parameters, ()  # the error about shapes says what does not fit
+    changed = [key for key in fitted if key in parameters and fitted[key].shape != parameters[key].shape]
+    return fitted, tuple(changed)
+
+
+def _misfit(
+    parameters: Mapping[str, Tensor],
+    missing: Sequence[str],
+    unexpected: Sequence[str],
+    other_shape: Sequence[str],
+    source: str,
+    expected: str,
+) -> InvalidInput:
+    """Make the error for parameters that do not fit: what differs, and what would fit."""
     problems = []
     for kind, keys in (("missing", missing), ("unexpected", unexpected), ("of another shape", other_shape)):
         if keys:
             problems.append(f"{len(keys)} {kind}: {_list_some(keys)}")
     fitting = fits(parameters)
-    advice = f"the file fits {' or '.join(fitting)}" if fitting else "choose the architecture it was saved from"
-    raise InvalidInput(f"checkpoint {source} does not fit {expected} (parameters {'; '.join(problems)}); {advice}")
+    advice = "choose the architecture it was saved from"
+    is_head_alone = not missing and not unexpected and _are_of_one_layer(other_shape)
+    if fitting:
+        advice = f"the file fits {' or '.join(fitting)}"
+        if is_head_alone:
+            advice += "; to load all but the head, pass --new-head"
+    elif other_shape and not missing and all("pos" in text.partition(" ")[0] for text in other_shape):
+        advice = "its position embeddings are for another image size; build the network for the size of the checkpoint"
+    elif is_head_alone:
+        advice = "to load all but the head, pass --new-head"
+    return InvalidInput(f"checkpoint {source} does not fit {expected} (parameters {'; '.join(problems)}); {advice}")
+
+
+def _are_of_one_layer(described: Sequence[str]) -> bool:
+    """Check whether parameters of another shape, as described for a message, are the weight and bias of one layer."""
+    layers = {text.partition(" ")[0].rpartition(".")[0] for text in described}
+    return len(layers) == 1 and len(described) <= 2 and "" not in layers
 
 
 def _adopt_encoder(model: nn.Module, parameters: Mapping[str, Tensor]) -> None:

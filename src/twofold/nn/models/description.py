@@ -54,9 +54,7 @@ class NetworkDescription:
     in_channels : int, default=3
         Number of image channels.
     head_layer : str, optional
-        Name of the last linear layer, where it was named.
-    replaced : bool, default=False
-        Whether the last layer of the architecture was replaced by one of twofold's.
+        Name of the architecture's own last linear layer, where it was named.
 
     Raises
     ------
@@ -80,7 +78,6 @@ class NetworkDescription:
     confidence: Literal["devries", "confidnet"] | None = None
     in_channels: int = 3
     head_layer: str | None = None
-    replaced: bool = False
 
     def __post_init__(self) -> None:
         whole(self.classes, "classes", 2)
@@ -95,7 +92,7 @@ class NetworkDescription:
             check_text(self.model, "model")
             if self.head_layer is not None:
                 check_text(self.head_layer, "head_layer")
-            for name in ("learn_scale", "abstain", "replaced"):
+            for name in ("learn_scale", "abstain"):
                 check_flag(getattr(self, name), name)
         except ValueError as error:
             raise InvalidInput(str(error)) from error
@@ -137,6 +134,30 @@ class ModelDescription:
     class_names: tuple[str, ...] | None = None
     freeze: str = "none"
     input: Mapping[str, object] | None = None
+
+
+def list_members(model: str) -> list[str]:
+    """List the networks that a text names: the members in the folder of an ensemble, else the text itself.
+
+    Parameters
+    ----------
+    model : str
+        A model as :func:`twofold.nn.load` takes it, or the folder of a trained ensemble.
+
+    Returns
+    -------
+    list of str
+        What :func:`twofold.nn.load` takes.
+
+    Examples
+    --------
+    >>> list_members("resnet20_cifar")
+    ['resnet20_cifar']
+    """
+    folders: list[str] = []
+    while (Path(model) / f"member-{len(folders)}" / MODEL_FILE).is_file():
+        folders.append(str(Path(model) / f"member-{len(folders)}"))
+    return folders or [model]
 
 
 def describe_network(model: nn.Module) -> NetworkDescription | None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules.dropout import _DropoutNd
 
-from twofold.errors import InvalidInput, UnknownName
+from twofold.errors import InvalidInput, TwofoldError, UnknownName
 from twofold.nn.dropout import find_dropouts
 from twofold.nn.models.parts import ConfidenceBranch, CosineHead, Network
 from twofold.outputs import FINE, Head
@@ -120,10 +120,10 @@ class Classifier:
         self._network = _find_network(model)
         self._is_named = head is not None
         self._name = head
-        self._layer: HeadLayer | None = None if head is None else _find_named_head(model, head)
+        self._layer: HeadLayer | None = None if head is None else find_named_head(model, head)
         self._map_names: list[str] | None = None  # known once the model has run
         if example is not None:
-            with _evaluation_mode(model), torch.no_grad():
+            with evaluation_mode(model), torch.no_grad():
                 self(example)
 
     def __call__(self, batch: Batch) -> Captured:
@@ -150,18 +150,32 @@ class Classifier:
         modules = list(self.model.named_modules()) if is_first else [(self.head_name, self._head_layer)]
         trace = _Trace()
         with _record_modules(modules, trace, full=is_first), self._record_images() as images:
-            output = self.model(*arguments, **keywords)
+            output = self._run_model(arguments, keywords, is_first=is_first)
         if self._is_named:
             call = _find_last_call(trace, self._head_layer)
             if is_first:
-                _check_agreement(call, _find_logits(output))
+                _check_agreement(call, find_logits(output))
         else:
-            call = _find_call_that_returns(_find_logits(output), trace, check_law=is_first)
+            call = _find_call_that_returns(find_logits(output), trace, check_law=is_first)
         if is_first:
             self._name = call.name
             self._layer = call.layer
             self._map_names = _select_map_names(self.model, trace, call.layer)
         return self._capture(call, images)
+
+    def _run_model(self, arguments: tuple[object, ...], keywords: dict[str, object], *, is_first: bool) -> object:
+        """Run the model; what it says about its first input becomes an error about that input."""
+        try:
+            return self.model(*arguments, **keywords)
+        except (AssertionError, ValueError, RuntimeError) as error:
+            if not is_first or isinstance(error, TwofoldError) or "memory" in str(error).lower():
+                raise
+            shapes = [tuple(value.shape) for value in (*arguments, *keywords.values()) if isinstance(value, Tensor)]
+            lines = str(error).splitlines() or [type(error).__name__]
+            raise InvalidInput(
+                f"the network cannot take inputs of shape {', '.join(map(str, shapes))}: {lines[0].strip(' .')}; is "
+                "the image size the one it was built for?"
+            ) from error
 
     def at_head(self, given: Tensor) -> Captured:
         """Compute logits from an input of the head; the rest of the model does not run.
@@ -329,7 +343,7 @@ def _effective_weights(layer: HeadLayer) -> tuple[Tensor, Tensor | None]:
     return weight, None if layer.bias is None else _to_float(layer.bias)
 
 
-def _can_be_head(module: nn.Module) -> TypeGuard[HeadLayer]:
+def can_be_head(module: nn.Module) -> TypeGuard[HeadLayer]:
     """Check whether a module is a linear layer, a 1x1 convolution or a cosine head."""
     if isinstance(module, nn.Conv2d):
         return module.kernel_size == (1, 1) and module.groups == 1
@@ -341,14 +355,14 @@ def _module_names(modules: Iterable[str]) -> list[str]:
     return [name for name in modules if name]
 
 
-def _find_named_head(model: nn.Module, name: str) -> HeadLayer:
+def find_named_head(model: nn.Module, name: str) -> HeadLayer:
     """Return the head a user named."""
     modules = dict(model.named_modules())
     if name not in modules:
-        possible = [other for other, module in modules.items() if _can_be_head(module)]
+        possible = [other for other, module in modules.items() if can_be_head(module)]
         raise UnknownName.of("module", name, possible or _module_names(modules))
     module = modules[name]
-    if not _can_be_head(module):
+    if not can_be_head(module):
         kind = type(module).__name__
         raise InvalidInput(f"head={name!r} is a {kind}; the head must be an nn.Linear, 1x1 nn.Conv2d or CosineHead")
     return module
@@ -371,7 +385,7 @@ def _model_arguments(batch: Batch) -> tuple[tuple[object, ...], dict[str, object
     )
 
 
-def _find_logits(output: object) -> Tensor:
+def find_logits(output: object) -> Tensor:
     """Find the class logits (N, C) among what a model returned."""
     answer = getattr(output, "logits", output)
     if isinstance(answer, Mapping):
@@ -392,7 +406,7 @@ def _find_logits(output: object) -> Tensor:
 
 
 @contextmanager
-def _evaluation_mode(model: nn.Module) -> Iterator[None]:
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
     """Switch the model to evaluation mode; each module gets its own mode back on exit."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
@@ -428,10 +442,10 @@ def _make_hook(trace: _Trace, name: str, *, full: bool) -> ForwardHook:
                 trace.last_modules = [*trace.last_modules[-2:], described]
             if output.ndim == 4 and name not in trace.map_names:
                 trace.map_names.append(name)
-        if _can_be_head(module):
+        if can_be_head(module):
             given = arguments[0] if arguments else next(iter(keywords.values()))
             assert isinstance(given, Tensor)
-            if _is_one_vector_per_row(module, given, output):
+            if is_one_vector_per_row(module, given, output):
                 trace.calls.append(_Call(name, module, given, output))
 
     return hook
@@ -441,7 +455,7 @@ def _has_children(module: nn.Module) -> bool:
     return next(module.children(), None) is not None
 
 
-def _is_one_vector_per_row(layer: HeadLayer, given: Tensor, output: Tensor) -> bool:
+def is_one_vector_per_row(layer: HeadLayer, given: Tensor, output: Tensor) -> bool:
     """Check whether input and output of a layer have one vector per row, and no further dimensions."""
     if output.ndim < 2:
         return False
@@ -460,7 +474,7 @@ def _find_last_call(trace: _Trace, layer: HeadLayer) -> _Call:
 def _find_call_that_returns(answer: Tensor, trace: _Trace, *, check_law: bool) -> _Call:
     """Return the last call of a linear layer whose output is what the model returned."""
     for call in reversed(trace.calls):
-        if _are_same(call.output.flatten(1), answer) and not (check_law and _is_changed_in_place(call)):
+        if are_same(call.output.flatten(1), answer) and not (check_law and _is_changed_in_place(call)):
             return call
     last = ", ".join(trace.last_modules) or "none"
     linear = ", ".join(dict.fromkeys(call.name for call in trace.calls)) or "none"
@@ -471,7 +485,7 @@ def _find_call_that_returns(answer: Tensor, trace: _Trace, *, check_law: bool) -
     )
 
 
-def _are_same(a: Tensor, b: Tensor) -> bool:
+def are_same(a: Tensor, b: Tensor) -> bool:
     """Check whether two tensors hold the same values or share their memory."""
     return a.shape == b.shape and (a.data_ptr() == b.data_ptr() or torch.equal(_to_float(a), _to_float(b)))
 

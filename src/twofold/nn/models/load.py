@@ -1,28 +1,38 @@
-"""Models from one string: timm, torchvision, Hugging Face, a Python file, or the zoo. Nothing is downloaded."""
+"""Models from text: timm, torchvision, Hugging Face, a Python file, the zoo, trainings; nothing is downloaded."""
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
-import sys
 from ast import literal_eval
-from collections.abc import Callable, Container, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 from urllib.parse import parse_qsl
 
+import torch
 from torch import Tensor, nn
 
+from twofold._checks import whole
 from twofold.errors import InvalidInput, MissingExtra, UnknownName
-from twofold.nn._torchvision import explain_torchvision, find_import_problem
-from twofold.nn.models.checkpoint import load_parameters, read_parameters
-from twofold.nn.models.zoo import ZOO, build
+from twofold.nn._torchvision import explain_torchvision
+from twofold.nn.models.adapted import AdaptedNetwork, adapt, default_scale, find_head
+from twofold.nn.models.checkpoint import LoadedWeights, load_parameters, read_parameters
+from twofold.nn.models.description import (
+    MODEL_FILE,
+    NetworkDescription,
+    read_description,
+    remember_description,
+)
+from twofold.nn.models.head import find_named_head
+from twofold.nn.models.hugging_face import load_hugging_face
+from twofold.nn.models.parts import Options
+from twofold.nn.models.python_file import build_from_file
+from twofold.nn.models.zoo import TRANSFORMERS, ZOO, build, is_transformer
 
 ZOO_OPTIONS = (
     "classes",
     "dropout",
+    "dropout_at",
     "head",
     "confidence",
     "abstain",
@@ -34,12 +44,68 @@ ZOO_OPTIONS = (
 DOWNLOADS = ("pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path", "weights", "weights_backbone")
 FORMS = "timm:NAME, torchvision:NAME, hf:NAME_OR_FOLDER, file.py:function"
 LIBRARIES = ("timm", "torchvision", "hf")
-LOCAL_ONLY = {"local_files_only": True, "trust_remote_code": False}
+HEAD, BRANCH = "linear", "confidence"  # modules that a network of the zoo, or an adapted one, gets anew
 ModelOptions: TypeAlias = dict[str, Any]  # keyword arguments of a constructor, most of them another library's
+Report: TypeAlias = Callable[[LoadedWeights], object]
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What a caller asks of a network; None leaves it to the network or to the checkpoint."""
+
+    classes: int | None = None
+    head: Literal["linear", "cosine"] | None = None
+    scale: float | None = None
+    learn_scale: bool | None = None
+    dropout: float | None = None
+    dropout_at: Literal["blocks", "head"] | None = None
+    abstain: bool | None = None
+    confidence: Literal["devries", "confidnet"] | None = None
+    head_layer: str | None = None
+
+    def filled_from(self, described: NetworkDescription, *, skip: tuple[str, ...] = ()) -> _Request:
+        """Take what was not asked for from the description of a trained network."""
+        changes: dict[str, Any] = {}
+        for field in fields(self):
+            if getattr(self, field.name) is None and field.name not in skip:
+                changes[field.name] = getattr(described, field.name)
+        return replace(self, **changes)
+
+    def options(self, classes: int, model: nn.Module) -> Options:
+        """Return the options of head and branches of a network from elsewhere."""
+        return Options(
+            classes,
+            dropout=self.dropout or 0.0,
+            head=self.head or "linear",
+            confidence=self.confidence,
+            abstain=bool(self.abstain),
+            scale=default_scale(model) if self.scale is None else self.scale,
+            learn_scale=bool(self.learn_scale),
+        )
+
+    @property
+    def needs_own_head(self) -> bool:
+        """Whether a network from elsewhere must get a head of twofold's."""
+        return self.head == "cosine" or bool(self.abstain or self.confidence or self.dropout)
 
 
 def load(
-    spec: str, *, classes: int | None = None, checkpoint: str | Path | None = None, head: str | None = None
+    spec: str,
+    *,
+    classes: int | None = None,
+    checkpoint: str | Path | None = None,
+    head: Literal["linear", "cosine"] | None = None,
+    new_head: bool = False,
+    scale: float | None = None,
+    learn_scale: bool | None = None,
+    dropout: float | None = None,
+    dropout_at: Literal["blocks", "head"] | None = None,
+    abstain: bool | None = None,
+    confidence: Literal["devries", "confidnet"] | None = None,
+    head_layer: str | None = None,
+    size: int | None = None,
+    seed: int = 0,
+    report: Report | None = None,
 ) -> nn.Module:
     """Build the model that a string names, in evaluation mode, and load a checkpoint into it.
 
@@ -50,6 +116,8 @@ def load(
                                   code that a folder brings is never run
     ``file.py:function``          what the function returns when called without arguments
     ``resnet18_32?classes=10``    a network of the zoo; options are those of :func:`build`
+    ``vit_base_patch16_224``      a transformer of timm by its plain name (``vit_*``, ``deit_*``)
+    a folder                      what :func:`twofold.nn.train` left there, built as its ``model.json`` says
     ============================  ====================================================================================
 
     Parameters
@@ -59,10 +127,34 @@ def load(
     classes : int, optional
         Number of classes, where the source lets one choose it. For the zoo it may be left to the checkpoint.
     checkpoint : str or Path, optional
-        File of trained parameters: safetensors, an npz of parameters, or a torch file with a state_dict. Its parameters
-        must all fit.
+        Trained parameters: safetensors, an npz of parameters, a torch file with a state_dict, or a folder of a training
+        or of Hugging Face. They must all fit, but for the head with ``new_head``.
     head : {"linear", "cosine"}, optional
-        Last layer, for networks of the zoo only.
+        Kind of the last layer.
+    new_head : bool, default=False
+        Load every weight but those of the last layer and of a confidence branch, for another number of classes or
+        another kind of head.
+    scale : float, optional
+        Scale of a cosine head; by default 8, or 64 for networks with attention layers, as in SURE.
+    learn_scale : bool, optional
+        Whether that scale is learnt; by default it is not.
+    dropout : float, optional
+        Rate of dropout; by default none is added.
+    dropout_at : {"blocks", "head"}, optional
+        Where dropout is: at the sites of the zoo's architecture, or in every dropout layer that another network has; or
+        on the feature before the head alone. By default the former where there are such sites, else the latter.
+    abstain : bool, optional
+        Whether to add an abstention output; by default there is none.
+    confidence : {"devries", "confidnet"}, optional
+        Confidence branch; by default there is none.
+    head_layer : str, optional
+        Name of the last linear layer of a network that is not the zoo's; by default it is found.
+    size : int, optional
+        Height and width of the images by which the last layer is found; by default the network's own, 224 or 32.
+    seed : int, default=0
+        Seed of initial weights. The global random state is left unchanged.
+    report : callable, optional
+        Called with a :class:`LoadedWeights` once a checkpoint is loaded: what was loaded, skipped and initialised.
 
     Returns
     -------
@@ -73,16 +165,19 @@ def load(
     ------
     InvalidInput
         If the spec is malformed, its options contradict the arguments, the source cannot build the model, or the
-        checkpoint cannot be read or does not fit.
+        checkpoint cannot be read or does not fit; if no layer, or several, could be the head that is to be replaced.
     UnknownName
         If there is no model, option or function of that name.
     MissingExtra
         If the library that the spec names is not installed, or the installed torchvision does not match torch.
+    RunError
+        If the ``model.json`` of a folder is damaged.
 
     Notes
     -----
     Weights are never fetched: without a checkpoint, timm, torchvision and zoo models have the values they were
-    initialised with.
+    initialised with. A cosine head, dropout, an abstention output or a confidence branch is put on networks from
+    elsewhere by replacing their last linear layer; their parameters are then named as before, below ``backbone``.
 
     Examples
     --------
@@ -92,28 +187,97 @@ def load(
     """
     if not isinstance(spec, str) or not spec:
         raise InvalidInput(f"spec must be a string such as {FORMS}, or a network of the zoo; got {spec!r}")
+    asked = _Request(classes, head, scale, learn_scale, dropout, dropout_at, abstain, confidence, head_layer)
+    folder = Path(spec)
+    if folder.is_dir():
+        described = _describe_folder(folder)
+        spec = described.model
+        if not new_head:
+            _check_no_contradiction(asked, described, folder)
+        asked = asked.filled_from(described, skip=("classes",) if new_head else ())
+        checkpoint = checkpoint or folder
+    elif checkpoint is not None and not new_head and (Path(checkpoint) / MODEL_FILE).is_file():
+        written = read_description(checkpoint)
+        if written is not None and written.network is not None:
+            asked = asked.filled_from(written.network)
     kind, colon, name = spec.partition(":")
+    if not colon and is_transformer(spec):
+        kind, colon, name = "timm", ":", spec
     is_file = Path(spec.rpartition(":")[0]).suffix == ".py"
     if colon and kind not in LIBRARIES and not is_file:
         raise InvalidInput(f"{spec!r}: no kind of model {kind!r}; known are {FORMS}, and the names of the zoo")
-    if colon and head is not None:
-        raise InvalidInput(f"head={head!r} chooses the last layer of a network of the zoo; {spec} has its own")
-    parameters = None if checkpoint is None else read_parameters(checkpoint)
-    if not colon:
-        model: nn.Module = _build_zoo(spec, classes, head, parameters)
-    elif kind in LIBRARIES:
-        with explain_torchvision(spec):
-            if kind == "timm":
-                model = _build_timm(name, classes)
-            elif kind == "torchvision":
-                model = _build_torchvision(name, classes)
-            else:
-                model = _load_hugging_face(name, classes, weights=parameters is None)
-    else:
-        model = _build_from_file(spec, classes)
-    if parameters is not None:
-        load_parameters(model, parameters, source=str(checkpoint), expected=spec)
+    if new_head and checkpoint is None and kind != "hf" and not is_file:
+        raise InvalidInput(f"a new head needs weights for the rest of {spec}; pass them with --checkpoint")
+    weights = None
+    if checkpoint is not None:
+        weights = _Weights(read_parameters(checkpoint), str(checkpoint), new_head)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(whole(seed, "seed", 0))
+        if not colon:
+            model, loaded = _load_zoo(spec, asked, weights, seed)
+        else:
+            source = _Source(kind, str(folder) if spec == "hf:." else name, spec)
+            model, loaded = _load_elsewhere(source, asked, weights, new_head=new_head, size=size, seed=seed)
+    if loaded is not None and report is not None:
+        report(loaded)
     return model.eval()
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """Parameters of a checkpoint, what it is called, and whether its head is left out."""
+
+    parameters: Mapping[str, Tensor]
+    source: str
+    new_head: bool
+
+    @property
+    def are_adapted(self) -> bool:
+        """Whether they are of a network from elsewhere with a head of twofold's."""
+        has_backbone = any(key.startswith("backbone.") for key in self.parameters)
+        return has_backbone and f"{HEAD}.weight" in self.parameters
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where a network comes from: its library or Python file, its name there, and the whole text."""
+
+    kind: str
+    name: str
+    spec: str
+
+    @property
+    def is_file(self) -> bool:
+        return self.kind not in LIBRARIES
+
+
+def _describe_folder(folder: Path) -> NetworkDescription:
+    """Return what a training folder says about its network, or raise if that is not enough to build it."""
+    weights = f"--checkpoint {folder}"
+    if (folder / "member-0" / MODEL_FILE).is_file():
+        raise InvalidInput(f"{folder} holds the members of an ensemble; name one of them, such as {folder}/member-0")
+    written = read_description(folder)
+    if written is None:
+        raise InvalidInput(f"{folder} has no {MODEL_FILE}, so its network is not known; name it and pass {weights}")
+    if written.network is None:
+        raise InvalidInput(
+            f"{folder} was trained from a module of your own; write a function that builds it, and pass "
+            f"file.py:function with {weights}"
+        )
+    if written.network.is_code:
+        raise InvalidInput(
+            f"{folder} was trained from {written.network.model}, which is code and not run unasked; name it and pass "
+            f"{weights}"
+        )
+    return written.network
+
+
+def _check_no_contradiction(asked: _Request, described: NetworkDescription, folder: Path) -> None:
+    for field in fields(asked):
+        value = getattr(asked, field.name)
+        found = getattr(described, field.name)
+        if value is not None and value != found:
+            raise InvalidInput(f"{field.name}={value!r} is asked for, and the network in {folder} has {found!r}")
 
 
 def _parse_options(text: str, spec: str) -> tuple[str, ModelOptions]:
@@ -149,23 +313,131 @@ def _add_option(options: ModelOptions, name: str, value: object, spec: str) -> N
         raise InvalidInput(f"{spec!r} has {name}={options[name]!r} and the argument {name} is {value!r}; give one")
 
 
-def _build_zoo(spec: str, classes: int | None, head: str | None, parameters: Mapping[str, Tensor] | None) -> nn.Module:
+def _load_zoo(
+    spec: str, asked: _Request, weights: _Weights | None, seed: int
+) -> tuple[nn.Module, LoadedWeights | None]:
     """Build a network of the zoo; without a number of classes it is that of the parameters."""
     name, options = _parse_options(spec, spec)
     if name not in ZOO:
-        raise UnknownName.of("network", name, ZOO)
+        raise UnknownName.of("network", name, [*ZOO, *TRANSFORMERS])
     for key in options:
         if key not in ZOO_OPTIONS:
             raise UnknownName.of(f"option of {name}", key, ZOO_OPTIONS)
-    _add_option(options, "classes", classes, spec)
-    _add_option(options, "head", head, spec)
+    for field in fields(asked):
+        if field.name != "head_layer":
+            _add_option(options, field.name, getattr(asked, field.name), spec)
+    options.setdefault("seed", seed)
     if "classes" not in options:
-        if parameters is None or "linear.weight" not in parameters:
+        if weights is None or weights.new_head or f"{HEAD}.weight" not in weights.parameters:
             raise InvalidInput(f"how many classes? write {name}?classes=10, or pass classes= or a checkpoint of it")
-        options["classes"] = len(parameters["linear.weight"])
+        options["classes"] = len(weights.parameters[f"{HEAD}.weight"])
         if options.get("abstain"):
             options["classes"] -= 1
-    return build(name, **options)
+    network = build(name, **options)
+    if weights is None:
+        return network, None
+    return network, _load_weights(network, weights, spec)
+
+
+def _load_weights(network: nn.Module, weights: _Weights, expected: str) -> LoadedWeights:
+    """Load a checkpoint into a network with a head of twofold's; a plain classifier's has no confidence branch."""
+    return load_parameters(
+        network,
+        weights.parameters,
+        source=weights.source,
+        expected=expected,
+        new=(HEAD, BRANCH) if weights.new_head else (),
+        optional=(f"{BRANCH}.layers",),
+    )
+
+
+def _load_elsewhere(
+    source: _Source, asked: _Request, weights: _Weights | None, *, new_head: bool, size: int | None, seed: int
+) -> tuple[nn.Module, LoadedWeights | None]:
+    """Build a network from elsewhere, load what is to be loaded, and put a head of twofold's on it where asked for."""
+    with explain_torchvision(source.spec):
+        model, loaded = _build_elsewhere(source, asked.classes, weights=weights is None, new_head=new_head)
+    is_adapted = weights is not None and weights.are_adapted and not new_head
+    needs_head = asked.needs_own_head or is_adapted
+    is_checked = source.is_file and asked.classes is not None  # its function chose the number of classes
+    layer, outputs = asked.head_layer, _count_classes(model)
+    if new_head or needs_head or is_checked:
+        layer = find_head(model, layer, size=size, name=source.spec)
+        outputs = len(find_named_head(model, layer).weight)
+    classes = asked.classes or outputs
+    if outputs is not None and outputs != classes and not is_adapted:
+        if not new_head:
+            raise InvalidInput(f"{source.spec} has {outputs} classes, and {classes} are asked for; pass --new-head")
+        needs_head = True
+    if loaded is not None and layer is not None:
+        _check_only_head_is_new(loaded, layer, source.spec)
+    if weights is not None and not is_adapted:
+        new = (str(layer),) if new_head else ()
+        loaded = load_parameters(model, weights.parameters, source=weights.source, expected=source.spec, new=new)
+    if needs_head:
+        assert classes is not None
+        assert layer is not None
+        options = asked.options(classes, model)
+        adapted = adapt(
+            model,
+            options,
+            layer=layer,
+            size=size,
+            keep=not new_head,
+            seed=seed,
+            dropout_at=asked.dropout_at,
+            name=source.spec,
+        )
+        if weights is not None and is_adapted:
+            loaded = _load_weights(adapted, weights, source.spec)
+        elif loaded is not None:
+            if not new_head and not adapted.keeps_head:
+                raise InvalidInput(
+                    f"the last layer of {source.spec} has {outputs} linear outputs, and {options.outputs} "
+                    f"{options.head} ones are asked for; pass --new-head"
+                )
+            loaded = adapted.rename(loaded)
+        model = adapted
+    if classes is not None:
+        remember_description(model, _describe(source, model, classes, asked.head_layer))
+    return model, loaded
+
+
+def _describe(source: _Source, model: nn.Module, classes: int, layer: str | None) -> NetworkDescription:
+    """Describe a network from elsewhere as it was built."""
+    spec = "hf:." if source.kind == "hf" else source.spec
+    if isinstance(model, AdaptedNetwork):
+        return NetworkDescription(spec, head_layer=layer, **asdict(model.options))
+    return NetworkDescription(spec, classes, head_layer=layer)
+
+
+def _count_classes(model: nn.Module) -> int | None:
+    """Return the number of classes that a network of timm or Hugging Face says it has."""
+    counts = (getattr(model, "num_classes", None), getattr(getattr(model, "config", None), "num_labels", None))
+    for count in counts:
+        if isinstance(count, int) and count > 1:
+            return count
+    return None
+
+
+def _check_only_head_is_new(loaded: LoadedWeights, layer: str, spec: str) -> None:
+    """Raise if anything but the last layer of a network of Hugging Face has no trained values."""
+    untrained = [key for key in loaded.new if not key.startswith(f"{layer}.")]
+    if untrained:
+        raise InvalidInput(f"{spec} has no trained values for {', '.join(untrained[:3])}, which is not its head")
+
+
+def _build_elsewhere(
+    source: _Source, classes: int | None, *, weights: bool, new_head: bool
+) -> tuple[nn.Module, LoadedWeights | None]:
+    """Build a network of another library or of a Python file; those of Hugging Face may have weights of their own."""
+    if source.is_file:
+        return build_from_file(source.spec), None
+    if source.kind == "timm":
+        return _build_timm(source.name, classes), None
+    if source.kind == "torchvision":
+        return _build_torchvision(source.name, classes), None
+    return load_hugging_face(source.name, classes, weights=weights, new_head=new_head)
 
 
 def _parse_library_options(text: str, library: str, classes: int | None) -> tuple[str, ModelOptions]:
@@ -210,165 +482,3 @@ def _build_torchvision(text: str, classes: int | None) -> nn.Module:
     if name not in known:
         raise UnknownName.of("torchvision classifier", name, known)
     return _construct(models.get_model, "torchvision", name, {"weights": None, **options})
-
-
-# --- Hugging Face ---------------------------------------------------------------------------------------------------
-
-
-def _load_hugging_face(name: str, classes: int | None, *, weights: bool) -> nn.Module:
-    """Build a Hugging Face classifier with all its own weights, or without them when a checkpoint will follow."""
-    try:
-        import transformers
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f'hf:{name} needs transformers: pip install "twofold[zoo]"') from error
-    config = _load_config(name, classes)
-    auto_class = _find_auto_class(config)
-    if auto_class is None:
-        raise InvalidInput(f"hf:{name} is a {config.model_type}, which is not an image or sequence classifier")
-    with _quiet(transformers):
-        if not weights:
-            return auto_class.from_config(config, trust_remote_code=False)
-        try:
-            model, info = auto_class.from_pretrained(name, config=config, output_loading_info=True, **LOCAL_ONLY)
-        except Exception as error:  # transformers and safetensors raise many kinds for a missing or damaged file
-            if find_import_problem() is not None and "torchvision" in _join_messages(error):
-                raise
-            raise InvalidInput(f"hf:{name} has no weights that can be read: {_first_line(error)}") from error
-    untrained = [*info["missing_keys"]]
-    for key, *_ in info["mismatched_keys"]:
-        untrained.append(key)
-    if untrained:
-        listed = ", ".join(sorted(untrained)[:3])
-        raise InvalidInput(f"hf:{name} has no trained values for {listed}; is it a classifier that was trained?")
-    return model
-
-
-def _load_config(name: str, classes: int | None) -> Any:
-    """Load the configuration of a Hugging Face model, which must not bring its own code."""
-    import transformers
-
-    options = {} if classes is None else {"num_labels": classes}
-    try:
-        content, _ = transformers.PretrainedConfig.get_config_dict(name, local_files_only=True)
-        _check_no_own_code(name, content, known=transformers.CONFIG_MAPPING)
-        return transformers.AutoConfig.from_pretrained(name, **LOCAL_ONLY, **options)
-    except InvalidInput:
-        raise
-    except (OSError, ValueError, KeyError) as error:
-        raise InvalidInput(
-            f"hf:{name} is not a folder with a config.json and not in the local cache, or its config is damaged; "
-            f"nothing is downloaded ({_first_line(error)})"
-        ) from error
-
-
-def _find_auto_class(config: object) -> Any:
-    """Find the class of transformers that builds a classifier of this configuration, or return None."""
-    import transformers
-    from transformers.models.auto import modeling_auto
-
-    if type(config) in modeling_auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING:
-        return transformers.AutoModelForImageClassification
-    if type(config) in modeling_auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING:
-        return transformers.AutoModelForSequenceClassification
-    return None
-
-
-def _check_no_own_code(name: str, content: Mapping[str, object], *, known: Container[object]) -> None:
-    """Raise if a model can be built only by code that its folder brings, or asks for code from elsewhere."""
-    origin = None
-    if content.get("auto_map") and content.get("model_type") not in known:
-        origin = "its folder"
-    for key, value in content.items():
-        is_kernel = key.strip("_").startswith("attn_implementation")
-        if is_kernel and "/" in str(value):  # transformers fetches and runs such kernels
-            origin = "another repository"
-    if origin is not None:
-        raise InvalidInput(
-            f"hf:{name} needs code from {origin}, which twofold never runs; build the model in a file of your own, "
-            "after reading that code, and pass file.py:function"
-        )
-
-
-@contextmanager
-def _quiet(transformers: ModuleType) -> Iterator[None]:
-    """Silence progress bars and the report of missing keys, which becomes an error here."""
-    logging = transformers.utils.logging
-    had_progress_bar = logging.is_progress_bar_enabled()
-    verbosity = logging.get_verbosity()
-    logging.disable_progress_bar()
-    logging.set_verbosity(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if had_progress_bar:
-            logging.enable_progress_bar()
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).splitlines()
-    return lines[0] if lines else type(error).__name__
-
-
-def _join_messages(error: BaseException | None) -> str:
-    """Return the messages of an error and of all that caused it."""
-    texts = []
-    while error is not None:
-        texts.append(str(error))
-        error = error.__cause__ or error.__context__
-    return "\n".join(texts)
-
-
-# --- Python files ---------------------------------------------------------------------------------------------------
-
-
-def _build_from_file(spec: str, classes: int | None) -> nn.Module:
-    """Return the model that a function in a Python file returns."""
-    file, _, function = spec.rpartition(":")
-    if classes is not None:
-        raise InvalidInput(f"classes={classes} cannot be passed on to {spec}; the function takes no arguments")
-    path = Path(file).resolve()
-    if not path.is_file():
-        raise InvalidInput(f"{spec}: there is no file {file}")
-    with _import_path(path.parent):
-        module = _import_file(path)
-        make = getattr(module, function, None)
-        if not callable(make):
-            raise UnknownName.of(f"function in {file}", function, _list_functions(module))
-        try:
-            model = make()
-        except TypeError as error:
-            raise InvalidInput(f"{spec} could not be called without arguments: {error}") from error
-    if not isinstance(model, nn.Module):
-        raise InvalidInput(f"{spec} must return a torch.nn.Module, got {type(model).__name__}")
-    return model
-
-
-def _list_functions(module: ModuleType) -> list[str]:
-    return [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
-
-
-@contextmanager
-def _import_path(folder: Path) -> Iterator[None]:
-    """Put the folder first on the import path, so that a file finds its neighbours."""
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))
-
-
-def _import_file(path: Path) -> ModuleType:
-    """Import a Python file as a module with its own name, executed again each time."""
-    name = f"_twofold_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up there
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[name]
-        raise InvalidInput(f"{path.name} cannot be imported: {type(error).__name__}: {error}") from error
-    return module

@@ -32,6 +32,8 @@ class Options:
     dropout : float, default=0.0
         Rate at the architecture's main sites, from 0 to below 1. The papers have 0.2 (ResNets), 0.1 (ResNet-50) or 0.3
         (VGG-13, SVHN network); other sites keep their proportion to it. 0 builds no dropout modules.
+    dropout_at : {"blocks", "head"}, default="blocks"
+        Where dropout is: at the sites of the architecture, or on the feature before the head alone.
     head : {"linear", "cosine"}, default="linear"
         Last layer.
     confidence : {"devries", "confidnet"}, optional
@@ -64,6 +66,7 @@ class Options:
     in_channels: int = 3
     scale: float = 8.0
     learn_scale: bool = False
+    dropout_at: Literal["blocks", "head"] = "blocks"
 
     def __post_init__(self) -> None:
         whole(self.classes, "classes", 2)
@@ -71,6 +74,7 @@ class Options:
         number(self.dropout, "dropout", 0, 1, open_high=True)
         number(self.scale, "scale", 0, math.inf, open_low=True, open_high=True)
         choice(self.head, "head", HEADS)
+        choice(self.dropout_at, "dropout_at", PLACES)
         if self.confidence is not None:
             choice(self.confidence, "confidence", BRANCHES)
         for name in ("abstain", "learn_scale"):
@@ -79,6 +83,28 @@ class Options:
                 raise InvalidInput(f"{name} must be True or False, got {value!r}")
         if self.learn_scale and self.head != "cosine":
             raise InvalidInput('learn_scale is the scale of a cosine head; pass head="cosine" with it')
+
+    @property
+    def block_dropout(self) -> float:
+        """Rate of dropout at the sites of the architecture.
+
+        Examples
+        --------
+        >>> Options(10, dropout=0.2).block_dropout, Options(10, dropout=0.2, dropout_at="head").block_dropout
+        (0.2, 0.0)
+        """
+        return self.dropout if self.dropout_at == "blocks" else 0.0
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs of the head: the classes, and one more with ``abstain``.
+
+        Examples
+        --------
+        >>> Options(10, abstain=True).outputs
+        11
+        """
+        return self.classes + int(self.abstain)
 
 
 def dropout(rate: float) -> nn.Module:
@@ -118,7 +144,7 @@ def channels_last(images: Tensor) -> Tensor:
     Parameters
     ----------
     images : Tensor of shape (N, C, H, W)
-        Batch of images.
+        Batch of images. Anything else is returned as it is.
 
     Returns
     -------
@@ -130,6 +156,8 @@ def channels_last(images: Tensor) -> Tensor:
     >>> channels_last(torch.zeros(1, 3, 2, 2)).stride()
     (12, 1, 6, 3)
     """
+    if images.ndim != 4:
+        return images
     return images.contiguous(memory_format=torch.channels_last)
 
 
@@ -308,9 +336,12 @@ class Network(nn.Module):
         Whether the last of the C + 1 logits is the reservation.
     width : int
         Length of the feature.
+    head_drop : torch.nn.Module
+        Dropout on the feature, with ``dropout_at="head"``.
     """
 
     linear: nn.Linear | CosineHead
+    head_drop: nn.Module
     confidence: ConfidenceBranch | None
     abstain: bool
     width: int
@@ -328,7 +359,7 @@ class Network(nn.Module):
         Tensor of shape (N, width)
             The features.
         """
-        return self.body(channels_last(x))
+        return self.head_drop(self.body(channels_last(x)))
 
     def body(self, x: Tensor) -> Tensor:
         """Compute the feature from images; each architecture has its own.
@@ -384,18 +415,7 @@ class Network(nn.Module):
         options : Options
             Number of classes, dropout, head and branches.
         """
-        outputs = options.classes
-        if options.abstain:
-            outputs += 1
-        self.width = width
-        self.abstain = options.abstain
-        if options.head == "cosine":
-            self.linear = CosineHead(width, outputs, scale=options.scale, learn_scale=options.learn_scale)
-        else:
-            self.linear = nn.Linear(width, outputs)
-        self.confidence = None
-        if options.confidence is not None:
-            self.confidence = ConfidenceBranch(options.confidence, width)
+        self.add_head(width, options)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
@@ -403,3 +423,24 @@ class Network(nn.Module):
                 nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
             if isinstance(module, nn.Conv2d | nn.Linear) and module.bias is not None:
                 nn.init.zeros_(module.bias)
+
+    def add_head(self, width: int, options: Options) -> None:
+        """Add head, branch and the dropout before them, with PyTorch's own initial weights.
+
+        Parameters
+        ----------
+        width : int
+            Length of the feature.
+        options : Options
+            Number of classes, dropout, head and branches.
+        """
+        self.width = width
+        self.abstain = options.abstain
+        self.head_drop = dropout(options.dropout if options.dropout_at == "head" else 0.0)
+        if options.head == "cosine":
+            self.linear = CosineHead(width, options.outputs, scale=options.scale, learn_scale=options.learn_scale)
+        else:
+            self.linear = nn.Linear(width, options.outputs)
+        self.confidence = None
+        if options.confidence is not None:
+            self.confidence = ConfidenceBranch(options.confidence, width)

@@ -100,7 +100,7 @@ class PreResNet(Network):
         between_only: bool = False,
     ) -> None:
         super().__init__()
-        rate = options.dropout
+        rate = options.block_dropout
         rate_at_end = 0.0 if between_only else rate
         self.conv1 = conv(options.in_channels, 16)
         stages = []

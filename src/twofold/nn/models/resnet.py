@@ -6,6 +6,11 @@ He et al., CVPR 2016, arXiv:1512.03385. Parameters are named as in the common pu
 Dropout of basic blocks: after the first ReLU and after the second batch norm before the sum, and at half the rate after
 global pooling (the unknown-detection benchmark: 0.2 and 0.1). ResNet-50 has FD-Shifts' sites instead: after the stem,
 after the first two ReLUs of every bottleneck but those of the first stage, and after global pooling, all at one rate.
+ResNet-152 has those of the unknown-detection benchmark: after both ReLUs of a bottleneck, after its last batch norm
+before the sum, and at half the rate after global pooling.
+
+``ResNet(..., stem="imagenet")`` has the stem of the paper for images of 224 pixels, and bottlenecks whose 3x3
+convolution has the stride (version 1.5), as torchvision's networks, whose checkpoints fit.
 """
 
 from __future__ import annotations
@@ -18,6 +23,8 @@ from torch.nn import functional
 from twofold.nn.models.parts import Network, Options, dropout
 
 Variant = Literal["a", "b", "kd"]
+Stem = Literal["small", "imagenet"]
+Sites = Literal["fd_shifts", "unknown_detection"]
 
 
 def conv(inside: int, outside: int, size: int = 3, stride: int = 1) -> nn.Conv2d:
@@ -217,9 +224,11 @@ class Bottleneck(nn.Module):
         Stride of the 3x3 convolution.
     rate : float
         Dropout rate after the first two ReLUs.
+    at_end : float, default=0.0
+        Dropout rate after the last batch norm, before the sum.
     """
 
-    def __init__(self, inside: int, middle: int, stride: int, *, rate: float) -> None:
+    def __init__(self, inside: int, middle: int, stride: int, *, rate: float, at_end: float = 0.0) -> None:
         super().__init__()
         outside = 4 * middle
         self.conv1 = conv(inside, middle, 1)
@@ -230,6 +239,7 @@ class Bottleneck(nn.Module):
         self.drop2 = dropout(rate)
         self.conv3 = conv(middle, outside, 1)
         self.bn3 = nn.BatchNorm2d(outside)
+        self.drop3 = dropout(at_end)
         self.shortcut = shortcut_b(inside, outside, stride)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -247,11 +257,11 @@ class Bottleneck(nn.Module):
         """
         y = self.drop1(functional.relu(self.bn1(self.conv1(x))))
         y = self.drop2(functional.relu(self.bn2(self.conv2(y))))
-        return functional.relu(self.bn3(self.conv3(y)) + self.shortcut(x))
+        return functional.relu(self.drop3(self.bn3(self.conv3(y))) + self.shortcut(x))
 
 
 class ResNet(Network):
-    """Build a residual network of four stages of widths 64 to 512 on a 3x3 stem without pooling.
+    """Build a residual network of four stages of widths 64 to 512.
 
     The feature is 512 long, with bottlenecks 2048.
 
@@ -262,32 +272,53 @@ class ResNet(Network):
     blocks : tuple of four int
         Number of blocks in each stage.
     bottleneck : bool, default=False
-        Whether blocks are bottlenecks, as in ResNet-50, with the dropout sites of FD-Shifts.
+        Whether blocks are bottlenecks, as in ResNet-50.
+    stem : {"small", "imagenet"}, default="small"
+        A 3x3 convolution without pooling, for images of 32 pixels; or a 7x7 convolution of stride 2 and 3x3 pooling of
+        stride 2, for images of 224 pixels.
+    sites : {"fd_shifts", "unknown_detection"}, default="fd_shifts"
+        Sites of dropout in a network of bottlenecks.
     """
 
-    def __init__(self, options: Options, blocks: tuple[int, int, int, int], *, bottleneck: bool = False) -> None:
+    def __init__(
+        self,
+        options: Options,
+        blocks: tuple[int, int, int, int],
+        *,
+        bottleneck: bool = False,
+        stem: Stem = "small",
+        sites: Sites = "fd_shifts",
+    ) -> None:
         super().__init__()
-        rate = options.dropout
+        rate = options.block_dropout
+        has_fd_shifts_sites = bottleneck and sites == "fd_shifts"
         self.conv1 = conv(options.in_channels, 64)
+        self.pool: nn.Module = nn.Identity()
+        if stem == "imagenet":
+            self.conv1 = conv(options.in_channels, 64, 7, 2)
+            self.pool = nn.MaxPool2d(3, stride=2, padding=1)
         self.bn1 = nn.BatchNorm2d(64)
-        self.drop1 = dropout(rate if bottleneck else 0)
+        self.drop1 = dropout(rate if has_fd_shifts_sites else 0)
         stages = []
         inside = 64
         for number, count in enumerate(blocks):
             width = 64 * 2**number
             stage: list[nn.Module] = []
             for stride in strides(count, number):
-                if bottleneck:
-                    block_rate = 0 if number == 0 else rate
-                    stage.append(Bottleneck(inside, width, stride, rate=block_rate))
-                    inside = 4 * width
-                else:
+                if not bottleneck:
                     shortcut = shortcut_b(inside, width, stride)
                     stage.append(BasicBlock(inside, width, stride, shortcut=shortcut, rate=rate))
                     inside = width
+                    continue
+                if has_fd_shifts_sites:
+                    block_rate = 0.0 if number == 0 else rate
+                    stage.append(Bottleneck(inside, width, stride, rate=block_rate))
+                else:
+                    stage.append(Bottleneck(inside, width, stride, rate=rate, at_end=rate))
+                inside = 4 * width
             stages.append(nn.Sequential(*stage))
         self.layer1, self.layer2, self.layer3, self.layer4 = stages
-        self.drop2 = dropout(rate if bottleneck else rate / 2)
+        self.drop2 = dropout(rate if has_fd_shifts_sites else rate / 2)
         self.finish(inside, options)
 
     def body(self, x: Tensor) -> Tensor:
@@ -303,7 +334,7 @@ class ResNet(Network):
         Tensor of shape (N, D)
             The features.
         """
-        y = self.drop1(functional.relu(self.bn1(self.conv1(x))))
+        y = self.drop1(self.pool(functional.relu(self.bn1(self.conv1(x)))))
         y = self.layer4(self.layer3(self.layer2(self.layer1(y))))
         return self.drop2(y.mean((2, 3)))
 
@@ -327,7 +358,7 @@ class CifarResNet(Network):
     def __init__(self, options: Options, depth: int, *, variant: Variant) -> None:
         super().__init__()
         self.is_kd = variant == "kd"
-        rate = options.dropout
+        rate = options.block_dropout
         stem = 64 if self.is_kd else 16
         self.conv1 = conv(options.in_channels, stem)
         self.bn1 = nn.BatchNorm2d(stem)

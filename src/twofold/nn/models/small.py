@@ -57,7 +57,7 @@ class SmallNet(Network):
 
     def __init__(self, options: Options) -> None:
         super().__init__()
-        rate = options.dropout
+        rate = options.block_dropout
         self.block1 = block(options.in_channels, 32, rate)
         self.block2 = block(32, 64, rate)
         self.block3 = block(64, 128, rate)

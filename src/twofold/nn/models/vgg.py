@@ -65,7 +65,7 @@ class VGG(Network):
 
     def __init__(self, options: Options, depth: int) -> None:
         super().__init__()
-        rate = options.dropout
+        rate = options.block_dropout
         has_fd_shifts_dropout = depth == 13
         block_rates = (rate, *[rate * 4 / 3] * 4) if has_fd_shifts_dropout else (0.0,) * 5
         blocks = []

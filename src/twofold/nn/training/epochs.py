@@ -22,11 +22,13 @@ from twofold.nn.extraction.prepare import explain_size_errors
 from twofold.nn.ingredients.averaging import EMA, SWA, rebn
 from twofold.nn.ingredients.fractals import Mixers
 from twofold.nn.ingredients.sharpness import FSAM, SAM, restore_buffers
+from twofold.nn.models.adapted import find_head
 from twofold.nn.models.parts import Network
+from twofold.nn.models.stages import freeze, frozen_batch_norms, keep_frozen_statistics
 from twofold.nn.recipes import Averaged, Branch, FineTune, Frozen, Recipe, Remembered, Sharpness
 from twofold.nn.training.forward import ForwardPass, find_idle_parameters
 from twofold.nn.training.input import BatchFeed, BatchMaker, BatchRequest
-from twofold.nn.training.optimiser import make_optimiser, wrap_optimiser
+from twofold.nn.training.optimiser import group_parameters, make_optimiser, set_learning_rate, wrap_optimiser
 from twofold.nn.training.processes import ProcessGroup
 from twofold.nn.training.progress import Done, ignore_progress
 from twofold.nn.training.schedule import LearningRate
@@ -280,7 +282,7 @@ class Training:
         RunError
             If the loss is not finite, the batch does not fit in memory, or the network cannot be compiled.
         """
-        self.model.train(self.recipe.get(Frozen) is None)
+        self.set_training_mode()
         batch = self.settings.batch
         order = np.random.default_rng((self.settings.seed, epoch)).permutation(len(self.data))
         requests = []
@@ -300,10 +302,17 @@ class Training:
         loss, accuracy = gathered.mean(dim=0).tolist()
         return {"loss": loss, "train_accuracy": accuracy}
 
+    def set_training_mode(self) -> None:
+        """Set the network to training mode, but for frozen batch norms.
+
+        A recipe that trains a confidence branch alone leaves the network in evaluation mode.
+        """
+        self.model.train(self.recipe.get(Frozen) is None)
+        keep_frozen_statistics(self.model)
+
     def _run_step(self, step: TrainingStep) -> StepResult:
         """Take one step at its learning rate, with its own random numbers, and update what depends on it."""
-        for group in self.optimiser.param_groups:
-            group["lr"] = self.learning_rate.at(step.number)
+        set_learning_rate(self.optimiser, self.learning_rate.at(step.number))
         explained = _explain_memory_errors(self.settings.batch)
         with torch.random.fork_rng(), explained, explain_size_errors(lambda: step.pixels.shape[1:3]):
             torch.manual_seed(_derive_seed(self.settings.seed, step.number, self.processes.rank))  # of networks' draws
@@ -429,7 +438,7 @@ class Training:
                 yield step.images
 
         with self.kept_on_device() as kept:
-            rebn(kept, batches())
+            rebn(kept, batches(), skip=frozen_batch_norms(self.model))
 
     def state(self) -> StateDict:
         """Collect all that training resumes from.
@@ -544,13 +553,18 @@ def prepare_training(
     model.to(processes.device)
     if setup.channels_last:
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    parameters = [parameter for parameter in learner.parameters() if parameter.requires_grad]
     lr = settings.lr
     fine_tune = recipe.get(FineTune)
     if fine_tune is not None:
         lr *= fine_tune.lr
     learning_rate = LearningRate(settings, lr, len(data) // settings.batch, recipe.get(Averaged))
-    optimiser = make_optimiser(settings, parameters, lr)
+    head = _find_head(model, data, settings)
+    freeze(model, settings.freeze, head=head)
+    parameters = [parameter for parameter in learner.parameters() if parameter.requires_grad]
+    if learner is model:
+        optimiser = make_optimiser(settings, group_parameters(settings, model, lr, head=head), lr)
+    else:
+        optimiser = make_optimiser(settings, parameters, lr)
     sharpness = None
     part = recipe.get(Sharpness)
     if part is not None:
@@ -612,6 +626,14 @@ def _check_batch(settings: Settings, rows: int, world_size: int) -> None:
         )
     if batch > rows:
         raise InvalidInput(f"batch={batch} is larger than the training set of {rows} rows")
+
+
+def _find_head(model: nn.Module, data: Images, settings: Settings) -> tuple[str, ...]:
+    """Find the head of a network, where a setting asks for it and the network does not know its own."""
+    is_needed = settings.layer_decay is not None or settings.head_lr is not None or settings.freeze != "none"
+    if not is_needed or isinstance(model, Network):
+        return ()
+    return (find_head(model, size=settings.input_side or min(data.shape)),)
 
 
 def _learning_module(recipe: Recipe, model: nn.Module) -> nn.Module:

@@ -24,6 +24,7 @@ from twofold.nn.extraction.stored import TrainedInput, recall_input, remember_in
 from twofold.nn.ingredients.averaging import EMA, SWA
 from twofold.nn.ingredients.fractals import Mixers
 from twofold.nn.models.description import ModelDescription, describe_network, write_description
+from twofold.nn.models.hugging_face import write_config
 from twofold.nn.recipes import Averaged, ReBN, Recipe, Stage, Stages
 from twofold.nn.rows import ImageRows
 from twofold.nn.training.epochs import Training, prepare_training
@@ -213,11 +214,11 @@ def _train(
             )
             history += result.history
         write_weights(weights, model, identity)
-        write_description(folder, _describe(model))
+        _write_model(folder, model, settings.freeze)
         return Trained(weights, model, tuple(history), 1.0)
     training = prepare_training(recipe, model, data, settings, setup)
     if training.processes.is_main_process:
-        write_description(folder, _describe(model))
+        _write_model(folder, model, settings.freeze)
     if recipe.get(ReBN) is not None:
         training.renew_statistics()
         write_weights(weights, model, identity)
@@ -234,11 +235,15 @@ def _input_size(data: Images, settings: Settings, setup: TrainingSetup) -> tuple
     return None if setup.on_bad == "skip" else data.shape
 
 
-def _describe(model: nn.Module) -> ModelDescription:
-    """Describe a network and the input that it carries."""
+def _write_model(folder: Path, model: nn.Module, freeze: str | int) -> None:
+    """Write what :func:`twofold.nn.load` needs to build the network of a training folder again."""
     trained = recall_input(model)
     assert trained is not None
-    return ModelDescription(describe_network(model), trained.class_names, input=trained.to_mapping())
+    network = describe_network(model)
+    described = ModelDescription(network, trained.class_names, str(freeze), trained.to_mapping())
+    write_description(folder, described)
+    if network is not None and network.model == "hf:.":
+        write_config(model, folder)
 
 
 @dataclass(frozen=True)
@@ -272,6 +277,8 @@ def _stage_settings(stage: Stage, settings: Settings) -> Settings:
         min_lr=0.0,
         schedule=stage.schedule,
         weight_decay=0.0,
+        layer_decay=None,
+        head_lr=None,
         warm_up=0,
         warm_up_epochs=0.0,
         keep="last",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 from torch import nn
@@ -15,9 +16,9 @@ from twofold.nn import data as images
 from twofold.nn.device import check_device
 from twofold.nn.extraction import Prepare, extract
 from twofold.nn.ingredients.fractals import Mixers
-from twofold.nn.models.checkpoint import load_parameters, read_parameters
-from twofold.nn.models.load import load
-from twofold.nn.models.zoo import ZOO, build
+from twofold.nn.models.adapted import check_input
+from twofold.nn.models.load import Report, load
+from twofold.nn.models.zoo import ZOO, paper_dropout
 from twofold.nn.recipes import FineTune, Members, ReBN, Recipe, Stages
 from twofold.nn.recipes import recipe as find_recipe
 from twofold.nn.rows import ImageRows
@@ -27,8 +28,6 @@ from twofold.nn.training.presets import find_preset
 from twofold.nn.training.progress import Done, ignore_progress
 from twofold.nn.training.settings import Precision, Settings, TrainingSetup
 from twofold.nn.training.step import TrainingStep
-
-FRESH = "confidence.layers."  # parameters that a checkpoint of the plain classifier does not have
 
 
 class Description(TypedDict):
@@ -91,6 +90,10 @@ class Plan:
         Whether to take batch-norm statistics over the batch of all processes.
     ema_device : str, optional
         Where the average of weights is held.
+    new_head : bool, default=False
+        Whether the head of the checkpoint is left out.
+    overrides : mapping from str to object
+        Keywords of :func:`twofold.nn.load` that come before those of the recipe.
     """
 
     name: str
@@ -111,6 +114,8 @@ class Plan:
     channels_last: bool = False
     sync_bn: bool = False
     ema_device: str | None = None
+    new_head: bool = False
+    overrides: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -133,6 +138,12 @@ class Plan:
         channels_last: bool = False,
         sync_bn: bool = False,
         ema_device: str | None = None,
+        new_head: bool = False,
+        head: str | None = None,
+        head_kind: Literal["linear", "cosine"] | None = None,
+        head_scale: float | None = None,
+        dropout: float | Literal["paper"] | None = None,
+        dropout_at: Literal["blocks", "head"] | None = None,
         **changes: object,
     ) -> Plan:
         """Open the data of a training and check that everything fits together.
@@ -173,6 +184,20 @@ class Plan:
             With several processes, take batch-norm statistics over the whole batch; needs CUDA.
         ema_device : str, optional
             Where the average of weights is held; by default beside the network.
+        new_head : bool, default=False
+            Load every weight of the checkpoint but the head's, for other classes or another kind of head.
+        head : str, optional
+            Name of the last linear layer of a network that is not the zoo's; by default it is found.
+        head_kind : {"linear", "cosine"}, optional
+            Kind of the last layer; by default the recipe's.
+        head_scale : float, optional
+            Scale of a cosine head; by default the recipe's, or that of SURE for such a network.
+        dropout : float or "paper", optional
+            Rate of dropout, or the one of the paper that used the network
+            (:func:`twofold.nn.models.paper_dropout`). By default the recipe's; recipes that have dropout take that of
+            the preset, where it has one, as those of FD-Shifts do.
+        dropout_at : {"blocks", "head"}, optional
+            Where dropout is; see :func:`twofold.nn.load`.
         **changes
             Fields of :class:`Settings` that differ from the preset's; None leaves the preset's value.
 
@@ -232,6 +257,18 @@ class Plan:
             channels_last=channels_last,
             sync_bn=sync_bn,
             ema_device=ema_device,
+            new_head=new_head,
+            overrides=_network_overrides(
+                composed,
+                recipe,
+                model,
+                found.dropout,
+                head_layer=head,
+                head=head_kind,
+                scale=head_scale,
+                dropout=dropout,
+                dropout_at=dropout_at,
+            ),
         )
 
     @property
@@ -290,19 +327,41 @@ class Plan:
         if self.recipe.get(ReBN) is not None:
             return 0
         epochs = self.settings.epochs
-        if self.recipe.get(Stages) is not None and self.checkpoint is not None:
+        if self.recipe.get(Stages) is not None and self.is_trained:
             epochs = 0  # the first stage is trained already
         for stage in self.recipe.later_stages:
             epochs += stage.count_epochs(self.settings.epochs)
         return self.members * (len(self.data) // self.settings.batch) * epochs
 
-    def network(self, member: int = 0) -> nn.Module:
+    @property
+    def is_trained(self) -> bool:
+        """Whether the network starts with the weights of a classifier for the same classes.
+
+        Recipes of several stages then begin with the second.
+        """
+        return self.checkpoint is not None and not self.new_head
+
+    @property
+    def input_shape(self) -> tuple[int, int]:
+        """Height and width of the images that the network gets.
+
+        They are those of the crop, or else of the training set.
+        """
+        side = self.settings.input_side
+        if side is not None:
+            return side, side
+        height, width = self.data.shape
+        return height, width
+
+    def network(self, member: int = 0, report: Report | None = None) -> nn.Module:
         """Build the network with what the recipe asks of it, from the checkpoint if there is one.
 
         Parameters
         ----------
         member : int, default=0
             Number of the network in an ensemble, which is added to the seed.
+        report : callable, optional
+            Called with what was loaded, skipped and initialised, where there is a checkpoint.
 
         Returns
         -------
@@ -312,30 +371,33 @@ class Plan:
         Raises
         ------
         InvalidInput
-            If the network cannot have what the recipe asks for, or the checkpoint does not fit.
+            If the network cannot have what the recipe asks for, takes images of another size, or the checkpoint does
+            not fit.
         """
-        options = self.recipe.options
+        options = {**self.recipe.options, **self.overrides}
+        network = load(
+            self.model,
+            classes=self.classes,
+            checkpoint=self.checkpoint,
+            new_head=self.new_head,
+            size=min(self.input_shape),
+            seed=self.settings.seed + member,
+            report=report,
+            **options,
+        )
         if self.model not in ZOO:
-            if options:
-                asked = ", ".join(f"{name}={value!r}" for name, value in options.items())
-                raise InvalidInput(f"{self.name} needs a network with {asked}, which only those of the zoo can have")
-            return load(self.model, classes=self.classes, checkpoint=self.checkpoint)
-        network = build(self.model, self.classes, seed=self.settings.seed + member, **options)
-        if self.checkpoint is not None:
-            parameters = read_parameters(self.checkpoint)
-            for name, value in network.state_dict().items():
-                if name.startswith(FRESH):
-                    parameters.setdefault(name, value)
-            load_parameters(network, parameters, source=str(self.checkpoint), expected=self.model)
-        return network
+            check_input(network, self.input_shape, name=self.model)
+        return network.train()
 
-    def describe(self, steps: int = 3) -> Description:
+    def describe(self, steps: int = 3, report: Report | None = None) -> Description:
         """Measure a few steps and say what the training would do and how long it would take.
 
         Parameters
         ----------
         steps : int, default=3
             Number of steps to take; the fastest counts.
+        report : callable, optional
+            Called with what was loaded, where there is a checkpoint.
 
         Returns
         -------
@@ -343,9 +405,9 @@ class Plan:
             ``recipe``, its ``parts``, ``network``, number of its ``parameters``, ``classes``, ``rows``, ``steps``,
             ``passes_per_step``, ``seconds_per_step``, ``hours`` and ``settings``.
         """
-        model = self.network()
+        model = self.network(report=report)
         training = prepare_training(self.recipe, model, self.data, self.settings, self.setup)
-        model.train()
+        training.set_training_mode()
         rows = training.processes.own_share(np.arange(self.settings.batch))
         seconds = []
         for number in range(steps):
@@ -367,7 +429,7 @@ class Plan:
             "settings": asdict(self.settings),
         }
 
-    def run(self, out: str | Path, done: Done = ignore_progress) -> list[Trained]:
+    def run(self, out: str | Path, done: Done = ignore_progress, report: Report | None = None) -> list[Trained]:
         """Train all networks of the plan; run it again to resume.
 
         With validation data, the outputs of the trained network on them are in the folder ``run``, ready to be
@@ -379,6 +441,8 @@ class Plan:
             Folder of the files; the members of an ensemble go to folders of their own in it.
         done : callable, optional
             Called with the values of every step and every epoch.
+        report : callable, optional
+            Called with what was loaded into each network, where there is a checkpoint.
 
         Returns
         -------
@@ -393,7 +457,7 @@ class Plan:
         results = []
         for member in range(self.members):
             folder = Path(out) if self.members == 1 else Path(out) / f"member-{member}"
-            results.append(self._train_member(member, folder, done))
+            results.append(self._train_member(member, folder, done, report))
         if self.val is not None:
             networks = [result.model for result in results]
             extract(
@@ -413,10 +477,10 @@ class Plan:
             )
         return results
 
-    def _train_member(self, member: int, folder: Path, done: Done) -> Trained:
+    def _train_member(self, member: int, folder: Path, done: Done, report: Report | None) -> Trained:
         return train(
             self.recipe,
-            self.network(member),
+            self.network(member, report),
             self.data,
             folder,
             val=self.val,
@@ -432,9 +496,28 @@ class Plan:
             channels_last=self.channels_last,
             sync_bn=self.sync_bn,
             ema_device=self.ema_device,
-            trained=self.checkpoint is not None,
+            trained=self.is_trained,
             done=done,
         )
+
+
+def _network_overrides(
+    recipe: Recipe, text: str, model: str, preset_rate: float | None, **asked: object
+) -> dict[str, object]:
+    """Return the keywords of the network that were asked for, with the paper's rate where that is meant."""
+    overrides = {name: value for name, value in asked.items() if value is not None}
+    name = model.partition(":")[2] if model.startswith("timm:") else model
+    rate = paper_dropout(name.partition("?")[0]) if preset_rate is None else preset_rate
+    if asked["dropout"] == "paper":
+        if rate is None:
+            raise InvalidInput(f"no paper of the presets used dropout with {model}; give a rate")
+        overrides["dropout"] = rate
+    is_open = "dropout" in recipe.options and "rate=" not in text and asked["dropout"] is None
+    if is_open and preset_rate is not None:
+        overrides["dropout"] = preset_rate
+    if overrides.get("head") == "linear":
+        overrides["scale"] = None  # that of the recipe's cosine head
+    return overrides
 
 
 def _check_unknown(known: tuple[str, ...] | None, outliers: tuple[str, ...] | None) -> None:

@@ -17,6 +17,7 @@ from twofold.errors import InvalidInput, UnknownName
 from twofold.nn.extraction import ImageInput, Prepare
 from twofold.nn.ingredients import augment
 from twofold.nn.ingredients.fractals import Mixers
+from twofold.nn.models.stages import parse_freeze
 from twofold.nn.rows import ImageRows
 
 Precision: TypeAlias = Literal["float32", "bf16"]
@@ -79,6 +80,15 @@ class Settings:
         The same, counted in epochs; set one of the two.
     clip : float, optional
         Largest norm of the gradient of all parameters together; by default gradients are not clipped.
+    layer_decay : float, optional
+        Factor by which the learning rate shrinks from each block to the one before it, above 0 and at most 1, as in
+        fine-tuning of transformers (0.65 to 0.9); see :func:`twofold.nn.training.optimiser.group_parameters`. By
+        default all blocks learn at one rate.
+    head_lr : float, optional
+        Learning rate of the head and of a confidence branch at the start of the schedule; by default ``lr``.
+    freeze : str or int, default="none"
+        What does not learn: ``"none"``, ``"backbone"`` (all but the head), or a number of stages from the input; see
+        :func:`twofold.nn.models.stages`. Frozen batch norm keeps its statistics.
     augment : tuple of str, default=("padded_crop", "flip")
         Names in ``AUGMENTATIONS``, applied to every training image in this order.
     resize : int, optional
@@ -126,6 +136,9 @@ class Settings:
     schedule: Literal["cosine", "drops", "constant"] = "cosine"
     warm_up: int = 0
     clip: float | None = None
+    layer_decay: float | None = None
+    head_lr: float | None = None
+    freeze: str | int = "none"
     augment: tuple[str, ...] = ("padded_crop", "flip")
     resize: int | None = None
     crop: int | None = None
@@ -152,6 +165,11 @@ class Settings:
         _checks.number(self.drop_factor, "drop_factor", 0.0, 1.0, open_low=True)
         if self.clip is not None:
             _checks.number(self.clip, "clip", 0.0, math.inf, open_low=True, open_high=True)
+        if self.layer_decay is not None:
+            _checks.number(self.layer_decay, "layer_decay", 0.0, 1.0, open_low=True)
+        if self.head_lr is not None:
+            _checks.number(self.head_lr, "head_lr", 0.0, math.inf, open_high=True)
+        parse_freeze(self.freeze)
         _checks.choice(self.optimiser, "optimiser", OPTIMISERS)
         _checks.choice(self.schedule, "schedule", SCHEDULES)
         _checks.choice(self.schedule_per, "schedule_per", SCHEDULE_UNITS)
