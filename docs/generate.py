@@ -265,7 +265,7 @@ def commands_page() -> str:
 def papers_page() -> str:
     """Every table and figure of the papers: command and state."""
     from twofold import papers
-    from twofold.papers.plan import STATES
+    from twofold.papers.plan import RUNNABLE, STATES
 
     parts = [(HERE / "papers_intro.md").read_text(encoding="utf-8").strip() + "\n"]
     for name in papers.names():
@@ -273,8 +273,7 @@ def papers_page() -> str:
         parts.append(f"## `{paper.name}`\n\n{paper.title}. {paper.source}.\n")
         lines = ["| item | what it shows | command | state |", "|---|---|---|---|"]
         for plan in paper.plans.values():
-            is_built = plan.state in ("verified", "paper")
-            command = f"`twofold papers run {plan.id} --out DIR`" if is_built else ""
+            command = f"`twofold papers run {plan.id} --out DIR`" if plan.state in RUNNABLE else ""
             state = STATES[plan.state]
             if plan.reason:
                 state += f": {plan.reason}"

@@ -243,3 +243,19 @@ def test_the_verb_prints_cells(data):
     assert {cell["estimator"] for cell in cells} >= {"empirical", "log", "sele", "2sele"}
     wrong = CliRunner().invoke(main, ["bench", "estimators", str(data / "none.npz")])
     assert (wrong.exit_code, len(wrong.stderr.strip().splitlines())) == (3, 1)
+
+
+SAME = {
+    "fd_shifts/table3": "27 of 28",
+    "unknown_detection/table2": "16 of 17",
+    "unknown_detection/table3": "20 of 20",
+    "stratified_ood/table1": "32 of 32",
+}
+
+
+@pytest.mark.parametrize(("plan", "count"), SAME.items(), ids=SAME.keys())
+def test_tables_of_data_sets_are_compared_with_print(plan, count, tmp_path):
+    result = CliRunner().invoke(main, ["papers", "run", plan, "--out", str(tmp_path), "--json"])
+    assert result.exit_code == 0, result.output
+    [outcome] = json.loads(result.stdout)
+    assert outcome["summary"] == f"{count} printed settings are the same here."

@@ -12,9 +12,9 @@ from typing import TypeAlias
 from twofold import _checks, _toml
 from twofold.bench.published import printed_layout
 from twofold.errors import InvalidInput, TwofoldError, UnknownName
-from twofold.papers import estimator_figures  # noqa: F401 - registers its drawings
+from twofold.papers import data_tables, estimator_figures  # noqa: F401 - they register what plans name
 from twofold.papers.drawings import DRAWINGS
-from twofold.papers.plan import KINDS, SCALES, STATES, Drawing, Paper, Plan, PrintedTable, Scale, ScaleName
+from twofold.papers.plan import KINDS, RUNNABLE, SCALES, STATES, Drawing, Paper, Plan, PrintedTable, Scale, ScaleName
 from twofold.papers.settings_tables import SETTINGS
 from twofold.papers.steps import STEPS, Step
 
@@ -205,7 +205,7 @@ def _check_plan(plan: Plan, where: str) -> None:
         raise InvalidInput(f"{where}: key 'reason' is missing; say why it is not run")
     if plan.settings is not None and plan.settings not in SETTINGS:
         raise InvalidInput(f"{where}: {UnknownName.of('table of settings', plan.settings, SETTINGS)}")
-    if plan.state not in ("verified", "paper"):
+    if plan.state not in RUNNABLE:
         return
     if plan.kind == "settings":
         if plan.settings is None:

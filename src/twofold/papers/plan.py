@@ -11,17 +11,21 @@ from twofold.papers.steps import Step
 
 Kind: TypeAlias = Literal["result", "settings", "illustration"]
 ScaleName: TypeAlias = Literal["paper", "here"]
-State: TypeAlias = Literal["verified", "paper", "impossible", "planned", "illustration"]
+State: TypeAlias = Literal["verified", "built", "paper", "impossible", "planned", "illustration"]
 
 KINDS: tuple[Kind, ...] = ("result", "settings", "illustration")
 SCALES: tuple[ScaleName, ...] = ("paper", "here")
 STATES: Mapping[State, str] = {
     "verified": "verified here at small scale",
+    "built": "built, and not yet run to its end here",
     "paper": "runs at the scale of the paper, not verified here",
     "impossible": "not reproducible",
     "planned": "not built yet",
     "illustration": "an illustration or survey, not computed",
 }
+
+
+RUNNABLE: tuple[State, ...] = ("verified", "built", "paper")  # states of plans that `papers run` takes
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ class Plan:
         What it shows.
     says : str
         What the paper concludes from it.
-    state : {"verified", "paper", "impossible", "planned", "illustration"}
+    state : {"verified", "built", "paper", "impossible", "planned", "illustration"}
         How far it is reproduced; a key of :data:`STATES`.
     reason : str
         Why it is not run, for an illustration and for what cannot be reproduced.

@@ -534,8 +534,15 @@ def _options(option: str, values: Iterable[object]) -> list[str]:
     """Spell an option once for each value."""
     words = []
     for value in values:
-        words += [option, shlex.quote(str(value))]
+        words += [option, _quote(str(value))]
     return words
+
+
+def _quote(text: str) -> str:
+    """Quote a word for a shell; one with apostrophes, such as a setting of a score, in double quotes."""
+    if "'" in text and not set(text) & set('"$`\\!'):
+        return f'"{text}"'
+    return shlex.quote(text)
 
 
 def _split_pair(text: str) -> tuple[str, str]:
