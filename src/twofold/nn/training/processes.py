@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -178,7 +179,9 @@ class ProcessGroup:
         if self.world_size == 1:
             return module
         module._ddp_params_and_buffers_to_ignore = list(ignored)  # type: ignore[assignment]
-        wrapped: nn.Module = self.accelerator.prepare_model(module)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated")  # accelerate knows no other name
+            wrapped: nn.Module = self.accelerator.prepare_model(module)
         return wrapped
 
     def hold_gradients(self, wrapped: nn.Module) -> AbstractContextManager[object]:
