@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -17,11 +18,12 @@ from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset  # noqa: E402
 
 from twofold import Outputs, Run, scorer  # noqa: E402
+from twofold.cli import main  # noqa: E402
 from twofold.errors import InvalidInput, LowPrecision, RunError  # noqa: E402
 from twofold.nn.extraction import Prepare, dropout, extract, gram_rows, stream  # noqa: E402
 from twofold.nn.extraction.joining import announce_process, have_joined  # noqa: E402
 from twofold.nn.models import Classifier  # noqa: E402
-from twofold.nn.perturb import Odin, PerturbedMahalanobis, RankFeat  # noqa: E402
+from twofold.nn.perturb import Odin, OdinGrid, PerturbedMahalanobis, RankFeat  # noqa: E402
 from twofold.scores.layers import gram_rows as gram_rows_of_arrays  # noqa: E402
 
 
@@ -316,6 +318,49 @@ def test_layer_statistics(small, tmp_path):
 
 def test_gram_rows_do_not_overflow():
     assert torch.isfinite(gram_rows(torch.full((1, 2, 3), 1e8), 5)).all()
+
+
+def test_a_grid_of_odin_is_odin_at_each_pair(small):
+    x, _ = tensors(5)
+    classifier = Classifier(small.eval(), example=x[:2])
+    std = (0.2, 0.25, 0.3)
+    grid = OdinGrid((1.0, 10.0), (0.0, 0.01), std)(classifier, x)
+    assert list(grid) == ["odin_t1_e0", "odin_t1_e0.01", "odin_t10_e0", "odin_t10_e0.01"]
+    for temperature in (1.0, 10.0):
+        for epsilon in (0.0, 0.01):
+            alone = Odin(temperature, epsilon, std)(classifier, x)
+            assert grid[f"odin_t{temperature:g}_e{epsilon:g}"].numpy() == pytest.approx(alone.numpy(), abs=1e-6)
+    for text in ("1,10", "1,10:", "a:0", "1:0:2"):
+        with pytest.raises(InvalidInput, match="TEMPERATURES:STEPS"):
+            OdinGrid.parse(text)
+    with pytest.raises(InvalidInput, match="temperature must be in"):
+        OdinGrid.parse("0,1:0")
+    with pytest.raises(InvalidInput, match="epsilon must be in"):
+        OdinGrid.parse("1:-0.1")
+
+
+def test_the_command_records_a_grid_of_odin_that_scores_read(tmp_path):
+    rng = np.random.default_rng(0)
+    file = tmp_path / "test.npz"
+    np.savez(file, images=rng.integers(0, 256, (6, 32, 32, 3), dtype=np.uint8), labels=np.arange(6) % 4)
+    command = ["extract", "resnet8_cifar", "--classes", "4", "--data", f"npz:{file}", "--role", "test"]
+    done = CliRunner().invoke(main, [*command, "--out", str(tmp_path / "run"), "--odin-grid", "1,10:0,0.002"])
+    assert done.exit_code == 0, done.output
+    found = Run.open(tmp_path / "run")["test"]
+    for temperature, epsilon in ((1, 0), (10, 0.002)):
+        score = scorer(f"odin(temperature={temperature}, epsilon={epsilon})").score(found)
+        assert score == pytest.approx(np.asarray(found.learned[f"odin_t{temperature}_e{epsilon}"]))
+    plain = np.asarray(found.logits, dtype=np.float64)
+    assert scorer("odin(temperature=1, epsilon=0)").score(found) == pytest.approx(
+        plain.max(axis=1) - np.log(np.exp(plain).sum(axis=1)), abs=1e-5
+    )
+    with pytest.raises(InvalidInput, match="odin_t100_e0"):
+        scorer("odin(temperature=100, epsilon=0)").score(found)
+    with pytest.raises(InvalidInput, match="temperature and epsilon together"):
+        scorer("odin(temperature=10)").score(found)
+    refused = CliRunner().invoke(main, [*command, "--out", str(tmp_path / "other"), "--odin-grid", "10"])
+    assert refused.exit_code == 3
+    assert "TEMPERATURES:STEPS" in refused.output
 
 
 def test_odin_moves_against_the_gradient(small):

@@ -4,12 +4,14 @@ import math
 
 import numpy as np
 import pytest
+import scipy.optimize
+import scipy.spatial
 import scipy.special
 import scipy.stats
 
 import twofold
 from twofold.errors import InvalidInput
-from twofold.outputs import Outputs
+from twofold.outputs import Head, Outputs
 from twofold.scores import logits as L
 from twofold.scores.chain import scorer
 
@@ -135,27 +137,74 @@ def test_weibull_fit_is_the_maximum_likelihood_one():
     assert ours >= scipy.stats.weibull_min.logpdf(x, shape, scale=theirs).sum() - 1e-6
 
 
-def test_openmax_against_a_slow_form():
+def likeliest_weibull(x):
+    """Shape and scale where the derivatives of the likelihood are zero; scipy's own fit stops early at steep shapes."""
+
+    def slope(k):
+        powers = (x / x.max()) ** k
+        return (powers * np.log(x)).sum() / powers.sum() - 1 / k - np.log(x).mean()
+
+    shape = scipy.optimize.brentq(slope, 1e-3, 1e5, xtol=1e-12, rtol=1e-14)
+    return shape, x.max() * np.mean((x / x.max()) ** shape) ** (1 / shape)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    ["", ", distance='cosine'", ", distance='both'", ", distance='both', distance_weight=0.5", ", omega=0.5"],
+)
+def test_openmax_against_a_slow_form(settings):
+    def distance(z, mean):
+        euclidean, cosine = np.linalg.norm(z - mean), scipy.spatial.distance.cosine(z, mean)
+        weight = 0.5 if "weight" in settings else 0.005
+        return cosine if "cosine" in settings else weight * euclidean + cosine if "both" in settings else euclidean
+
     rng = np.random.default_rng(0)
     labels = np.arange(120) % 4
     train = 3 * np.eye(4)[labels] + rng.normal(size=(120, 4))
     test = rng.normal(size=(15, 4)) * 2
     right = train.argmax(axis=1) == labels
-    chain = scorer("openmax(tail=8)").fit(Outputs(train, labels))
+    chain = scorer(f"openmax(tail=8{settings})").fit(Outputs(train, labels))
     got = chain.score(Outputs(test))
     for row, z in enumerate(test):
         revised, lost = z.copy(), 0.0
         for i, c in enumerate(np.argsort(-z)[:3]):
             mine = train[right & (labels == c)]
             mean = mine.mean(axis=0)
-            far = np.sort(np.linalg.norm(mine - mean, axis=1))[-8:]
-            shape, _, scale = scipy.stats.weibull_min.fit(far - far[0] + 1, floc=0)
-            x = max(np.linalg.norm(z - mean) - far[0] + 1, 0)
-            part = z[c] * (3 - i) / 3 * scipy.stats.weibull_min.cdf(x, shape, scale=scale)
+            far = np.sort([distance(one, mean) for one in mine])[-8:]
+            shape, scale = likeliest_weibull(far - far[0] + 1)
+            x = max(distance(z, mean) - far[0] + 1, 0)
+            share = 0.5 if "omega" in settings else (3 - i) / 3
+            part = z[c] * share * scipy.stats.weibull_min.cdf(x, shape, scale=scale)
             revised[c] -= part
             lost += part
         unknown = scipy.special.softmax(np.append(revised, lost))[-1]
-        assert got[row] == pytest.approx(-unknown, abs=2e-3)
+        assert got[row] == pytest.approx(-unknown, abs=1e-6)
+        loses = lost - revised.max()
+        if abs(loses) > 0.05:
+            assert chain.steps[-1].learnt.is_unknown(z[None]) == [loses > 0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("distance='manhattan'", "distance: "),
+        ("distance_weight=-1", "distance_weight must be in"),
+        ("omega=2", r"omega must be in \[0, 1\]"),
+    ],
+)
+def test_settings_of_openmax_out_of_range(settings, message):
+    with pytest.raises(InvalidInput, match=message):
+        scorer(f"openmax({settings})").fit(Outputs(np.eye(2)[[0, 1, 0, 1]], [0, 1, 0, 1]))
+
+
+def test_react_by_a_constant():
+    features = np.abs(np.random.default_rng(0).normal(size=(6, 3))) * 4
+    head = Head(np.ones((2, 3)))
+    o = Outputs(head.logits(features), [0, 1] * 3, features=features, head=head)
+    expected = np.log(2) + np.minimum(features, 2.0).sum(axis=1)
+    assert scorer("react(constant=2.0)|energy").fit(o).score(o) == pytest.approx(expected)
+    with pytest.raises(InvalidInput, match="constant must be in"):
+        scorer("react(constant=1e999)|energy").fit(o)
 
 
 def test_openmax_is_that_of_the_paper_and_not_that_of_another_library(data_dir):

@@ -45,6 +45,10 @@ if TYPE_CHECKING:
 @click.option("--passes", type=click.IntRange(min=0), default=0, show_default=True, help="MC-dropout passes.")
 @click.option("--keep-passes", is_flag=True, help="Keep the logits of every pass, not only their means.")
 @click.option("--odin", type=float, help="Record ODIN with this step, in pixels of [0, 1].")
+@click.option(
+    "--odin-grid",
+    help="Record ODIN at all temperatures and steps, as 1,10:0,0.002; read by odin(temperature=10, epsilon=0.002).",
+)
 @click.option("--mahalanobis", type=float, help="Record mds_perturbed with this step; extract train first.")
 @click.option("--rankfeat", help="Record RankFeat of these layers, separated by commas.")
 @click.option("--half", is_flag=True, help="Store features in float16; logits stay in float32.")

@@ -9,7 +9,7 @@ zero its sign counts as +1.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,13 +19,20 @@ from twofold import _checks
 from twofold.errors import InvalidInput
 from twofold.nn.models import Classifier
 from twofold.scores.chain import Chain
+from twofold.scores.learned import odin_name
 
-Perturbation = Callable[[Classifier, Tensor], Tensor]
+Perturbation = Callable[[Classifier, Tensor], Tensor | Mapping[str, Tensor]]
+"""Computes a value for each row of a batch, or several by name."""
 
 
 def _move_images(images: Tensor, loss: Callable[[Tensor], Tensor], epsilon: float, std: Sequence[float]) -> Tensor:
     """Move the images by epsilon against the sign of the gradient of a loss summed over rows."""
     length = _checks.number(epsilon, "epsilon", 0.0, math.inf, open_high=True)
+    return images - length * _descent_direction(images, loss, std)
+
+
+def _descent_direction(images: Tensor, loss: Callable[[Tensor], Tensor], std: Sequence[float]) -> Tensor:
+    """Compute the sign of the gradient of a loss summed over rows, divided by the spread of each channel."""
     for spread in std:
         _checks.number(spread, "std", 0.0, math.inf, open_low=True, open_high=True)
     if not isinstance(images, Tensor) or images.ndim != 4:
@@ -35,7 +42,24 @@ def _move_images(images: Tensor, loss: Callable[[Tensor], Tensor], epsilon: floa
         (gradient,) = torch.autograd.grad(loss(x), x)
     sign = torch.where(gradient >= 0, 1.0, -1.0)
     spreads = torch.tensor(std, device=images.device, dtype=images.dtype).view(1, -1, 1, 1)
-    return images - length * sign / spreads
+    return sign / spreads
+
+
+def _odin_loss(classifier: Classifier, temperature: float) -> Callable[[Tensor], Tensor]:
+    """Return the cross-entropy of the predicted class at a temperature, as a function of the images."""
+
+    def loss(x: Tensor) -> Tensor:
+        logits = classifier(x).logits
+        return nn.functional.cross_entropy(logits / temperature, logits.argmax(dim=1), reduction="sum")
+
+    return loss
+
+
+def _odin_value(classifier: Classifier, images: Tensor, temperature: float) -> Tensor:
+    """Compute temperature times the log of the largest softmax probability at that temperature."""
+    with torch.no_grad():
+        logits = classifier(images).logits.double()
+    return logits.max(dim=1).values - temperature * torch.logsumexp(logits / temperature, dim=1)
 
 
 @dataclass(frozen=True)
@@ -91,15 +115,108 @@ class Odin:
             number of at least 0, or the images are not a tensor (N, C, H, W).
         """
         temperature = _checks.number(self.temperature, "temperature", 0.0, math.inf, open_low=True, open_high=True)
+        moved = _move_images(images, _odin_loss(classifier, temperature), self.epsilon, self.std)
+        return _odin_value(classifier, moved, temperature)
 
-        def loss(x: Tensor) -> Tensor:
-            logits = classifier(x).logits
-            return nn.functional.cross_entropy(logits / temperature, logits.argmax(dim=1), reduction="sum")
 
-        moved = _move_images(images, loss, self.epsilon, self.std)
-        with torch.no_grad():
-            logits = classifier(moved).logits.double()
-        return logits.max(dim=1).values - temperature * torch.logsumexp(logits / temperature, dim=1)
+@dataclass(frozen=True)
+class OdinGrid:
+    """Compute ODIN at every temperature and step of a grid.
+
+    Each temperature takes one gradient, which all steps share; each step above 0 takes one further pass.
+
+    Parameters
+    ----------
+    temperatures : tuple of float, default=(1.0, 10.0, 100.0, 1000.0)
+        Temperatures, above 0; the default is the grid of ODIN, OpenOOD and the unknown-detection benchmark.
+    epsilons : tuple of float, default=(0.0, 0.0014, 0.002, 0.0028)
+        Lengths of the step, in pixels in [0, 1]: those that OpenOOD and the unknown-detection benchmark chose.
+    std : tuple of float, default=(1.0, 1.0, 1.0)
+        Standard deviation of each channel that normalised the images.
+
+    Raises
+    ------
+    InvalidInput
+        If a temperature is not a finite number above 0, a step is not a finite number of at least 0, or one of the two
+        is empty.
+
+    References
+    ----------
+    Liang et al., ICLR 2018.
+
+    Examples
+    --------
+    >>> classifier = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(12, 2)))
+    >>> sorted(OdinGrid((1.0, 10.0), (0.0, 0.002))(classifier, torch.zeros(4, 3, 2, 2)))
+    ['odin_t10_e0', 'odin_t10_e0.002', 'odin_t1_e0', 'odin_t1_e0.002']
+    """
+
+    temperatures: tuple[float, ...] = (1.0, 10.0, 100.0, 1000.0)
+    epsilons: tuple[float, ...] = (0.0, 0.0014, 0.002, 0.0028)
+    std: tuple[float, ...] = (1.0, 1.0, 1.0)
+
+    def __post_init__(self) -> None:
+        if not self.temperatures or not self.epsilons:
+            raise InvalidInput("a grid of ODIN needs at least one temperature and one step")
+        for temperature in self.temperatures:
+            for epsilon in self.epsilons:
+                odin_name(temperature, epsilon)  # checks both
+
+    @classmethod
+    def parse(cls, text: str, std: tuple[float, ...] = (1.0, 1.0, 1.0)) -> OdinGrid:
+        """Read a grid from text.
+
+        Parameters
+        ----------
+        text : str
+            Temperatures, a colon and steps, each separated by commas.
+        std : tuple of float, default=(1.0, 1.0, 1.0)
+            Standard deviation of each channel that normalised the images.
+
+        Returns
+        -------
+        OdinGrid
+            The grid.
+
+        Raises
+        ------
+        InvalidInput
+            If the text has another form, or a value is out of range.
+
+        Examples
+        --------
+        >>> OdinGrid.parse("1,10:0,0.002").epsilons
+        (0.0, 0.002)
+        """
+        temperatures, _, epsilons = text.partition(":")
+        try:
+            values = [tuple(float(one) for one in part.split(",")) for part in (temperatures, epsilons)]
+        except ValueError as error:
+            raise InvalidInput(f"a grid of ODIN is TEMPERATURES:STEPS, as 1,10,100:0,0.002, got {text!r}") from error
+        return cls(values[0], values[1], std)
+
+    def __call__(self, classifier: Classifier, images: Tensor) -> dict[str, Tensor]:
+        """Compute the scores of each image in a batch.
+
+        Parameters
+        ----------
+        classifier : Classifier
+            The network.
+        images : Tensor of shape (N, C, H, W), float
+            Normalised images.
+
+        Returns
+        -------
+        dict of str to Tensor of shape (N,), float64
+            Scores by the name of temperature and step; higher is safer.
+        """
+        values: dict[str, Tensor] = {}
+        for temperature in self.temperatures:
+            direction = _descent_direction(images, _odin_loss(classifier, temperature), self.std)
+            for epsilon in self.epsilons:
+                moved = images - epsilon * direction
+                values[odin_name(temperature, epsilon)] = _odin_value(classifier, moved, temperature)
+        return values
 
 
 @dataclass(frozen=True)

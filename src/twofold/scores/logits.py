@@ -6,11 +6,12 @@ All are computed in float64 from logits, never from rounded probabilities.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 
 from twofold import _checks
+from twofold._checks import Mask
 from twofold._math import TINY, log_odds, log_softmax, logsumexp, sigmoid
 from twofold.errors import InvalidInput
 from twofold.outputs import Outputs
@@ -630,9 +631,9 @@ class OpenMax(StepHooks):
 
     For class c, :math:`m_c` is the mean logit vector of its correctly predicted training samples, and a Weibull
     distribution is fitted to their ``tail`` largest distances to it (shifted so that the smallest is 1, as the
-    reference library does). The i-th of the ``alpha`` largest logits is shrunk by :math:`1 - \frac{\alpha + 1 -
-    i}{\alpha} F_c(\lVert z - m_c \rVert)`; what they lose is the logit of the unknown class. The prediction that is
-    judged stays that of the logits.
+    reference library does). The i-th of the ``alpha`` largest logits is shrunk by :math:`1 - \omega_i F_c(d(z, m_c))`,
+    with :math:`\omega_i = (\alpha + 1 - i) / \alpha` by default; what they lose is the logit of the unknown class. The
+    prediction that is judged stays that of the logits; :meth:`is_unknown` says where the unknown class would win.
 
     Parameters
     ----------
@@ -640,6 +641,14 @@ class OpenMax(StepHooks):
         Number of top logits to revise, at least 1; at most all classes are.
     tail : int, default=20
         Number of largest distances to fit each Weibull distribution to, at least 2.
+    distance : {"euclidean", "cosine", "both"}, default="euclidean"
+        Distance d: Euclidean as in OpenOOD and SURE+, one minus the cosine, or ``distance_weight`` times the first plus
+        the second, as in OpenMax's code and the unknown-detection benchmark.
+    distance_weight : float, default=0.005
+        Weight of the Euclidean distance with ``distance="both"``: 5e-3 in the code of the unknown-detection benchmark,
+        5e-4 in its text.
+    omega : float, optional
+        The same share :math:`\omega` for all revised logits, in [0, 1]; the unknown-detection code has 0.5 on CIFAR.
 
     Attributes
     ----------
@@ -651,6 +660,9 @@ class OpenMax(StepHooks):
 
     Notes
     -----
+    The unknown-detection benchmark has ``openmax(alpha=1, tail=2, distance='both')`` and counts the prediction
+    "unknown" as an error: its correct predictions are ``(predictions == labels) & ~fitted.is_unknown(logits)``.
+
     A class with fewer correct predictions than the tail uses all it has; with fewer than 2, all its labelled samples;
     with fewer than 2 of those it is skipped.
 
@@ -674,6 +686,9 @@ class OpenMax(StepHooks):
 
     alpha: int = 3
     tail: int = 20
+    distance: Literal["euclidean", "cosine", "both"] = "euclidean"
+    distance_weight: float = 0.005
+    omega: float | None = None
     means: Array = state("C C")
     weibulls: Array = state("C 3")  # shape, scale, smallest tail distance; shape 0 where a class is skipped
 
@@ -697,10 +712,10 @@ class OpenMax(StepHooks):
         Raises
         ------
         InvalidInput
-            If ``alpha`` or ``tail`` is out of range, or no class has two labelled training samples.
+            If a setting is out of range, or no class has two labelled training samples.
         """
         tail = _checks.whole(self.tail, "tail", 2)
-        _checks.whole(self.alpha, "alpha", 1)
+        self._check_settings()
         classes = logits.shape[1]
         means, weibulls = np.zeros((classes, classes)), np.zeros((classes, 3))
         for c in range(classes):
@@ -711,7 +726,7 @@ class OpenMax(StepHooks):
                 continue
             z = np.asarray(logits[rows], dtype=np.float64)
             means[c] = z.mean(axis=0)
-            far = np.sort(np.linalg.norm(z - means[c], axis=1))[-tail:]
+            far = np.sort(self._distances(z, means[c]))[-tail:]
             weibulls[c] = *_weibull(far - far[0] + 1.0), far[0]
         if not weibulls[:, 0].any():
             raise InvalidInput("openmax needs a class with at least two labelled training samples, and found none")
@@ -723,9 +738,9 @@ class OpenMax(StepHooks):
         Raises
         ------
         InvalidInput
-            If one of them is negative, or ``alpha`` is not a whole number of at least 1.
+            If one of them is negative, or a setting is out of range.
         """
-        _checks.whole(self.alpha, "alpha", 1)
+        self._check_settings()
         if (self.weibulls < 0).any():
             raise InvalidInput("weibulls must not be negative")
 
@@ -742,22 +757,71 @@ class OpenMax(StepHooks):
         ndarray of shape (n_samples,)
             Confidence of each sample; higher is safer to accept.
         """
+        revised, unknown = self._revise(logits)
+        return -np.exp(unknown - np.logaddexp(unknown, logsumexp(revised)))
+
+    def is_unknown(self, logits: Floats) -> Mask:
+        """Say where the unknown class has a larger probability than every known one.
+
+        Parameters
+        ----------
+        logits : ndarray of shape (n_samples, n_classes)
+            Logits of the samples.
+
+        Returns
+        -------
+        ndarray of bool, shape (n_samples,)
+            True where OpenMax predicts "unknown".
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> z, y = 4 * np.eye(3)[[0, 1, 2] * 20] + rng.normal(size=(60, 3)), np.array([0, 1, 2] * 20)
+        >>> fitted = OpenMax().fit(z, y, z.argmax(axis=1))
+        >>> fitted.is_unknown(np.array([[4.0, 0, 0], [40.0, 40, 40]]))
+        array([False,  True])
+        """
+        revised, unknown = self._revise(logits)
+        return unknown > revised.max(axis=1)
+
+    def _check_settings(self) -> None:
+        """Raise an error if a setting is out of range."""
+        _checks.whole(self.alpha, "alpha", 1)
+        _checks.choice(self.distance, "distance", ("euclidean", "cosine", "both"))
+        _checks.number(self.distance_weight, "distance_weight", 0.0, np.inf, open_high=True)
+        if self.omega is not None:
+            _checks.number(self.omega, "omega", 0.0, 1.0)
+
+    def _distances(self, z: Array, mean: Array) -> Array:
+        """Compute the distances of logits from mean logits, over the last axis."""
+        euclidean = np.linalg.norm(z - mean, axis=-1)
+        if self.distance == "euclidean":
+            return euclidean
+        lengths = np.linalg.norm(z, axis=-1) * np.linalg.norm(mean, axis=-1)
+        cosine = 1.0 - (z * mean).sum(axis=-1) / np.maximum(lengths, TINY)
+        if self.distance == "cosine":
+            return cosine
+        return self.distance_weight * euclidean + cosine
+
+    def _revise(self, logits: Floats) -> tuple[Array, Array]:
+        """Compute the revised logits, and the logit of the unknown class."""
         z = np.asarray(logits, dtype=np.float64)
         alpha = min(self.alpha, z.shape[1])
         order = np.argsort(-z, axis=1, kind="stable")[:, :alpha]
         shape, scale, least = self.weibulls.T
-        # ||z - m||^2 of every class by one product would cancel; only the top alpha are needed
-        away = np.linalg.norm(z[:, None] - self.means[order], axis=2)
+        # the distance to every class by one product would cancel; only the top alpha are needed
+        away = self._distances(z[:, None], self.means[order])
         shifted = np.maximum(away - least[order] + 1.0, 0.0)
         with np.errstate(divide="ignore", over="ignore"):
             cdf = -np.expm1(-((shifted / np.where(scale > 0, scale, 1.0)[order]) ** shape[order]))
         cdf = np.where(shape[order] > 0, cdf, 0.0)
         share = (alpha - np.arange(alpha)) / alpha
+        if self.omega is not None:
+            share = np.full(alpha, self.omega)
         lost = np.take_along_axis(z, order, axis=1) * share * cdf
         revised = z.copy()
         np.put_along_axis(revised, order, np.take_along_axis(z, order, axis=1) - lost, axis=1)
-        unknown = lost.sum(axis=1)
-        return -np.exp(unknown - np.logaddexp(unknown, logsumexp(revised)))
+        return revised, lost.sum(axis=1)
 
 
 def _weibull(x: Array) -> tuple[float, float]:

@@ -121,7 +121,10 @@ class Recorder:
                     at_head = dropout.find_dropout_at_head(captured, dropout_inputs)
                 arrays |= self._pass_arrays(self._run_passes(inputs, dropouts, at_head, first, len(captured.logits)))
         for name, perturbation in self.learned.items():
-            arrays[f"learned/{name}"] = _to_numpy(perturbation(main, inputs), SINGLE)
+            found = perturbation(main, inputs)
+            values = found if isinstance(found, Mapping) else {name: found}
+            for key, value in values.items():
+                arrays[f"learned/{key}"] = _to_numpy(value, SINGLE)
         if not self.has_known_classes:
             arrays["labels"] = np.full(len(arrays["logits"]), -1)
         elif batch.labels is not None:

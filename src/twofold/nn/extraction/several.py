@@ -13,7 +13,7 @@ from twofold.nn.extraction.stored import find_input, name_statistics, remember_i
 from twofold.nn.extraction.stream import extract
 from twofold.nn.models import load
 from twofold.nn.models.description import list_members
-from twofold.nn.perturb import Odin, Perturbation, PerturbedMahalanobis, RankFeat
+from twofold.nn.perturb import Odin, OdinGrid, Perturbation, PerturbedMahalanobis, RankFeat
 from twofold.run import Run
 from twofold.scores.chain import Chain, scorer
 
@@ -31,6 +31,7 @@ def extract_all(
     crop: int | None = None,
     layers: str | None = None,
     odin: float | None = None,
+    odin_grid: str | None = None,
     mahalanobis: float | None = None,
     rankfeat: str | None = None,
     half: bool = False,
@@ -70,6 +71,8 @@ def extract_all(
         Names of modules separated by commas, or ``"all"``, whose channel statistics are recorded.
     odin : float, optional
         Step size of ODIN's input perturbation; by default its values are not recorded.
+    odin_grid : str, optional
+        Temperatures and step sizes of ODIN, as ``"1,10,100,1000:0,0.0014,0.0028"``; every pair is recorded.
     mahalanobis : float, optional
         Step size of the perturbed Mahalanobis score, which is fitted on the first training set of the run. Not recorded
         for data sets with role ``"train"``.
@@ -121,6 +124,8 @@ def extract_all(
         learned: dict[str, Perturbation] = {}
         if odin is not None:
             learned["odin"] = Odin(epsilon=odin, std=prepare.std)
+        if odin_grid is not None:
+            learned["odin_grid"] = OdinGrid.parse(odin_grid, prepare.std)
         if mahalanobis is not None and role != "train":
             learned["mds_perturbed"] = PerturbedMahalanobis(_fit_mds(out), mahalanobis, prepare.std)
         if rankfeat is not None:
