@@ -199,7 +199,7 @@ def test_antialiased_shrinking_of_a_checkerboard_is_grey():
 
 def test_images_of_several_sizes_need_a_rule(tmp_path):
     o = Images.of(FileSource(saved(tmp_path, [pixels(1, 8, 8)[0], pixels(1, 9, 8)[0]])), name="mixed")
-    with pytest.raises(InvalidInput, match=r"0\.png is 8x8, .*1\.png is 9x8; pass size="):
+    with pytest.raises(InvalidInput, match=r"0\.png is 8x8, .*1\.png is 9x8; open the data set with \?size="):
         o.read()
     with pytest.raises(InvalidInput, match=r"0\.png is 8x8, smaller than crop=9"):
         o.fit(crop=9).read([0])

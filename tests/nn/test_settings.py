@@ -84,7 +84,7 @@ def test_steps_become_the_nearest_epochs():
         ({"min_lr": math.nan}, "min_lr must be in"),
         ({"drop_factor": 0.0}, r"drop_factor must be in \(0, 1\]"),
         ({"drop_factor": 1.5}, "drop_factor must be in"),
-        ({"clip": 0.0}, "clip must be in"),
+        ({"clip_norm": 0.0}, "clip_norm must be in"),
         ({"drops": (0.3, 1.2)}, r"a share of drops must be in \(0, 1\), got 1.2"),
         ({"drops": (0.6, 0.3)}, "drops must rise"),
         ({"drops": (30, 30)}, "drops must rise"),

@@ -103,7 +103,7 @@ from twofold.cli.shared import JSON, from_torch, progress, resumable
     type=click.IntRange(min=1),
     help="Cut each batch into so many micro-batches and add up their gradients, to save memory.",
 )
-@click.option("--clip", type=float, help="Largest norm of the gradient of all parameters.")
+@click.option("--clip-norm", type=float, help="Largest norm of the gradient of all parameters.")
 @click.option("--ema-device", help="Device that holds the average of weights, such as cpu; by default --device.")
 @click.option(
     "--gather",

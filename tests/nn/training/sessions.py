@@ -90,7 +90,7 @@ def everything(out):
     for name in ACCUMULATED:
         run(name, out / f"{name}-accumulated", accumulate=2)
     run("regmixup", out / "apart", gather=False)
-    run("sure_plus", out / "clipped", clip=0.05)
+    run("sure_plus", out / "clipped", clip_norm=0.05)
     try:
         run(CUT, out / "stopped", done=stop_at(3))
     except Stop:

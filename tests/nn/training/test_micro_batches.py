@@ -160,7 +160,7 @@ no_cuda = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
         (["--device", "gpu"], "device must be cpu, cuda, cuda:N or mps, got 'gpu'"),
         (["--ema-device", "cuda"], "device cuda cannot be used here"),
         (["--sync-bn"], "--sync-bn needs CUDA, and the device is cpu"),
-        (["--clip", "-1"], "clip must be"),
+        (["--clip-norm", "-1"], "--clip-norm must be"),
         (["--accumulate", "3"], "cannot be cut into accumulate=3"),
     ],
 )

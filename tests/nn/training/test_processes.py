@@ -74,7 +74,7 @@ def test_two_processes_with_micro_batches_equal_one(name, pair, tmp_path):
 
 
 def test_clipped_gradients_are_those_of_the_whole_batch(pair, tmp_path):
-    alone = sessions.run("sure_plus", tmp_path / "clipped", clip=0.05).model.state_dict()
+    alone = sessions.run("sure_plus", tmp_path / "clipped", clip_norm=0.05).model.state_dict()
     assert distance(alone, weights(pair / "clipped")) < 1e-5
     assert distance(alone, weights(pair / "sure_plus")) > 1e-4  # something was clipped
 

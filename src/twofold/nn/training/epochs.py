@@ -360,8 +360,8 @@ class Training:
                 total += result.loss / len(micro_batches)
                 if is_first_pass:
                     correct += result.correct
-            if self.settings.clip is not None:
-                nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+            if self.settings.clip_norm is not None:
+                nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip_norm)
             return total
 
         with _explain_compile_errors():

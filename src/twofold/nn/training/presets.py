@@ -342,13 +342,13 @@ def _fd_shifts() -> dict[str, Preset]:
 
     The reward is that selected for the reservation (DG-Res); 250 + 200 + 20 epochs are ConfidNet's three stages.
     """
-    cifar = Settings(epochs=250, lr=0.1, clip=1.0, augment=("padded_crop", "flip", "cutout"))
+    cifar = Settings(epochs=250, lr=0.1, clip_norm=1.0, augment=("padded_crop", "flip", "cutout"))
     cifar_printed = replace(cifar, augment=("padded_crop", "flip", "rotation", "cutout"))
-    svhn = Settings(epochs=100, lr=0.01, clip=1.0, augment=())
-    iwildcam = Settings(epochs=12, batch=16, lr=1e-3, weight_decay=0.0, clip=1.0, augment=())
-    camelyon = Settings(epochs=5, batch=32, lr=0.01, weight_decay=0.01, clip=1.0, augment=())
+    svhn = Settings(epochs=100, lr=0.01, clip_norm=1.0, augment=())
+    iwildcam = Settings(epochs=12, batch=16, lr=1e-3, weight_decay=0.0, clip_norm=1.0, augment=())
+    camelyon = Settings(epochs=5, batch=32, lr=0.01, weight_decay=0.01, clip_norm=1.0, augment=())
     breeds = Settings(
-        epochs=300, lr=0.1, weight_decay=1e-4, clip=1.0, augment=("resized_crop", "flip", "colour_jitter")
+        epochs=300, lr=0.1, weight_decay=1e-4, clip_norm=1.0, augment=("resized_crop", "flip", "colour_jitter")
     )
     text, code = f"{FD_SHIFTS}, text", f"{FD_SHIFTS}, released code"
     vgg = Preset(cifar, code, network="vgg13", crop=32, dropout=0.3)
@@ -441,7 +441,7 @@ def _fd_vit() -> dict[str, Preset]:
                 lr=lr,
                 weight_decay=0.0,
                 warm_up=500,
-                clip=1.0,
+                clip_norm=1.0,
                 augment=("flip",),
             )
             source = "released code" if data.endswith("released") else "Table 7"

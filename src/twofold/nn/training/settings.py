@@ -78,7 +78,7 @@ class Settings:
         Steps during which the learning rate rises linearly, before the schedule applies. FD-Shifts' ViTs have 500.
     warm_up_epochs : float, default=0.0
         The same, counted in epochs; set one of the two.
-    clip : float, optional
+    clip_norm : float, optional
         Largest norm of the gradient of all parameters together; by default gradients are not clipped.
     layer_decay : float, optional
         Factor by which the learning rate shrinks from each block to the one before it, above 0 and at most 1, as in
@@ -135,7 +135,7 @@ class Settings:
     optimiser: Literal["sgd", "adam", "adamw"] = "sgd"
     schedule: Literal["cosine", "drops", "constant"] = "cosine"
     warm_up: int = 0
-    clip: float | None = None
+    clip_norm: float | None = None
     layer_decay: float | None = None
     head_lr: float | None = None
     freeze: str | int = "none"
@@ -163,8 +163,8 @@ class Settings:
             _checks.number(getattr(self, name), name, 0.0, math.inf, open_high=True)
         _checks.number(self.momentum, "momentum", 0.0, 1.0, open_high=True)
         _checks.number(self.drop_factor, "drop_factor", 0.0, 1.0, open_low=True)
-        if self.clip is not None:
-            _checks.number(self.clip, "clip", 0.0, math.inf, open_low=True, open_high=True)
+        if self.clip_norm is not None:
+            _checks.number(self.clip_norm, "clip_norm", 0.0, math.inf, open_low=True, open_high=True)
         if self.layer_decay is not None:
             _checks.number(self.layer_decay, "layer_decay", 0.0, 1.0, open_low=True)
         if self.head_lr is not None:
