@@ -22,6 +22,7 @@ Array: TypeAlias = npt.NDArray[np.float64]
 Labels: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 AnyArray: TypeAlias = npt.NDArray[Any]  # of any dtype
+Integers: TypeAlias = npt.NDArray[np.integer[Any]]  # of any width
 ArrayLike: TypeAlias = npt.ArrayLike  # NumPy, list, pandas, torch, anything with __array__
 NaNPolicy: TypeAlias = Literal["error", "reject"]
 
@@ -174,20 +175,24 @@ def labels(value: ArrayLike, name: str = "labels", *, classes: int | None = None
         if fractional.any():
             row = int(fractional.argmax())
             raise InvalidInput(f"{name} must be integer class labels, got {array[row]} in row {row}")
-    lowest = -1 if ood else 0
-    limit = 2**63 if classes is None else classes
+    lowest, note = 0, ""
+    if ood:
+        lowest, note = -1, " (-1 means no class of this model)"
+    limit, span = 2**63, f">= {lowest}"
+    if classes is not None:
+        limit, span = classes, f"[{lowest}, {classes})"
     outside = (array < lowest) | (array >= limit)  # before the cast, which would wrap large numbers to negative ones
     if outside.any():
         row = int(outside.argmax())
-        span = f">= {lowest}" if classes is None else f"[{lowest}, {classes})"
-        note = " (-1 means no class of this model)" if ood else ""
         raise InvalidInput(f"{name} must be in {span}{note}, got {_format_label(array[row])} in row {row}")
     return array.astype(np.int64)
 
 
 def _format_label(number: float) -> str:
     """Write a label; floats that are whole numbers without their point."""
-    return str(int(number)) if abs(number) < 2**63 else str(number)
+    if abs(number) < 2**63:
+        return str(int(number))
+    return str(number)
 
 
 def losses(value: ArrayLike, name: str = "loss") -> Array:
@@ -238,13 +243,24 @@ def number(
         raise InvalidInput(f"{name} must be a number that float64 can hold, got a larger integer") from error
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{name} must be a number, got {value!r}") from error
-    below = result <= low if open_low else result < low
-    above = result >= high if open_high else result > high
-    if below or above or result != result:
-        left = "(" if open_low else "["
-        right = ")" if open_high else "]"
+    is_inside = low <= result <= high  # False for NaN
+    left, right = "[", "]"
+    if open_low:
+        is_inside = is_inside and result > low
+        left = "("
+    if open_high:
+        is_inside = is_inside and result < high
+        right = ")"
+    if not is_inside:
         raise InvalidInput(f"{name} must be in {left}{low:g}, {high:g}{right}, got {value!r}")
     return result
+
+
+def as_names(names: str | Iterable[str]) -> tuple[str, ...]:
+    """Return names as a tuple; a text is one name."""
+    if isinstance(names, str):
+        return (names,)
+    return tuple(names)
 
 
 def whole(value: object, name: str, low: int) -> int:
@@ -261,7 +277,9 @@ def whole(value: object, name: str, low: int) -> int:
 def joint(correct: ArrayLike, is_id: ArrayLike | None, **confidences: AnyArray | None) -> tuple[Mask, Mask | None]:
     """Validate ``correct`` and ``is_id`` as masks as long as the confidences; no OOD row may be correct."""
     right = mask(correct, "correct")
-    inside = None if is_id is None else mask(is_id, "is_id")
+    inside = None
+    if is_id is not None:
+        inside = mask(is_id, "is_id")
     same_rows(correct=right, is_id=inside, **confidences)
     if inside is not None and (right & ~inside).any():
         row = int((right & ~inside).argmax())

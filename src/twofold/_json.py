@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -153,6 +154,16 @@ def check_sha256(content: object, where: str) -> str:
     if not re.fullmatch("[0-9a-f]{64}", digest):
         raise ValueError(f"{where} must be a SHA-256 of 64 hexadecimal digits, got {digest!r:.80}")
     return digest
+
+
+def nan_to_none(value: float) -> float | None:
+    """Replace NaN, which JSON does not have, by None, which it writes as null."""
+    return None if math.isnan(value) else value
+
+
+def finite_or_none(value: float) -> float | None:
+    """Replace NaN and the infinities, which JSON does not have, by None, which it writes as null."""
+    return float(value) if math.isfinite(value) else None
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from twofold import metrics
-from twofold._checks import Array, Mask
+from twofold._checks import AnyArray, Array, Mask, as_names
 from twofold.errors import InvalidInput
 from twofold.outputs import Outputs
 from twofold.scores.chain import Chain, scorer
@@ -43,6 +41,29 @@ class ScoredRows:
     conf: Array
     conf_ood: Array | None
     prob: Array
+
+
+def ready_chain_or_none(spec: str | Chain | None) -> Chain | None:
+    """Build the chain of a second score, which may be left out.
+
+    Parameters
+    ----------
+    spec : str, Chain or None
+        A score as text, a chain, or None.
+
+    Returns
+    -------
+    Chain or None
+        A chain that needs no fitting, or is fitted; None for None.
+
+    Raises
+    ------
+    InvalidInput
+        If the chain must be fitted first.
+    """
+    if spec is None:
+        return None
+    return ready_chain(spec)
 
 
 def ready_chain(spec: str | Chain) -> Chain:
@@ -96,7 +117,7 @@ def score_rows(outputs: Outputs, first: Chain, second: Chain | None = None) -> S
     >>> score_rows(Outputs([[2.0, 0.0], [0.0, 1.0]], labels=[0, -1]), scorer("msp")).correct
     array([ True, False])
     """
-    judged = outputs.averaged() if first.judges == "passes" else outputs
+    judged = first.judged_outputs(outputs)
     if second is None:
         (conf,) = score_all([first], judged)
         conf_ood = None
@@ -124,10 +145,12 @@ def concat_rows(parts: Sequence[ScoredRows]) -> ScoredRows:
     >>> concat_rows([rows, rows]).correct
     array([ True,  True])
     """
-    joined: dict[str, npt.NDArray[Any] | None] = {}
+    joined: dict[str, AnyArray | None] = {}
     for field in fields(ScoredRows):
         arrays = [getattr(part, field.name) for part in parts]
-        joined[field.name] = None if arrays[0] is None else np.concatenate(arrays)
+        joined[field.name] = None
+        if arrays[0] is not None:
+            joined[field.name] = np.concatenate(arrays)
     return ScoredRows(**joined)  # type: ignore[arg-type]  # each field as it is in the parts
 
 
@@ -158,7 +181,7 @@ def check_metrics(names: Iterable[str], *, two: bool) -> tuple[str, ...]:
     >>> check_metrics("aurc", two=False)
     ('aurc',)
     """
-    chosen = (names,) if isinstance(names, str) else tuple(names)
+    chosen = as_names(names)
     for name in chosen:
         needed = metrics.info(name).evaluated_arrays
         not_kept = [array for array in ("labels", "logits", "passes") if array in needed]

@@ -40,16 +40,19 @@ def log(what: Evaluation | ReportCard | Results | Gate | str | os.PathLike[str],
         import mlflow
     except ImportError as error:
         raise MissingExtra('log needs mlflow: pip install "twofold[adapters]"') from error
-    if isinstance(what, Evaluation | ReportCard):
-        numbers = dict(what) if isinstance(what, Evaluation) else what.to_dict()
-        mlflow.log_metrics(_metrics(name, numbers))
-        mlflow.log_dict(_replace_nonfinite(what.to_dict()), f"{name}/{type(what).__name__.lower()}.json")
+    if isinstance(what, Evaluation):
+        mlflow.log_metrics(_select_metrics(name, dict(what)))
+        mlflow.log_dict(_replace_nonfinite(what.to_dict()), f"{name}/evaluation.json")
+    elif isinstance(what, ReportCard):
+        mlflow.log_metrics(_select_metrics(name, what.to_dict()))
+        mlflow.log_dict(_replace_nonfinite(what.to_dict()), f"{name}/reportcard.json")
     elif isinstance(what, Results):
-        mlflow.log_metrics(_metrics(name, {_place(row): row["value"] for row in what.rows}))
+        values = {_name_row(row): row["value"] for row in what.rows}
+        mlflow.log_metrics(_select_metrics(name, values))
         with tempfile.TemporaryDirectory() as folder:
             mlflow.log_artifact(str(what.to_csv(Path(folder) / "results.csv")), name)
     elif isinstance(what, Gate):
-        mlflow.log_params({f"{name}/{key}": value for key, value in _gate_parameters(what).items()})
+        mlflow.log_params(_gate_parameters(name, what))
         with tempfile.TemporaryDirectory() as folder:
             what.save(Path(folder) / "gate")
             mlflow.log_artifacts(str(Path(folder) / "gate"), f"{name}/gate")
@@ -63,7 +66,7 @@ def log(what: Evaluation | ReportCard | Results | Gate | str | os.PathLike[str],
         )
 
 
-def _metrics(prefix: str, values: Mapping[str, object]) -> dict[str, float]:
+def _select_metrics(prefix: str, values: Mapping[str, object]) -> dict[str, float]:
     """Keep the finite numbers, under the names that MLflow shows."""
     metrics = {}
     for name, value in values.items():
@@ -72,15 +75,15 @@ def _metrics(prefix: str, values: Mapping[str, object]) -> dict[str, float]:
     return metrics
 
 
-def _gate_parameters(gate: Gate) -> dict[str, str | float]:
+def _gate_parameters(prefix: str, gate: Gate) -> dict[str, str | float]:
     parameters: dict[str, str | float] = {
-        "id": gate.id.spec,
-        "tau_id": gate.tau_id,
-        "objective": gate.promise.objective,
+        f"{prefix}/id": gate.id.spec,
+        f"{prefix}/tau_id": gate.tau_id,
+        f"{prefix}/objective": gate.promise.objective,
     }
     if gate.ood is not None:
-        parameters["ood"] = gate.ood.spec
-        parameters["tau_ood"] = gate.tau_ood
+        parameters[f"{prefix}/ood"] = gate.ood.spec
+        parameters[f"{prefix}/tau_ood"] = gate.tau_ood
     return parameters
 
 
@@ -97,12 +100,14 @@ def _replace_nonfinite(values: Mapping[str, object]) -> dict[str, object]:
     return plain
 
 
-def _place(row: Mapping[str, object]) -> str:
+def _name_row(row: Mapping[str, object]) -> str:
     """Name a row, using only characters that MLflow allows.
 
-    >>> _place({"run": "r1", "shift": "far", "protocol": None, "score": "react|energy", "pair": None, "metric": "aurc"})
+    >>> row = {"run": "r1", "shift": "far", "protocol": None, "score": "react|energy", "pair": None, "metric": "aurc"}
+    >>> _name_row(row)
     'r1/far/react_energy/aurc'
     """
     parts = [row["run"], row["shift"], row["protocol"], method(row), row["metric"]]
-    text = "/".join(str(part) for part in parts if part is not None)
+    present = [str(part) for part in parts if part is not None]
+    text = "/".join(present)
     return re.sub(r"[^\w\-./ ]", "_", text)

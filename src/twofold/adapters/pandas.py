@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from twofold._checks import Labels
+from twofold._checks import AnyArray, Labels
 from twofold.errors import InvalidInput, MissingExtra
 from twofold.gate import Decision, ReportCard
 from twofold.metrics import Evaluation
@@ -61,57 +60,68 @@ def outputs_of(
     ('0', '1')
     """
     if not hasattr(frame, "to_numpy") or not hasattr(frame, "columns"):
-        hint = "; call .collect() first" if hasattr(frame, "collect") else ""
-        raise InvalidInput(f"frame must be a data frame of pandas or polars, got {type(frame).__name__}{hint}")
-    columns = _columns(frame, logits, "logits")
-    names = [str(column) for column in columns]
+        message = f"frame must be a data frame of pandas or polars, got {type(frame).__name__}"
+        if hasattr(frame, "collect"):  # a lazy frame of polars
+            message += "; call .collect() first"
+        raise InvalidInput(message)
+    columns = _find_columns(frame, logits, "logits")
+    names = list(map(str, columns))
     if isinstance(logits, str):
         names = [name.removeprefix(logits) for name in names]
     truth = None
     if labels is not None:
-        (label_column,) = _columns(frame, [labels], "labels")
-        truth = _class_numbers(frame[label_column], columns, names)
+        (label_column,) = _find_columns(frame, [labels], "labels")
+        truth = _number_labels(frame[label_column], columns, names)
     feature_rows = None
     if features is not None:
-        feature_rows = frame[_columns(frame, features, "features")].to_numpy()
+        feature_rows = frame[_find_columns(frame, features, "features")].to_numpy()
     return Outputs(frame[columns].to_numpy(), truth, feature_rows, ids=_ids(frame), class_names=names)
 
 
-def _columns(frame: DataFrame, wanted: Columns, argument: str) -> list[Hashable]:
+def _find_columns(frame: DataFrame, wanted: Columns, argument: str) -> list[Hashable]:
     """Return the columns of these names, or with this prefix, as the frame names them."""
     by_text: dict[str, Hashable] = {str(column): column for column in frame.columns}
     listed = ", ".join(by_text)
+    found = []
     if isinstance(wanted, str):
-        found = [column for text, column in by_text.items() if text.startswith(wanted)]
+        for text, column in by_text.items():
+            if text.startswith(wanted):
+                found.append(column)
         if not found:
             raise InvalidInput(f"{argument}: no column begins with {wanted!r}; the frame has {listed}")
         return found
     for name in wanted:
         if str(name) not in by_text:
             raise InvalidInput(f"{argument}: no column {name!r}; the frame has {listed}")
-    return [by_text[str(name)] for name in wanted]
+        found.append(by_text[str(name)])
+    return found
 
 
-def _class_numbers(column: Series, columns: Sequence[Hashable], names: Sequence[str]) -> Labels:
+def _number_labels(column: Series, columns: Sequence[Hashable], names: Sequence[str]) -> Labels:
     """Return the number of each label's class, -1 where the label is missing or not a class."""
-    labels = [None if _is_missing(value) else value for value in column.to_list()]
-    number_of: Mapping[Hashable, int]
-    if _are_names(labels, names, column.name):
-        number_of = {name: number for number, name in enumerate(names)}
-        labels = [None if label is None else str(label) for label in labels]
-    elif all(isinstance(name, int | np.integer) for name in columns):
-        number_of = {name: number for number, name in enumerate(columns)}
-    else:
-        return np.array([-1 if label is None else int(label) for label in labels], dtype=np.int64)
-    return np.array([number_of.get(label, -1) for label in labels], dtype=np.int64)
+    labels = column.to_list()
+    present = [label for label in labels if not _is_missing(label)]
+    are_names = _are_names(present, names, column.name)
+    are_columns = all(isinstance(name, int | np.integer) for name in columns)
+    number_of_name = {name: number for number, name in enumerate(names)}
+    number_of_column = {name: number for number, name in enumerate(columns)}
+    numbers = []
+    for label in labels:
+        if _is_missing(label):
+            numbers.append(-1)
+        elif are_names:
+            numbers.append(number_of_name.get(str(label), -1))
+        elif are_columns:
+            numbers.append(number_of_column.get(label, -1))
+        else:
+            numbers.append(int(label))
+    return np.array(numbers, dtype=np.int64)
 
 
 def _are_names(labels: Sequence[object], names: Sequence[str], column: Hashable) -> bool:
     """Return whether labels are class names, not class numbers; raise if they are neither."""
     has_fractions = False
     for label in labels:
-        if label is None:
-            continue
         if isinstance(label, bool | np.bool_):
             if "True" in names or "False" in names:
                 return True
@@ -130,7 +140,7 @@ def _is_missing(value: object) -> bool:
     return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")
 
 
-def _ids(frame: DataFrame) -> npt.NDArray[Any] | None:
+def _ids(frame: DataFrame) -> AnyArray | None:
     """Return a pandas index of unique text or whole numbers, or None if there is no such index."""
     index = getattr(frame, "index", None)  # polars has none
     if index is None or not index.is_unique or index.inferred_type not in ("string", "integer"):
@@ -185,8 +195,8 @@ def to_frame(what: Outputs | Decision | Evaluation | ReportCard) -> DataFrame:
         raise InvalidInput(
             f"to_frame takes Outputs, a Decision, an Evaluation or a ReportCard, got {type(what).__name__}"
         )
-    names = what.class_names or tuple(str(k) for k in range(what.classes))
-    columns: dict[str, npt.NDArray[Any]] = {}
+    names = what.class_names or tuple(map(str, range(what.classes)))
+    columns: dict[str, AnyArray] = {}
     for k, name in enumerate(names):
         columns[f"logit_{name}"] = what.logits[:, k]
     if what.labels is not None:

@@ -26,7 +26,7 @@ from sklearn.utils.validation import (
 )
 
 from twofold import _checks, metrics
-from twofold._checks import ArrayLike
+from twofold._checks import AnyArray, ArrayLike
 from twofold._math import SMALLEST_NORMAL
 from twofold.adapters._rows import check_metrics, evaluate_rows, ready_chain, score_rows
 from twofold.errors import InvalidInput, UndefinedMetric
@@ -37,7 +37,6 @@ from twofold.scores.chain import Chain, scorer
 Estimator: TypeAlias = Any  # scikit-learn has no types
 Matrix: TypeAlias = Any  # an array, a sparse matrix or a data frame of shape (n_samples, n_features)
 RandomState: TypeAlias = int | np.random.RandomState | None
-AnyArray: TypeAlias = npt.NDArray[Any]  # labels may be text
 
 
 def reliability_score(
@@ -88,9 +87,11 @@ def reliability_score(
     truth, p = np.asarray(y_true), np.asarray(y_prob, dtype=np.float64)
     if p.ndim == 1:
         p = np.column_stack([1.0 - p, p])
-    classes = np.unique(truth) if labels is None else np.asarray(labels)
+    if labels is None:
+        source, classes = "y_true", np.unique(truth)
+    else:
+        source, classes = "labels", np.asarray(labels)
     if p.ndim != 2 or p.shape[1] != len(classes):
-        source = "y_true" if labels is None else "labels"
         raise InvalidInput(
             f"y_prob has shape {p.shape} and there are {len(classes)} classes in {source}; "
             "pass labels=, the classes in the order of the columns"
@@ -119,8 +120,9 @@ class _ReliabilityScorer:
             score=self.score,
             labels=self._classes_of(estimator),
         )
-        higher_is_better = metrics.info(self.metric).better == "higher"
-        return value if higher_is_better else -value
+        if metrics.info(self.metric).better == "higher":
+            return value
+        return -value
 
     def _classes_of(self, estimator: Estimator) -> ArrayLike:
         """Return the classes in the order of the estimator's columns."""
@@ -455,17 +457,21 @@ class SelectiveClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  
 
     def _outputs(self, X: Matrix, y: AnyArray | None = None) -> Outputs:
         logits = _logits(self.predict_proba(X))
-        labels = None if y is None else _codes(y, self.classes_)
-        features = None
+        labels = features = None
+        if y is not None:
+            labels = _codes(y, self.classes_)
         if any("features" in chain.needs for chain in self._chains()):
-            dense = X.toarray() if hasattr(X, "toarray") else X
-            features = np.asarray(dense, dtype=np.float64)
+            if hasattr(X, "toarray"):  # a sparse matrix
+                X = X.toarray()
+            features = np.asarray(X, dtype=np.float64)
         return Outputs(logits, labels, features)
 
     def _chains(self) -> list[Chain]:
         """Return the scores: that of failures, and that of OOD samples if there is one."""
-        specs = [self.id] if self.ood is None else [self.id, self.ood]
-        return [scorer(spec) for spec in specs]
+        chains = [scorer(self.id)]
+        if self.ood is not None:
+            chains.append(scorer(self.ood))
+        return chains
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -6,14 +6,22 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
 from twofold import metrics
-from twofold.adapters._rows import ScoredRows, check_metrics, evaluate_rows, ready_chain, score_rows
+from twofold._checks import AnyArray
+from twofold._json import finite_or_none
+from twofold.adapters._rows import (
+    ScoredRows,
+    check_metrics,
+    evaluate_rows,
+    ready_chain,
+    ready_chain_or_none,
+    score_rows,
+)
 from twofold.outputs import Outputs
 from twofold.scores.chain import Chain
 
@@ -74,7 +82,7 @@ class Reliability(Metric):
         super().__init__(**kwargs)
         (self.metric,) = check_metrics(metric, two=ood is not None)
         self.first = ready_chain(id)
-        self.second = None if ood is None else ready_chain(ood)
+        self.second = ready_chain_or_none(ood)
         for name in KEPT:
             self.add_state(name, default=[], dist_reduce_fx="cat")
 
@@ -94,8 +102,7 @@ class Reliability(Metric):
         return self._bound(1)
 
     def _bound(self, side: int) -> float | None:
-        bound = metrics.info(self.metric).bounds[side]
-        return float(bound) if math.isfinite(bound) else None
+        return finite_or_none(metrics.info(self.metric).bounds[side])
 
     def update(self, logits: Tensor, labels: Tensor, features: Tensor | None = None) -> None:
         """Keep what the metric needs of one batch, a few numbers per row.
@@ -139,11 +146,14 @@ class Reliability(Metric):
         Tensor of float64, shape ()
             The value, NaN if it is undefined.
         """
+        conf_ood = None
+        if self.second is not None:
+            conf_ood = self._joined("conf_ood")
         rows = ScoredRows(
             correct=self._joined("correct"),
             is_id=self._joined("is_id"),
             conf=self._joined("conf"),
-            conf_ood=None if self.second is None else self._joined("conf_ood"),
+            conf_ood=conf_ood,
             prob=self._joined("prob"),
         )
         value = math.nan
@@ -151,7 +161,7 @@ class Reliability(Metric):
             value = evaluate_rows(rows, [self.metric])[self.metric]
         return torch.tensor(value, dtype=torch.float64, device=self.device)
 
-    def _joined(self, name: str) -> npt.NDArray[Any]:
+    def _joined(self, name: str) -> AnyArray:
         """Return a state as one array; torchmetrics holds it as a list of batches, or as a tensor after syncing."""
         batches = getattr(self, name)
         if not len(batches):

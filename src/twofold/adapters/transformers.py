@@ -13,6 +13,7 @@ from twofold.adapters._rows import (
     concat_rows,
     evaluate_rows,
     ready_chain,
+    ready_chain_or_none,
     score_rows,
 )
 from twofold.outputs import Outputs
@@ -80,7 +81,7 @@ def compute_metrics(
     {'accuracy': 0.6666666666666666, 'auroc': 1.0}
     """
     first = ready_chain(id)
-    second = None if ood is None else ready_chain(ood)
+    second = ready_chain_or_none(ood)
     names = check_metrics(metrics, two=second is not None)
     batches: list[ScoredRows] = []
 

@@ -17,6 +17,7 @@ from functools import lru_cache
 import numpy as np
 
 from twofold._checks import Array
+from twofold._json import nan_to_none
 from twofold.bench.published import Anchor, anchors
 from twofold.bench.rows import ResultRow
 from twofold.errors import InvalidInput, TwofoldError
@@ -231,8 +232,9 @@ def agreement(rows: Iterable[ResultRow], benchmark: str, *, doubtful: bool = Fal
             continue
         low, high = _read_number(row, "low", number), _read_number(row, "high", number)
         for anchor in index.find(texts):
-            scores = (texts.score, texts.pair) if anchor.score else ()
-            match = (anchor, texts.model, texts.recipe, texts.seed, *scores)
+            match: tuple[object, ...] = (anchor, texts.model, texts.recipe, texts.seed)
+            if anchor.score:
+                match += (texts.score, texts.pair)
             if match in seen:
                 continue
             seen.add(match)
@@ -269,9 +271,11 @@ def incomplete_corruptions(rows: Iterable[ResultRow]) -> list[str]:
         levels_by_run[run] = levels
     sentences = []
     for run, levels in levels_by_run.items():
-        noun = "level" if len(levels) == 1 else "levels"
+        covered = f"levels {', '.join(levels)}"
+        if len(levels) == 1:
+            covered = f"level {levels[0]}"
         sentences.append(
-            f"corruption of {run} is the mean over {noun} {', '.join(levels)}, not compared: published ones are over "
+            f"corruption of {run} is the mean over {covered}, not compared: published ones are over "
             f"levels {', '.join(LEVELS)}"
         )
     return sentences
@@ -284,15 +288,15 @@ def _incomplete_levels(rows: Iterable[ResultRow]) -> dict[tuple[str, ...], list[
         shift, _, level = str(row.get("shift", "")).partition("/")
         if shift == CORRUPTION and level in LEVELS:
             levels[_identity(row)].add(level)
-    return {identity: sorted(own) for identity, own in levels.items() if len(own) < len(LEVELS)}
+    incomplete = {}
+    for identity, own in levels.items():
+        if len(own) < len(LEVELS):
+            incomplete[identity] = sorted(own)
+    return incomplete
 
 
 def _identity(row: ResultRow) -> tuple[str, ...]:
-    texts = []
-    for column in _IDENTITY:
-        value = row.get(column)
-        texts.append("" if value is None else str(value))
-    return tuple(texts)
+    return tuple([_as_text(row.get(column)) for column in _IDENTITY])
 
 
 def counterparts(benchmark: str) -> tuple[str, ...]:
@@ -408,8 +412,8 @@ class _AnchorIndex:
         column = texts.metric, _column_of(texts.shift, texts.role)
         scores = texts.score, texts.pair
         if (*column, *scores) not in self.by_scores:
-            matching = [anchor for anchor in self.by_column.get(column, ()) if _has_scores(anchor, *scores)]
-            self.by_scores[*column, *scores] = matching
+            candidates = self.by_column.get(column, ())
+            self.by_scores[*column, *scores] = [anchor for anchor in candidates if _has_scores(anchor, *scores)]
         matching = self.by_scores[*column, *scores]
         fitting = [anchor for anchor in matching if _fits_protocol(anchor, texts.protocol)]
         return _match_recipe(fitting, texts.recipe, self.recipes)
@@ -470,7 +474,10 @@ def _match_recipe(fitting: Sequence[Anchor], recipe: str, recipes: frozenset[str
     """Keep the anchors of a recipe; for a recipe that no paper has, those of plain training where there is a choice."""
     if recipe in recipes:
         return [anchor for anchor in fitting if anchor.recipe in ("", recipe)]
-    plain = {(anchor.paper, anchor.table, anchor.model) for anchor in fitting if anchor.recipe == "basic"}
+    plain = set()
+    for anchor in fitting:
+        if anchor.recipe == "basic":
+            plain.add((anchor.paper, anchor.table, anchor.model))
     kept = []
     for anchor in fitting:
         has_plain = (anchor.paper, anchor.table, anchor.model) in plain
@@ -491,6 +498,9 @@ def _letters(name: str) -> str:
 
 
 def _read_texts(row: ResultRow, number: int) -> _ResultTexts:
+    protocol = ""
+    if "protocol" in row:
+        protocol = _read_text(row, "protocol", number)
     return _ResultTexts(
         benchmark=_read_text(row, "benchmark", number),
         model=_read_text(row, "model", number),
@@ -500,7 +510,7 @@ def _read_texts(row: ResultRow, number: int) -> _ResultTexts:
         shift=_read_text(row, "shift", number),
         role=_read_text(row, "role", number),
         metric=_read_text(row, "metric", number),
-        protocol=_read_text(row, "protocol", number) if "protocol" in row else "",
+        protocol=protocol,
         seed=str(row.get("seed", "")),
     )
 
@@ -510,7 +520,16 @@ def _read_text(row: ResultRow, column: str, number: int) -> str:
         raise InvalidInput(f"results row {number} has no {column!r}; it has {', '.join(sorted(map(str, row)))}")
     value = row[column]
     is_nan = isinstance(value, float) and math.isnan(value)  # pandas writes empty cells as NaN
-    return "" if value is None or is_nan else str(value)
+    if is_nan:
+        return ""
+    return _as_text(value)
+
+
+def _as_text(value: object) -> str:
+    """Write a value as text, empty for None."""
+    if value is None:
+        return ""
+    return str(value)
 
 
 def _read_number(row: ResultRow, column: str, number: int) -> float | None:
@@ -521,4 +540,4 @@ def _read_number(row: ResultRow, column: str, number: int) -> float | None:
         value = float(text)
     except ValueError as error:
         raise InvalidInput(f"{column} of results row {number} must be a number or empty, got {text!r}") from error
-    return None if math.isnan(value) else value
+    return nan_to_none(value)

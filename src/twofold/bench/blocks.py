@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from twofold._checks import Array
+from twofold._checks import Array, as_names
 from twofold.bench.results import Results
 from twofold.bench.rows import (
     VALIDATION,
@@ -316,7 +316,7 @@ def check_block_columns(columns: Sequence[str] | None, argument: str) -> tuple[s
     """
     if columns is None:
         return BLOCK
-    names = (columns,) if isinstance(columns, str) else tuple(columns)
+    names = as_names(columns)
     for name in names:
         if name not in BLOCK_COLUMNS:
             raise UnknownName.of("column of blocks", str(name), BLOCK_COLUMNS)

@@ -7,7 +7,6 @@ comparison says how many models there are, and ``blocks`` averages what belongs 
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from types import MappingProxyType
 import numpy as np
 
 from twofold._checks import Array, choice, number
+from twofold._json import finite_or_none
 from twofold.bench.blocks import (
     MODEL,
     BlockTable,
@@ -150,7 +150,7 @@ class Comparison:
         return {
             "statistic": test.statistic,
             "p": test.p,
-            "f": test.f if math.isfinite(test.f) else None,
+            "f": finite_or_none(test.f),
             "f_p": test.f_p,
             "exact_p": test.exact_p,
             "least_p": test.least_p,
@@ -206,7 +206,9 @@ class Comparison:
         digits = decimals(self.metric)
         lines = [["rank", "", "method", "mean", "p to best"]]
         for j, name in enumerate(self.methods):
-            star = "*" if name in self.top else ""
+            star = ""
+            if name in self.top:
+                star = "*"
             mean = f"{factor * self.means[j]:.{digits}f}"
             p = _format_p(float(self.p[0, j]))
             lines.append([f"{self.mean_ranks[j]:.2f}", star, name, mean, p])
@@ -219,7 +221,9 @@ class Comparison:
 
 
 def _format_p(p: float) -> str:
-    return "<0.0001" if p < 1e-4 else f"{p:.4f}"
+    if p < 1e-4:
+        return "<0.0001"
+    return f"{p:.4f}"
 
 
 def _format_difference(difference: Difference | None, factor: int, digits: int) -> str:
@@ -256,7 +260,10 @@ def _align_columns(lines: Sequence[Sequence[str]]) -> list[str]:
     for line in lines:
         cells = []
         for i, (cell, width) in enumerate(zip(line, widths, strict=True)):
-            cells.append(cell.ljust(width) if i in text_columns else cell.rjust(width))
+            if i in text_columns:
+                cells.append(cell.ljust(width))
+            else:
+                cells.append(cell.rjust(width))
         aligned.append("  ".join(cells).rstrip())
     return aligned
 
@@ -465,11 +472,10 @@ def _list_doubts(values: Array, methods: Sequence[str], models: int) -> list[str
     n_blocks, n_methods = values.shape
     doubts = []
     if models < n_blocks:
-        source = "one model" if models == 1 else f"{models} models"
         doubts.append(
-            f"{n_blocks} blocks come from {source}: shifts that share a known test set and a model are not "
-            'independent, so p-values are too small; blocks=("benchmark", "model", "recipe", "seed", "run") makes one '
-            "block a model"
+            f"{n_blocks} blocks come from {count(models, 'model')}: shifts that share a known test set and a model are "
+            'not independent, so p-values are too small; blocks=("benchmark", "model", "recipe", "seed", "run") makes '
+            "one block a model"
         )
     if n_blocks <= FEW:
         doubts.append(

@@ -172,7 +172,9 @@ class MethodEvaluation:
             for name in view.sets:
                 if name not in scored:
                     correct, is_id = self.subject.truth(name, self.first.judges)
-                    conf_ood = None if self.second is None else self.second.conf[name]
+                    conf_ood = None
+                    if self.second is not None:
+                        conf_ood = self.second.conf[name]
                     scored[name] = ScoredSet(correct, is_id, self.first.conf[name], conf_ood)
         return scored
 
@@ -262,15 +264,17 @@ class MethodEvaluation:
         dict
             Those of the run, and score, pair, protocol, tuned and chosen.
         """
-        parts = [self.first] if self.second is None else [self.first, self.second]
+        parts = [self.first]
+        if self.second is not None:
+            parts.append(self.second)
         labels = [part.tuned for part in parts if part.tuned]
         return {
             **self.subject.shared_columns(self.benchmark),
             "score": self.score,
             "pair": self.pair,
             "protocol": self.protocol.name,
-            "tuned": max(labels, key=CHOICES["tuned"].index) if labels else None,
-            "chosen": " + ".join(part.chosen for part in parts) or None,
+            "tuned": max(labels, key=CHOICES["tuned"].index, default=None),
+            "chosen": " + ".join([part.chosen for part in parts]) or None,
         }
 
     def make_rows(self, found: Mapping[str, ViewValues]) -> tuple[list[dict[str, object]], dict[Key, Array]]:
@@ -308,6 +312,9 @@ class MethodEvaluation:
 
     def _make_row(self, shift: str, role: str, metric: str, value: float, own: ViewValues) -> dict[str, object]:
         """Make one row, without an interval."""
+        reason = None
+        if math.isnan(value):
+            reason = "the metric has no value here"
         return {
             **self.shared_columns,
             "shift": shift,
@@ -317,14 +324,16 @@ class MethodEvaluation:
             "n": own.n,
             "n_id": own.n_id,
             "n_ood": own.n - own.n_id,
-            "reason": "the metric has no value here" if math.isnan(value) else None,
+            "reason": reason,
             "better": _direction(metric),
         }
 
 
 def _metrics_of(view: ProtocolView, is_pair: bool) -> tuple[str, ...]:
     """List the metrics to measure in a view: those of a single score, or those of a pair."""
-    return view.pair_metrics if is_pair else view.metrics
+    if is_pair:
+        return view.pair_metrics
+    return view.metrics
 
 
 def _average_views(members: Sequence[ViewValues]) -> ViewValues:
@@ -376,6 +385,9 @@ def _intervals(measured: Mapping[str, ViewValues]) -> dict[tuple[str, str], tupl
         return {}
     table = np.stack(list(replicates.values()))
     tails = (1 - LEVEL) / 2, (1 + LEVEL) / 2
-    quantile = np.nanquantile if np.isnan(table).any() else np.quantile  # the second is much faster
-    low, high = quantile(table, tails, axis=1)
-    return {where: (float(low[i]), float(high[i])) for i, where in enumerate(replicates)}
+    if np.isnan(table).any():
+        low, high = np.nanquantile(table, tails, axis=1)
+    else:
+        low, high = np.quantile(table, tails, axis=1)  # much faster
+    limits = zip(low.tolist(), high.tolist(), strict=True)
+    return dict(zip(replicates, limits, strict=True))

@@ -23,13 +23,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from twofold import _checks
-from twofold._checks import Array, Mask
+from twofold._checks import Array, Integers, Mask
 from twofold.errors import InvalidInput, UndefinedMetric, UnknownName
 from twofold.roles import OOD_TEST, ROLES
 from twofold.stats.table import Better
@@ -65,7 +64,7 @@ class ScoredSet:
     is_id: Mask
     conf: Array
     conf_ood: Array | None = None
-    group: npt.NDArray[np.integer[Any]] | None = None
+    group: Integers | None = None
 
     def __post_init__(self) -> None:
         conf = _checks.confidence(self.conf)
@@ -181,12 +180,12 @@ class ProtocolView:
         if self.rule == "original":
             correct = is_id
         enters = self.row_mask(scored)
-        return MetricInputs(
-            correct=correct[enters],
-            is_id=is_id[enters] if self.rule == "joint" else None,
-            conf=conf[enters],
-            conf_ood=None if conf_ood is None else conf_ood[enters],
-        )
+        known = second = None
+        if self.rule == "joint":
+            known = is_id[enters]
+        if conf_ood is not None:
+            second = conf_ood[enters]
+        return MetricInputs(correct=correct[enters], is_id=known, conf=conf[enters], conf_ood=second)
 
     def row_mask(self, scored: Mapping[str, ScoredSet]) -> Mask:
         """Mark the rows that :meth:`collect` takes.

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from importlib.resources import files
@@ -230,11 +230,15 @@ def _table_shape(cells: Sequence[Anchor], layout: PrintedLayout) -> tuple[int, i
     lines = set()
     columns = set()
     for anchor in cells:
-        line = tuple(printed_label(anchor, field) for field in layout.lines)
+        line = _printed_labels(anchor, layout.lines)
         lines.add(line)
         if any(line):
-            columns.add(tuple(printed_label(anchor, field) for field in layout.columns))
+            columns.add(_printed_labels(anchor, layout.columns))
     return len(lines), len(columns)
+
+
+def _printed_labels(anchor: Anchor, fields: Iterable[str]) -> tuple[str, ...]:
+    return tuple([printed_label(anchor, field) for field in fields])
 
 
 def printed_label(anchor: Anchor, field: str) -> str:
@@ -255,12 +259,20 @@ def printed_label(anchor: Anchor, field: str) -> str:
     if field == "method":
         return anchor.pair or anchor.score
     if field == "classifier":
-        return "ViT" if anchor.model.startswith("vit") else "CNN"
+        return _classifier(anchor)
+    if field == "moved" and anchor.metric.endswith("_transferred"):
+        return "moved"
     if field == "moved":
-        return "moved" if anchor.metric.endswith("_transferred") else ""
+        return ""
     if field == "quantity":
         return anchor.metric.removesuffix("_transferred").removeprefix("ds_")
     return str(getattr(anchor, field))
+
+
+def _classifier(anchor: Anchor) -> str:
+    if anchor.model.startswith("vit"):
+        return "ViT"
+    return "CNN"
 
 
 # --- files ----------------------------------------------------------------------------------------------------------
@@ -295,8 +307,9 @@ def _parse_table(text: str, name: str) -> list[Anchor]:
 def _parse_anchor(row: dict[str, str], where: str) -> Anchor:
     _check_texts(row, where)
     try:
-        value = float(row["value"])
-        spread = float(row["spread"]) if row["spread"] else None
+        value, spread = float(row["value"]), None
+        if row["spread"]:
+            spread = float(row["spread"])
     except ValueError as error:
         raise InvalidInput(
             f"{where}: value and spread must be numbers, got {row['value']!r}, {row['spread']!r}"

@@ -77,7 +77,9 @@ def average_seeds(group: Sequence[ResultRow]) -> dict[str, object]:
 
 
 def _value_or_nan(row: ResultRow) -> float:
-    return math.nan if row["value"] is None else float(row["value"])
+    if row["value"] is None:
+        return math.nan
+    return float(row["value"])
 
 
 def _check_seeds(ordered: Sequence[ResultRow]) -> None:
@@ -93,7 +95,9 @@ def _shared_columns(rows: Sequence[ResultRow]) -> dict[str, object]:
     shared: dict[str, object] = {}
     for column in COLUMNS:
         values = set(read_column(rows, column))
-        shared[column] = values.pop() if len(values) == 1 else None
+        shared[column] = None
+        if len(values) == 1:
+            shared[column] = values.pop()
     return shared
 
 
@@ -132,7 +136,8 @@ def select_runs(rows: Sequence[ResultRow], metric: str | None = None) -> list[Re
         If several runs compete and none has a validation row, or validation rows have several metrics and ``metric`` is
         None.
     """
-    competitions = group_rows((row for row in rows if row["score"] is not None), COMPETITION)
+    of_scores = [row for row in rows if row["score"] is not None]
+    competitions = group_rows(of_scores, COMPETITION)
     kept: list[ResultRow] = []
     for identity, members in competitions.items():
         single_score = competitions.get((*identity[:-1], None), [])  # a pair may follow its first score
@@ -154,10 +159,12 @@ def _select_run(
     if not validated:
         if all(map(is_missing, read_column(members, "value"))):
             return members
-        of_metric = "" if metric is None else f" and metric {metric!r}"
+        wanted = f"shift {VALIDATION!r}"
+        if metric is not None:
+            wanted += f" and metric {metric!r}"
         raise InvalidInput(
-            f"{name} has {len(runs)} runs to choose from ({', '.join(map(str, runs))}) and no row with shift "
-            f"{VALIDATION!r}{of_metric}; filter(run=...) picks one by hand"
+            f"{name} has {len(runs)} runs to choose from ({', '.join(map(str, runs))}) and no row with {wanted}; "
+            "filter(run=...) picks one by hand"
         )
     choice = _choose(name, validated)
     if choice is None:

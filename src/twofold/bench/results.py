@@ -25,10 +25,10 @@ from twofold.bench.rows import (
     check_replicates,
     check_rows,
     group_rows,
-    is_missing,
     key_of,
     measured_rows,
     transpose_rows,
+    valued_rows,
 )
 from twofold.bench.tables import ColumnNames, Pivot, pivot_rows
 from twofold.bench.text import format_overview
@@ -214,9 +214,8 @@ class Results:
         """
         for column in per:
             check_column(column)
-        valued = [row for row in measured_rows(self.rows) if not is_missing(row["value"])]
         best = []
-        for group in group_rows(valued, (*per, "metric")).values():
+        for group in group_rows(valued_rows(self.rows), (*per, "metric")).values():
             pick = max if better_of(group) == "higher" else min
             best.append(pick(group, key=lambda row: row["value"]))
         return self._keep(best)

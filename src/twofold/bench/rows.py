@@ -154,6 +154,27 @@ def measured_rows(rows: Iterable[ResultRow]) -> list[ResultRow]:
     return [row for row in rows if row["metric"] is not None]
 
 
+def valued_rows(rows: Iterable[ResultRow]) -> list[ResultRow]:
+    """Keep the rows that have a metric and its value.
+
+    Parameters
+    ----------
+    rows : iterable of mapping
+        Rows of results.
+
+    Returns
+    -------
+    list of mapping
+        The rows kept, in order.
+    """
+    return [row for row in measured_rows(rows) if not is_missing(row["value"])]
+
+
+def _tested_rows(rows: Iterable[ResultRow]) -> list[ResultRow]:
+    """Keep the rows that are not of validation data."""
+    return [row for row in rows if row["shift"] != VALIDATION]
+
+
 def is_missing(value: float | None) -> bool:
     """Check whether a value is None or NaN.
 
@@ -322,7 +343,10 @@ def _check_unique(rows: Iterable[ResultRow], columns: tuple[str, ...]) -> None:
     for row in rows:
         identity = read_columns(row, columns)
         if row["metric"] is not None and identity in seen:
-            parts = [f"{column} {row[column]!r}" for column in columns if row[column] is not None]
+            parts = []
+            for column in columns:
+                if row[column] is not None:
+                    parts.append(f"{column} {row[column]!r}")
             raise InvalidInput(
                 f"two rows have {', '.join(parts)}; keep one of them, or make them differ in one of these columns"
             )
@@ -415,8 +439,7 @@ def rows_of_metric(rows: Sequence[ResultRow], metric: str, protocol: str | None)
         selected = by_protocol[protocol,]
     else:
         raise InvalidInput(f"{metric} was not measured under protocol {protocol!r}, but under {protocols}")
-    tested = [row for row in selected if row["shift"] != VALIDATION]
-    return tested or selected
+    return _tested_rows(selected) or selected
 
 
 def better_of(rows: Iterable[ResultRow]) -> Better:
@@ -449,7 +472,9 @@ def better_of(rows: Iterable[ResultRow]) -> Better:
         directions.add(row["better"] or registered_direction(metric))
     if len(directions) != 1:
         raise InvalidInput(f"rows of {metric} disagree on whether higher or lower is better; correct the column better")
-    return "higher" if "higher" in directions else "lower"
+    if "higher" in directions:
+        return "higher"
+    return "lower"
 
 
 def registered_direction(metric: str) -> str:
@@ -507,7 +532,7 @@ def finest(rows: Iterable[ResultRow]) -> list[ResultRow]:
     ['cifar100']
     """
     same_value = ("benchmark", "model", "recipe", "seed", "run", "score", "pair", "protocol", "metric")
-    tested = [row for row in measured_rows(rows) if row["shift"] != VALIDATION]
+    tested = _tested_rows(measured_rows(rows))
     kept: set[int] = set()
     for group in group_rows(tested, same_value).values():
         kept.update(map(id, _finest_of_group(group)))
@@ -516,10 +541,12 @@ def finest(rows: Iterable[ResultRow]) -> list[ResultRow]:
 
 def _finest_of_group(group: Sequence[ResultRow]) -> Sequence[ResultRow]:
     """Keep single data sets, and averages over roles that have none; all rows where there is neither."""
-    single = [row for row in group if not _is_aggregate(row)]
-    roles = set(read_column(single, "role"))
-    whole_roles = [row for row in group if _stands_for_role(row) and not _has_members(row, roles)]
-    return (single + whole_roles) or group
+    finest_rows = [row for row in group if not _is_aggregate(row)]
+    roles = set(read_column(finest_rows, "role"))
+    for row in group:
+        if _stands_for_role(row) and not _has_members(row, roles):
+            finest_rows.append(row)
+    return finest_rows or group
 
 
 def _stands_for_role(row: ResultRow) -> bool:

@@ -104,7 +104,9 @@ class Bench:
         tasks = _confidence_tasks(subject, missing, tuning)
         for _, computed in self._run_tasks(f"{subject.name}: scores", tasks):
             for spec, new in computed.items():
-                conf = {} if new.reason else {**known[spec].conf, **new.conf}
+                conf = {}
+                if not new.reason:
+                    conf = {**known[spec].conf, **new.conf}
                 known[spec] = replace(new, conf=conf, digests=digests[spec].sets)
                 entry = _confidences_entry(known[spec], digests[spec])
                 self.cache.write(_confidences_name(subject, spec, tuning), entry)

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from twofold._checks import Array, Mask
+from twofold._checks import Array, Mask, as_names
 from twofold.bench.rows import (
     COLUMNS,
     Key,
@@ -276,7 +276,7 @@ def _arrange(
 
 
 def _column_names(columns: ColumnNames) -> tuple[str, ...]:
-    names = (columns,) if isinstance(columns, str) else tuple(columns)
+    names = as_names(columns)
     for name in names:
         check_column(name)
     if not names:

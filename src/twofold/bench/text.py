@@ -78,7 +78,9 @@ def title(metric: str) -> str:
     ('aurc (x1000)', 'nll')
     """
     _, unit = scale(metric)
-    return f"{metric} ({unit})" if unit else metric
+    if not unit:
+        return metric
+    return f"{metric} ({unit})"
 
 
 def decimals(metric: str) -> int:
@@ -100,7 +102,9 @@ def decimals(metric: str) -> int:
     (2, 4)
     """
     factor, _ = scale(metric)
-    return 2 if factor > 1 else 4
+    if factor > 1:
+        return 2
+    return 4
 
 
 def coverage_of(metric: str, protocol: str | None = None) -> str:
@@ -154,7 +158,9 @@ def count(number: int, noun: str) -> str:
     >>> count(1, "block"), count(3, "block")
     ('1 block', '3 blocks')
     """
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {noun}s"
 
 
 # --- the overview ---------------------------------------------------------------------------------------------------

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
-import numpy.typing as npt
 
 from twofold._files import replacing
 from twofold.cli.estimators import estimators_command
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
     from twofold.bench.catalogue import Status
     from twofold.bench.wordnet import Built
     from twofold.nn.data import Images
+    from twofold.outputs import AnyArray
+    from twofold.run import Run
 
 RUN = click.Path(path_type=Path)  # Run.open says what to do if the folder is not a run
 
@@ -95,7 +96,7 @@ def show_command(name: str, root: Path | None, as_json: bool) -> None:
             "source": found.source,
             "classes": found.classes,
             "protocols": found.protocols,
-            "sets": [_status_as_json(one) for one in status],
+            "sets": list(map(_status_as_json, status)),
         }
         click.echo(json.dumps(description, indent=2))
         return
@@ -122,7 +123,10 @@ def _status_as_json(status: Status) -> dict[str, object]:
 def _print_status(status: Status, width: int) -> None:
     """Print one data set of a benchmark, and where to get it if it is missing."""
     line = f"{status.set.name:<{width}}  {status.set.role:<7}  "
-    line += f"{status.rows:>7,} rows" if status.present else "missing     "
+    if status.present:
+        line += f"{status.rows:>7,} rows"
+    else:
+        line += "missing     "
     if status.published is False:
         line += f" (published {status.set.rows:,})"
     if status.set.removed:
@@ -269,7 +273,7 @@ def run_command(
     from twofold.bench import runner
     from twofold.bench.catalogue import load
 
-    chosen = [_parse_pair(text) for text in pairs]
+    chosen = list(map(_parse_pair, pairs))
     for key in ("scores", "protocols"):
         options[key] = options[key] or None
     with progress() as bar:
@@ -316,23 +320,31 @@ def check_command(results: Path, benchmark: str | None, as_json: bool) -> None:
     from twofold.errors import InvalidInput
 
     rows = Results.open(results).to_dicts()
-    ours = _distinct(str(row["benchmark"]) for row in rows if row["benchmark"])
-    names = [benchmark] if benchmark else _distinct(other for name in ours for other in counterparts(name))
+    ours: dict[str, None] = {}  # each name once, in the order of first appearance
+    for row in rows:
+        if row["benchmark"]:
+            ours[str(row["benchmark"])] = None
+    published = []
+    if benchmark is not None:
+        published.append(benchmark)
+    else:
+        for name in ours:
+            published += counterparts(name)
     compared: list[Agreement] = []
-    for name in names:
+    for name in dict.fromkeys(published):
         compared += agreement(rows, name)
     not_compared = incomplete_corruptions(rows)
     if not compared:
-        reasons = "".join(f"; {line}" for line in not_compared)
-        raise InvalidInput(f"nothing in {results} has a published counterpart{reasons}")
+        reasons = "; ".join([f"nothing in {results} has a published counterpart", *not_compared])
+        raise InvalidInput(reasons)
     ranks = rank_agreement(compared)
     differences: list[str] = []
     for name in ours:
         differences += DIFFERENCES.get(name, ())
     if as_json:
         report = {
-            "cells": [asdict(one) for one in compared],
-            "ranks": [asdict(one) for one in ranks],
+            "cells": list(map(asdict, compared)),
+            "ranks": list(map(asdict, ranks)),
             "differences": differences,
             "not_compared": not_compared,
         }
@@ -345,18 +357,14 @@ def check_command(results: Path, benchmark: str | None, as_json: bool) -> None:
     _print_list("What differs from the published set-up:", differences)
 
 
-def _distinct(names: Iterable[str]) -> list[str]:
-    """Return each name once, in the order of first appearance."""
-    return list(dict.fromkeys(names))
-
-
 def _print_ranks(ranks: Sequence[RankAgreement]) -> None:
     """Print how well the ranks of scores agree with each published table."""
     click.echo("rank correlation   scores   published")
     for one in ranks:
-        source = [one.paper, "table", one.table, one.model, one.recipe]
-        correlation = "-" if math.isnan(one.spearman) else f"{one.spearman:+.2f}"
-        where = " ".join(part for part in source if part)
+        correlation = f"{one.spearman:+.2f}"
+        if math.isnan(one.spearman):
+            correlation = "-"
+        where = " ".join(filter(None, [one.paper, "table", one.table, one.model, one.recipe]))
         click.echo(f"{correlation:>16}   {one.scores:>6}   {one.metric} on {one.shift}: {where}")
 
 
@@ -408,10 +416,13 @@ def build_command(
         if not equals:
             raise click.UsageError(f"--far must be NAME=FILE, got {word!r}")
         sets[label] = _read_lines(Path(file))
+    candidates: Sequence[str] = ()
+    if pool is not None:
+        candidates = _read_lines(pool)
     built = build(
         wordnet,
         id=_read_lines(known),
-        pool=_read_lines(pool) if pool else (),
+        pool=candidates,
         far=sets or None,
         near_count=near_count,
         seed=seed,
@@ -523,30 +534,26 @@ def strata_command(run: Path, embeddings: Path | None, as_json: bool) -> None:
     from twofold.run import Run
 
     opened = Run.open(run)
-    unknown = [name for role in OOD_TEST for name in opened.names(role)]
+    unknown = opened.names(OOD_TEST)
     train = opened.names("train") or opened.names("test")
     if not train or len(unknown) < 3:
         raise InvalidInput(f"{run} must hold a train or test set and three unknown sets; it holds {opened.roles}")
-    arrays = None if embeddings is None else load_npz(embeddings)
-
-    def embedding(name: str) -> npt.ArrayLike:
-        if arrays is None:
-            features = opened[name].features
-            if features is None:
-                raise InvalidInput(f"{name} has no features in {run}; give --embeddings")
-            return features
-        if name not in arrays:
-            raise InvalidInput(f"{embeddings} has no array {name}; it holds {', '.join(arrays)}")
-        return arrays[name]
-
-    texts = None if arrays is None else arrays.get("class_texts")
-    unknown_sets = {name: embedding(name) for name in unknown}
+    names = [train[0], *unknown]
+    if embeddings is None:
+        source = "the model's own features"
+        arrays = _select_features(opened, names)
+    else:
+        source = str(embeddings)
+        arrays = load_npz(embeddings)
+        for name in names:
+            if name not in arrays:
+                raise InvalidInput(f"{embeddings} has no array {name}; it holds {', '.join(arrays)}")
     labels = opened[train[0]].labels
     if labels is None:
         raise InvalidInput(f"{train[0]} has no labels in {run}, but distances to its classes need them")
-    table = distances(embedding(train[0]), labels, unknown_sets, text=texts)
+    unknown_sets = {name: arrays[name] for name in unknown}
+    table = distances(arrays[train[0]], labels, unknown_sets, text=arrays.get("class_texts"))
     found = strata(table)
-    source = "the model's own features" if arrays is None else str(embeddings)
     if as_json:
         report = {"embeddings": source, "distances": table.to_dict(), "groups": dict(found.groups)}
         click.echo(json.dumps(report, indent=2, default=list))
@@ -554,6 +561,19 @@ def strata_command(run: Path, embeddings: Path | None, as_json: bool) -> None:
     click.echo(f"by {source}:")
     for group, members in found.groups.items():
         click.echo(f"{group}: {', '.join(members)}")
+
+
+def _select_features(run: Run, names: Sequence[str]) -> dict[str, AnyArray]:
+    """Select the features of data sets of a run."""
+    from twofold.errors import InvalidInput
+
+    found = {}
+    for name in names:
+        features = run[name].features
+        if features is None:
+            raise InvalidInput(f"{name} has no features in {run.path}; give --embeddings")
+        found[name] = features
+    return found
 
 
 def _read_lines(path: Path) -> list[str]:
@@ -564,4 +584,4 @@ def _read_lines(path: Path) -> list[str]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{path} cannot be read: {error}") from error
-    return [line.strip() for line in lines if line.strip()]
+    return list(filter(None, map(str.strip, lines)))

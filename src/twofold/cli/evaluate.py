@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import click
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from twofold.scores.chain import Chain
     from twofold.stats import Interval
 
+Arguments: TypeAlias = dict[str, Any]  # of metrics.evaluate, by name
 CONFIDENCES = ("correct", "conf", "is_id", "conf_ood")  # arrays of a file without logits
 
 
@@ -137,7 +138,7 @@ def _metric_names(options: Sequence[str]) -> list[str] | Literal["all"] | None:
 
 def _read_arrays(
     file: Path, unknown: Sequence[Path], train: Path | None, id_score: str | None, ood_score: str | None
-) -> dict[str, Any]:
+) -> Arguments:
     """Read the arguments of ``evaluate`` from npz files."""
     from twofold.errors import InvalidInput
     from twofold.outputs import load_npz
@@ -163,11 +164,11 @@ def _read_arrays(
     return arrays
 
 
-def _score_outputs(outputs: Outputs, train: Outputs | None, id_score: str, ood_score: str | None) -> dict[str, Any]:
+def _score_outputs(outputs: Outputs, train: Outputs | None, id_score: str, ood_score: str | None) -> Arguments:
     """Turn outputs into the arguments of ``evaluate``."""
     id_chain = _fitted(id_score, train)
-    judged = outputs.averaged() if id_chain.judges == "passes" else outputs
-    arrays: dict[str, Any] = {
+    judged = id_chain.judged_outputs(outputs)
+    arrays: Arguments = {
         "correct": judged.correct,
         "conf": id_chain.score(outputs),
         "is_id": None if outputs.is_id.all() else outputs.is_id,

@@ -143,22 +143,35 @@ def fit_command(
     _check_objective(request["objective"], options, ood_score)
     costs = _without_none({"wrong": cost_wrong, "ood": cost_ood, "reject": cost_reject})
     thresholds = tuple(_without_none({"id": tau_id, "ood": tau_ood}).values())
-    validation = Run.open(source) if source.is_dir() else read_outputs(source)
-    learn = None if train is None else read_outputs(train)
-    if train is not None and learn is not None and not isinstance(validation, Run):
-        check_same_model(source, validation, train, learn)
+    validation: Run | Outputs
+    if source.is_dir():
+        validation = Run.open(source)
+    else:
+        validation = read_outputs(source)
+    training_outputs = row_groups = second = None
+    if train is not None:
+        training_outputs = read_outputs(train)
+        if not isinstance(validation, Run):
+            check_same_model(source, validation, train, training_outputs)
+    if groups is not None:
+        row_groups = _read_groups(groups)
+    if ood_score != "none":
+        second = ood_score
     gate = Gate.fit(
         validation,
         id_score,
-        None if ood_score == "none" else ood_score,
-        train=learn,
+        second,
+        train=training_outputs,
         costs=costs or None,
         thresholds=thresholds or None,
-        groups=None if groups is None else _read_groups(groups),
+        groups=row_groups,
         **request,
     )
     gate.save(out)
-    click.echo(_as_json(gate) if as_json else str(gate))
+    if as_json:
+        click.echo(_as_json(gate))
+    else:
+        click.echo(gate)
     click.echo(f"The gate is in {out}.", err=True)
 
 
@@ -188,14 +201,17 @@ def _check_objective(objective: str, options: Mapping[str, float | None], ood_sc
     """Raise a usage error unless the options are those of the objective."""
     for option, value in options.items():
         if value is not None and option not in OBJECTIVES[objective]:
-            owner = next(name for name, own in OBJECTIVES.items() if option in own)
-            raise click.UsageError(f"{option} belongs to --objective {owner}, and --objective is {objective}")
+            owners = [name for name, own in OBJECTIVES.items() if option in own]
+            raise click.UsageError(f"{option} belongs to --objective {owners[0]}, and --objective is {objective}")
     if ood_score == "none" and options["--tau-ood"] is not None:
         raise click.UsageError("--tau-ood is the threshold of an OOD score, and --ood is none")
     optional = {"--delta"}
     if ood_score == "none":
         optional.add("--tau-ood")
-    missing = [name for name in OBJECTIVES[objective] if options[name] is None and name not in optional]
+    missing = []
+    for name in OBJECTIVES[objective]:
+        if options[name] is None and name not in optional:
+            missing.append(name)
     if missing:
         raise click.UsageError(f"--objective {objective} needs {' and '.join(missing)}")
 
@@ -293,13 +309,18 @@ def card_command(gate: Path, source: Path, names: tuple[str, ...], as_json: bool
     from twofold.gate import Gate
 
     opened = Gate.load(gate)
-    cards = {name: opened.report_card(outputs) for name, outputs in _labelled(source, names)}
+    contents, texts, broken = {}, [], []
+    for name, outputs in _labelled(source, names):
+        card = opened.report_card(outputs)
+        contents[name] = card.to_dict()
+        texts.append(f"{name}\n{card}")
+        if card.kept == "no":
+            broken.append(name)
     if as_json:
-        click.echo(json.dumps({name: card.to_dict() for name, card in cards.items()}, indent=2))
+        click.echo(json.dumps(contents, indent=2))
     else:
         click.echo(f"{opened.promise}\n")
-        click.echo("\n\n".join(f"{name}\n{card}" for name, card in cards.items()))
-    broken = [name for name, card in cards.items() if card.kept == "no"]
+        click.echo("\n\n".join(texts))
     if broken:
         raise Failed(f"the promise is not kept on {', '.join(broken)}", CHECK_FAILED)
 
@@ -362,7 +383,7 @@ def _labelled(source: Path, names: tuple[str, ...]) -> Iterator[tuple[str, Outpu
     tests = run.names("test")
     if not tests:
         raise click.UsageError(f"{source} has no data set with the role test; name some with --name")
-    unknown = [name for role in OOD_TEST for name in run.names(role)]
+    unknown = run.names(OOD_TEST)
     yield " + ".join(tests), join_sets(run, tests)
     for name in unknown:
         yield " + ".join([*tests, name]), join_sets(run, [*tests, name])
@@ -376,7 +397,9 @@ def _verdicts(gate: Gate, name: str, outputs: Outputs) -> Iterator[tuple[object,
     """Yield the values of ``COLUMNS`` for each input of a data set."""
     decision = gate.decide(outputs)
     count = len(decision)
-    ids = range(count) if outputs.ids is None else outputs.ids.tolist()
+    ids = list(range(count))
+    if outputs.ids is not None:
+        ids = outputs.ids.tolist()
     conf_ood = margin_ood = [None] * count
     if decision.conf_ood is not None and decision.margin_ood is not None:
         conf_ood = decision.conf_ood.tolist()

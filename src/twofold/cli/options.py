@@ -128,7 +128,12 @@ class NameType(TextType):
             known = list(self.known())
         except TwofoldError:  # an extra is missing
             return []
-        return [CompletionItem(before + comma + name) for name in known if name.startswith(word)]
+        return _complete(word, known, before + comma)
+
+
+def _complete(word: str, known: Iterable[str], before: str) -> list[CompletionItem]:
+    """List the known names that begin with a word, each after the text that stands before it."""
+    return [CompletionItem(before + name) for name in known if name.startswith(word)]
 
 
 class ScoreType(TextType):
@@ -170,7 +175,7 @@ class ScoreType(TextType):
         known = [*step_names("score"), *(f"{name}|" for name in step_names("transform"))]
         if self.none and not bar:
             known.append("none")
-        return [CompletionItem(before + bar + name) for name in known if name.startswith(word)]
+        return _complete(word, known, before + bar)
 
 
 class RateType(TextType):

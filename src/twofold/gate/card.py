@@ -10,7 +10,7 @@ import numpy as np
 
 from twofold._checks import Mask
 from twofold.errors import UnfitData
-from twofold.gate.grouped import Codes, group_codes, group_sums, ratio_interval
+from twofold.gate.grouped import Codes, count_groups, group_codes, group_sums, ratio_interval
 from twofold.gate.promise import Promise
 from twofold.metrics.operating_points import ood_weight, operating_point
 from twofold.outputs import Outputs
@@ -170,11 +170,15 @@ def make_card(promise: Promise, outputs: Outputs, accepted: Mask) -> ReportCard:
         outside=int((accepted & ~is_id).sum()),
         right=int((accepted & correct).sum()),
     )
-    share = promise.ood_share if counts.oods else None
+    share = None
+    if counts.oods:
+        share = promise.ood_share
     weight = ood_weight(share, counts.ids, counts.oods)
     point = operating_point(counts.right, counts.known, weight * counts.outside, counts.ids)
-    codes = None if outputs.groups is None else group_codes(outputs.groups)
-    groups = None if codes is None else int(codes.max()) + 1
+    codes = None
+    if outputs.groups is not None:
+        codes = group_codes(outputs.groups)
+    groups = count_groups(codes)
     if codes is None or groups == len(outputs):
         covered = exact_interval(counts.known, counts.ids, 1.0 - LEVEL)
         risky = risk_interval(counts, share)

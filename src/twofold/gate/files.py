@@ -17,6 +17,7 @@ from twofold.errors import RunError, TwofoldError
 from twofold.gate.schema import GateRecord, parse_gate
 from twofold.gate.trial import check_scores
 from twofold.scores.chain import Chain
+from twofold.scores.tensors import remove_prefix
 
 FORMAT, VERSION = "twofold-gate", 2
 MANIFEST, LOCK = "gate.json", "gate.lock"
@@ -122,10 +123,10 @@ def _decode_gate(raw: bytes, path: Path) -> StoredGate:
             side, _, _ = key.partition(".")
             if side != "id" and (side != "ood" or record.ood is None):
                 raise ValueError(f"an array {key!r:.80} belongs to no score")
-        id_score = Chain.from_header(record.id, _select_side(tensors, "id"))
+        id_score = Chain.from_header(record.id, remove_prefix(tensors, "id"))
         ood_score = None
         if record.ood is not None:
-            ood_score = Chain.from_header(record.ood, _select_side(tensors, "ood"))
+            ood_score = Chain.from_header(record.ood, remove_prefix(tensors, "ood"))
         chains = [id_score] if ood_score is None else [id_score, ood_score]
         check_scores(chains, record.classes, record.widths)
     except RunError:
@@ -135,12 +136,6 @@ def _decode_gate(raw: bytes, path: Path) -> StoredGate:
     except (RecursionError, MemoryError, ArithmeticError) as error:
         raise RunError(f"{path} was not written by Gate.save; {AGAIN}") from error
     return StoredGate(record, id_score, ood_score)
-
-
-def _select_side(tensors: Mapping[str, Array], side: str) -> dict[str, Array]:
-    """Select the learnt arrays of one score, by their names in the score."""
-    start = f"{side}."
-    return {key.removeprefix(start): array for key, array in tensors.items() if key.startswith(start)}
 
 
 def _read_tensors(path: Path, sha256: str) -> bytes:

@@ -24,7 +24,6 @@ from twofold.gate.card import ReportCard, exact_interval, make_card
 from twofold.gate.files import FORMAT, VERSION, read_gate, write_gate
 from twofold.gate.inputs import (
     ValidationData,
-    choose_predictions,
     confidences,
     fingerprint,
     fit_chain,
@@ -235,7 +234,7 @@ class Gate:
         id_chain = fit_chain(scorer(id), data.train, part)
         ood_chain = None if ood is None else fit_chain(scorer(ood), data.train, part)
         chains = [id_chain, ood_chain]
-        outputs = choose_predictions(id_chain, data.rows)
+        outputs = id_chain.judged_outputs(data.rows)
         conf_id, conf_ood = confidences(id_chain, ood_chain, outputs)
         if conf_ood is None:
             conf_ood = np.zeros(len(outputs))
@@ -336,7 +335,7 @@ class Gate:
         0.5
         """
         accepted = self.decide(outputs).verdict == "accept"
-        return make_card(self.promise, choose_predictions(self.id, outputs), accepted)
+        return make_card(self.promise, self.id.judged_outputs(outputs), accepted)
 
     def to_onnx(self, model: Any, path: str | Path, **options: Any) -> None:
         """Write this gate and its classifier to one ONNX file.
@@ -534,7 +533,7 @@ class Gate:
             raise InvalidInput(
                 "these outputs have another head than the gate was fitted with; they are of another model"
             )
-        return choose_predictions(self.id, outputs)
+        return self.id.judged_outputs(outputs)
 
     def to_dict(self) -> dict[str, object]:
         """Convert the gate to plain values, without its learnt arrays: the content of gate.json.

@@ -76,6 +76,24 @@ def group_codes(groups: npt.NDArray[np.generic]) -> Codes:
     return place[codes]
 
 
+def count_groups(codes: Codes | None) -> int | None:
+    """Count the groups of rows.
+
+    Parameters
+    ----------
+    codes : ndarray of int64, shape (n_samples,), or None
+        Group of each row, as :func:`group_codes` numbers them.
+
+    Returns
+    -------
+    int or None
+        Number of groups; None for None.
+    """
+    if codes is None:
+        return None
+    return int(codes.max()) + 1
+
+
 def first_accepting(data: ScoredSamples, pairs: Array) -> npt.NDArray[np.int64]:
     """Find the strictest pair of a path that accepts each row.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from twofold._checks import Array, ArrayLike
 from twofold._math import log_odds
 from twofold.errors import InvalidInput, UnfitData
-from twofold.gate.grouped import group_codes
+from twofold.gate.grouped import count_groups, group_codes
 from twofold.metrics.operating_points import check_ood_share
 from twofold.outputs import NAMES, AnyArray, Head, Outputs
 from twofold.roles import OOD
@@ -96,7 +96,7 @@ def prepare_validation(
     if not validation.is_id.any():
         raise UnfitData("validation has the label -1 everywhere; a gate needs at least one ID sample")
     codes = group_rows(validation, groups)
-    group_count = None if codes is None else int(codes.max()) + 1
+    group_count = count_groups(codes)
     share = check_ood_share(ood_share, validation.is_id)
     copies = count_copies(validation, codes)
     if group_count == len(validation):
@@ -142,7 +142,9 @@ def group_rows(rows: Outputs, groups: ArrayLike | None) -> npt.NDArray[np.int64]
     """
     if groups is not None:
         rows = rows.replace(groups=groups)
-    return None if rows.groups is None else group_codes(rows.groups)
+    if rows.groups is None:
+        return None
+    return group_codes(rows.groups)
 
 
 def count_copies(rows: Outputs, groups: npt.NDArray[np.int64] | None) -> int:
@@ -249,10 +251,15 @@ def keep_common_fields(parts: list[Outputs]) -> list[Outputs]:
         dropped["passes"] = None
     reduced = []
     for part in parts:
-        layers = {name: array for name, array in part.layers.items() if f"layers/{name}" in common}
-        learned = {name: array for name, array in part.learned.items() if f"learned/{name}" in common}
+        layers = _select_common(part.layers, "layers", common)
+        learned = _select_common(part.learned, "learned", common)
         reduced.append(part.replace(layers=layers, learned=learned, **dropped))
     return reduced
+
+
+def _select_common(arrays: Mapping[str, AnyArray], group: str, common: set[str]) -> dict[str, AnyArray]:
+    """Select the arrays of a group that all parts have."""
+    return {name: array for name, array in arrays.items() if f"{group}/{name}" in common}
 
 
 def fit_chain(chain: Chain, train: Outputs | None, part: Outputs) -> Chain:
@@ -282,32 +289,12 @@ def fit_chain(chain: Chain, train: Outputs | None, part: Outputs) -> Chain:
     if train is None:
         raise InvalidInput(f"{chain.spec} learns from a training set; pass train=, or a fitted chain")
     is_id = part.is_id
-    val = part[is_id] if is_id.any() else None
-    ood_val = None if is_id.all() else part[~is_id]
+    val = ood_val = None
+    if is_id.any():
+        val = part[is_id]
+    if not is_id.all():
+        ood_val = part[~is_id]
     return chain.fit(train, val=val, ood_val=ood_val)
-
-
-def choose_predictions(chain: Chain, outputs: Outputs) -> Outputs:
-    """Return the outputs with the predictions that the ID score judges.
-
-    Parameters
-    ----------
-    chain : Chain
-        The ID score.
-    outputs : Outputs
-        Outputs of the model.
-
-    Returns
-    -------
-    Outputs
-        The same outputs; for a score of several passes their predictions are the argmax of the mean probabilities.
-
-    Raises
-    ------
-    InvalidInput
-        If the score judges passes, and these outputs have none.
-    """
-    return outputs.averaged() if chain.judges == "passes" else outputs
 
 
 def confidences(first: Chain, second: Chain | None, outputs: Outputs) -> tuple[Array, Array | None]:

@@ -191,19 +191,25 @@ def check_request(
         delta = _checks.number(delta, "delta", 0, 1, open_low=True, open_high=True)
     if coverage is not None:
         coverage = _checks.number(coverage, "coverage", 0, 1, open_low=True)
-    checked_costs = None if costs is None else _check_costs(costs)
-    pair = None if thresholds is None else _check_thresholds(thresholds, two_scores=two_scores)
+    checked_costs = pair = None
+    if costs is not None:
+        checked_costs = _check_costs(costs)
+    if thresholds is not None:
+        pair = _check_thresholds(thresholds, two_scores=two_scores)
     return Request(objective, risk, delta, coverage, checked_costs, pair)
 
 
 def _check_thresholds(thresholds: Sequence[float] | float, *, two_scores: bool) -> Thresholds:
     """Validate thresholds of the caller; the threshold of an absent score accepts everything."""
     values = np.asarray(thresholds, dtype=object).ravel().tolist()
-    if len(values) != 1 + two_scores:
-        wanted = "one for each score" if two_scores else "one number"
-        raise InvalidInput(f"thresholds must be {wanted}, got {thresholds!r}")
+    if two_scores and len(values) != 2:
+        raise InvalidInput(f"thresholds must be one for each score, got {thresholds!r}")
+    if not two_scores and len(values) != 1:
+        raise InvalidInput(f"thresholds must be one number, got {thresholds!r}")
     checked = [_checks.number(value, "thresholds", -math.inf, math.inf) for value in values]
-    return Thresholds(*checked) if two_scores else Thresholds(checked[0], -math.inf)
+    if not two_scores:
+        checked.append(-math.inf)
+    return Thresholds(*checked)
 
 
 def _check_costs(costs: CostValues) -> Costs:
@@ -250,7 +256,9 @@ def make_promise(
     known = np.bincount(verdict[data.is_id], minlength=3)
     outside = np.bincount(verdict[~data.is_id], minlength=3)
     ids, oods = int(known.sum()), int(outside.sum())
-    weight = data.weight if oods else 1.0
+    weight = 1.0
+    if oods:
+        weight = data.weight
     right = int((data.correct & (verdict == 0)).sum())
     point = operating_point(right, int(known[0]), weight * int(outside[0]), ids)
     cost = None
@@ -342,7 +350,9 @@ def list_cautions(
             "and the numbers hold where there are none"
         )
     else:
-        share = oods / len(data.is_id) if data.share is None else data.share
+        share = data.share
+        if share is None:
+            share = oods / len(data.is_id)
         found.append(f"holds for OOD inputs of the same kind as in validation, at a share of {share:.4g}")
     if request.objective == "risk" and request.delta is None:
         found.append(
@@ -391,8 +401,9 @@ def copies_caution(copies: int, rows: int, *, grouped: bool) -> str:
     str
         A sentence to show.
     """
-    others = "rows of another group" if grouped else "other rows"
-    units = "groups" if grouped else "rows, or groups"
+    others, units = "other rows", "rows, or groups"
+    if grouped:
+        others, units = "rows of another group", "groups"
     return (
         f"{copies} of {rows} validation rows are exact copies of {others}, and a guarantee needs independent {units}: "
         "remove copies of the same input, or pass groups= (different inputs with equal outputs do no harm)"

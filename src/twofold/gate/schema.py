@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import TypedDict, TypeVar
 
 from twofold._json import check_count, check_flag, check_list, check_sha256, check_table, check_text
 from twofold.gate.promise import SETTINGS, Objective, Promise, mean_cost
 from twofold.gate.thresholds import Costs
 from twofold.metrics.operating_points import ood_weight, operating_point
+
+Checked = TypeVar("Checked")
 
 VERDICTS = ("accept", "unsure", "unknown")
 LARGEST = 1 << 53  # largest count that a float holds exactly
@@ -146,17 +149,20 @@ def parse_gate(content: object) -> GateRecord:
     """
     table = check_table(content, "the gate", GATE_KEYS)
     id_score = _parse_header(table["id"], "id")
-    ood_score = None if table["ood"] is None else _parse_header(table["ood"], "ood")
-    tau_id, tau_ood = (_parse_threshold(value) for value in check_list(table["thresholds"], "thresholds", 2))
+    ood_score = None
+    if table["ood"] is not None:
+        ood_score = _parse_header(table["ood"], "ood")
+    tau_id, tau_ood = map(_parse_threshold, check_list(table["thresholds"], "thresholds", 2))
     require(ood_score is not None or tau_ood == -math.inf, "a gate of one score has one threshold")
     classes = _check_whole(table["classes"], "classes", 1)
     require(classes <= WIDEST, f"classes must be at most {WIDEST}")
     class_names = None
     if table["class_names"] is not None:
-        names = check_list(table["class_names"], "class_names", classes)
-        class_names = tuple(check_text(name, "class_names") for name in names)
+        class_names = _check_each(check_text, table["class_names"], "class_names", classes)
     widths = _parse_widths(table["widths"])
-    head = None if table["head"] is None else check_sha256(table["head"], "head")
+    head = None
+    if table["head"] is not None:
+        head = check_sha256(table["head"], "head")
     data = check_table(table["data"], "data")
     require("validation" in data and set(data) <= {"validation", "train"}, "data must be those of validation and train")
     versions = check_table(table["versions"], "versions")
@@ -223,6 +229,9 @@ def _parse_promise(content: object, *, one_score: bool) -> Promise:
     if table["groups"] is not None:
         groups = _check_whole(table["groups"], "groups", 1)
         require(groups <= sum(known) + sum(outside), "groups must not be more than samples")
+    seen_cost = None
+    if table["seen_cost"] is not None:
+        seen_cost = _check_cost(table["seen_cost"])
     promise = Promise(
         objective=objective,
         risk=risk,
@@ -233,10 +242,10 @@ def _parse_promise(content: object, *, one_score: bool) -> Promise:
         seen_risk=_check_share(table["seen_risk"], "seen_risk"),
         seen_coverage=_check_share(table["seen_coverage"], "seen_coverage"),
         seen_f1=_check_share(table["seen_f1"], "seen_f1"),
-        seen_cost=None if table["seen_cost"] is None else _check_cost(table["seen_cost"]),
+        seen_cost=seen_cost,
         known=known,
         outside=outside,
-        cautions=tuple(check_text(caution, "cautions") for caution in check_list(table["cautions"], "cautions")),
+        cautions=_check_each(check_text, table["cautions"], "cautions"),
         groups=groups,
     )
     _check_seen(promise)
@@ -269,7 +278,9 @@ def _check_seen(promise: Promise) -> None:
     """Raise ValueError unless the numbers seen on validation data follow from the counts."""
     known, outside = promise.known, promise.outside
     ids, oods = sum(known), sum(outside)
-    weight = ood_weight(promise.ood_share, ids, oods) if oods else 1.0
+    weight = 1.0
+    if oods:
+        weight = ood_weight(promise.ood_share, ids, oods)
     accepted = known[0] + weight * outside[0]
     right = round((1.0 - promise.seen_risk) * accepted)
     require(0 <= right <= known[0], "seen_risk does not fit the counts")
@@ -350,8 +361,8 @@ def parse_monitor(content: object) -> MonitorRecord:
         If a key is missing or unknown, a value has the wrong type or range, or the log does not fit the counts.
     """
     table = check_table(content, "the monitor", MONITOR_KEYS)
-    low = tuple(_check_share(rate, "low") for rate in check_list(table["low"], "low", len(VERDICTS)))
-    high = tuple(_check_share(rate, "high") for rate in check_list(table["high"], "high", len(VERDICTS)))
+    low = _check_each(_check_share, table["low"], "low", len(VERDICTS))
+    high = _check_each(_check_share, table["high"], "high", len(VERDICTS))
     for lowest, highest in zip(low, high, strict=True):
         require(lowest <= highest, "low must not exceed high")
     require(sum(low) <= 1.0 + CLOSE and sum(high) >= 1.0 - CLOSE, "low and high must leave rates that sum to 1")
@@ -392,7 +403,14 @@ def _parse_log_line(content: object) -> LogLine:
     return line
 
 
-# Numbers
+# Lists and numbers
+
+
+def _check_each(
+    check: Callable[[object, str], Checked], content: object, name: str, length: int | None = None
+) -> tuple[Checked, ...]:
+    """Check every item of a list."""
+    return tuple([check(item, name) for item in check_list(content, name, length)])
 
 
 def _check_whole(content: object, name: str, low: int) -> int:
@@ -414,7 +432,9 @@ def _check_share(content: object, name: str) -> float:
 
 
 def _parse_share(content: object, name: str) -> float | None:
-    return None if content is None else _check_share(content, name)
+    if content is None:
+        return None
+    return _check_share(content, name)
 
 
 def _check_cost(content: object) -> float:

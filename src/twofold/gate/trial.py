@@ -8,7 +8,6 @@ import numpy as np
 
 from twofold._checks import Array
 from twofold.errors import InvalidInput
-from twofold.gate.inputs import choose_predictions
 from twofold.outputs import Head, Outputs
 from twofold.scores.chain import Chain
 from twofold.scores.tensors import count_learnt_classes
@@ -72,7 +71,7 @@ def check_scores(chains: Sequence[Chain], classes: int, widths: Mapping[str, int
     if "head" in needed and classes * columns > LARGEST_HEAD:
         return
     rows = make_rows(classes, widths, with_head="head" in needed)
-    rows = choose_predictions(chains[0], rows)
+    rows = chains[0].judged_outputs(rows)
     for chain in chains:
         try:
             with np.errstate(all="ignore"):

@@ -16,10 +16,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from twofold import _checks
-from twofold._checks import AnyArray, Array, ArrayLike, Mask, NaNPolicy
+from twofold._checks import AnyArray, Array, ArrayLike, Integers, Mask, NaNPolicy
+from twofold._json import nan_to_none
 from twofold.errors import InvalidInput, MissingExtra, RejectedNaN, TwofoldWarning, UndefinedMetric, UnknownName
 from twofold.metrics._grid import DoubleHistogram
 from twofold.metrics._registry import Metric, MetricInfo, as_float, coverage_note, info, names
@@ -155,7 +155,7 @@ class Evaluation(Mapping[str, float]):
         data = self.to_dict()
         metrics: dict[str, float | None] = {}
         for name, value in self.values_.items():
-            metrics[name] = None if math.isnan(value) else value
+            metrics[name] = nan_to_none(value)
         data["metrics"] = metrics
         return json.dumps(data, indent=indent)
 
@@ -187,7 +187,9 @@ class Evaluation(Mapping[str, float]):
         rows = [head]
         for name, value in self.values_.items():
             arrow = arrows.get(self.better.get(name, ""), " ")
-            shown = f"undefined: {self.reasons[name]}" if name in self.reasons else f"{value:.5f}"
+            shown = f"{value:.5f}"
+            if name in self.reasons:
+                shown = f"undefined: {self.reasons[name]}"
             rows.append(f"{name:<{width}} {arrow} {shown}")
         note = coverage_note(self.values_)
         if note:
@@ -235,13 +237,13 @@ class EvaluatedSamples:
     def __len__(self) -> int:
         return len(self.correct)
 
-    def __getitem__(self, rows: npt.NDArray[np.integer[Any]]) -> EvaluatedSamples:
+    def __getitem__(self, rows: Integers) -> EvaluatedSamples:
         return EvaluatedSamples(
             self.correct[rows],
             self.conf[rows],
-            is_id=None if self.is_id is None else self.is_id[rows],
-            conf_ood=None if self.conf_ood is None else self.conf_ood[rows],
-            prob=None if self.prob is None else self.prob[rows],
+            is_id=_take_rows(self.is_id, rows),
+            conf_ood=_take_rows(self.conf_ood, rows),
+            prob=_take_rows(self.prob, rows),
             ood_share=self.ood_share,
         )
 
@@ -301,11 +303,13 @@ class EvaluatedSamples:
         UndefinedMetric
             If the metric is of probabilities, and there is no ID sample.
         """
-        detects_ood = record.task == "ood" and self.conf_ood is not None
+        conf = self.conf
+        if record.task == "ood" and self.conf_ood is not None:
+            conf = self.conf_ood
         available = {
             "correct": self.correct,
             "truth": self.correct,
-            "conf": self.conf_ood if detects_ood else self.conf,
+            "conf": conf,
             "conf_id": self.conf,
             "conf_ood": self.conf_ood,
             "is_id": self.is_id,
@@ -341,8 +345,10 @@ class EvaluatedSamples:
             If the metric has no value on these samples, or no form with ``ood_share``.
         """
         record = info(name)
+        if record.sweep is not None and record.task == "ood":
+            return record.sweep(self.id_against_ood)
         if record.sweep is not None:
-            return record.sweep(self.id_against_ood if record.task == "ood" else self.failures)
+            return record.sweep(self.failures)
         call = self._call(record)
         return as_float(call.metric(**call.arrays, **call.settings))
 
@@ -375,8 +381,9 @@ class EvaluatedSamples:
         named: dict[str, Any] = dict(call.settings)  # bootstrap resamples those that are arrays
         for other in others:
             named[other] = call.arrays[other]
-        of_all_rows = len(call.arrays[first]) == len(self)
-        stratify = self.is_id if of_all_rows else None
+        stratify = None  # a metric of ID rows alone has nothing to keep apart
+        if len(call.arrays[first]) == len(self):
+            stratify = self.is_id
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TwofoldWarning)  # the interval itself counts resamples without a value
             return bootstrap(
@@ -422,6 +429,13 @@ def _metric_of_sweep(form: Callable[[Sweep], float]) -> Metric:
     return metric
 
 
+def _take_rows(array: AnyArray | None, rows: Integers) -> AnyArray | None:
+    """Take rows of an array that may be missing."""
+    if array is None:
+        return None
+    return array[rows]
+
+
 def _ood_as_loss(failures: Sweep) -> Sweep:
     """Return the sweep in which accepting an OOD sample is the loss, from that of all failures."""
     accepted = failures.accepted
@@ -465,15 +479,25 @@ class ResampledMetrics:
         samples = self.samples
         if samples.is_id is None or (samples.conf_ood is None and samples.ood_share is None):
             return None
-        conf = samples.conf if samples.conf_ood is None else samples.conf_ood
-        return SortedRows(samples.is_id, conf, None, None)
+        if samples.conf_ood is None:
+            return SortedRows(samples.is_id, samples.conf, None, None)
+        return SortedRows(samples.is_id, samples.conf_ood, None, None)
+
+    @cached_property
+    def _exact_on_pairs(self) -> dict[str, float]:
+        """Exact values of the requested metrics that are read from pairs of thresholds."""
+        return {name: self.exact[name] for name in self.metrics if name in STANDARD_WITH_PAIR}
 
     @cached_property
     def _grid(self) -> DoubleHistogram | None:
         """Counts on a grid of threshold pairs; None where no metric reads it, or OOD samples have weights."""
         samples = self.samples
-        reads_it = any(name in STANDARD_WITH_PAIR for name in self.metrics)
-        if not reads_it or samples.is_id is None or samples.conf_ood is None or samples.ood_share is not None:
+        if (
+            not self._exact_on_pairs
+            or samples.is_id is None
+            or samples.conf_ood is None
+            or samples.ood_share is not None
+        ):
             return None
         return DoubleHistogram(samples.correct, samples.conf, samples.conf_ood, samples.is_id)
 
@@ -497,8 +521,7 @@ class ResampledMetrics:
             id_against_ood = self._id_against_ood.sweep(weights)
         values: dict[str, float] = {}
         if self._grid is not None:
-            exact = {name: self.exact[name] for name in self.metrics if name in STANDARD_WITH_PAIR}
-            values = self._grid.centred(weights, exact)
+            values = self._grid.centred(weights, self._exact_on_pairs)
         for name in self.metrics:
             if name in values:
                 continue
@@ -506,8 +529,10 @@ class ResampledMetrics:
             try:
                 if record.sweep is None:
                     values[name] = self._on_drawn_rows(name, weights)
+                elif record.task == "ood":
+                    values[name] = record.sweep(id_against_ood)
                 else:
-                    values[name] = record.sweep(id_against_ood if record.task == "ood" else failures)
+                    values[name] = record.sweep(failures)
             except UndefinedMetric:
                 values[name] = math.nan
         return values
@@ -588,14 +613,19 @@ def evaluate(
             values[name] = samples.value(name)
         except UndefinedMetric as error:
             values[name], reasons[name] = math.nan, str(error)
-    n_id = len(samples) if samples.is_id is None else int(samples.is_id.sum())
+    n_id = len(samples)
+    if samples.is_id is not None:
+        n_id = int(samples.is_id.sum())
+    nan_rejected = 0
+    if nan == "reject":
+        nan_rejected = _count_nan(conf, conf_ood)
     return Evaluation(
         values_=values,
         reasons=reasons,
         n=len(samples),
         n_id=n_id,
         n_ood=len(samples) - n_id,
-        nan_rejected=_count_nan(conf, conf_ood) if nan == "reject" else 0,
+        nan_rejected=nan_rejected,
         ood_share=ood_share,
         better={name: info(name).better for name in values},
     )
@@ -611,11 +641,14 @@ def _check_samples(
     nan: NaNPolicy,
 ) -> EvaluatedSamples:
     """Validate the arrays of one evaluation."""
+    second = stated = None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RejectedNaN)  # the result carries their number
         first = _checks.confidence(conf, nan=nan)
-        second = None if conf_ood is None else _checks.confidence(conf_ood, "conf_ood", nan=nan)
-    stated = None if prob is None else _checks.floats(prob, "prob").astype(np.float64)
+        if conf_ood is not None:
+            second = _checks.confidence(conf_ood, "conf_ood", nan=nan)
+    if prob is not None:
+        stated = _checks.floats(prob, "prob").astype(np.float64)
     right, known = _checks.joint(correct, is_id, conf=first, conf_ood=second, prob=stated)
     if second is not None and known is None:
         raise InvalidInput("conf_ood needs is_id, which says which samples are ID")
@@ -642,7 +675,7 @@ def _choose_metrics(only: Iterable[str] | None, samples: EvaluatedSamples) -> li
         return chosen
     if only == "all":
         return [name for name in names() if not samples.missing_arrays(info(name))]
-    chosen = [only] if isinstance(only, str) else list(only)
+    chosen = list(_checks.as_names(only))
     for name in chosen:
         missing = samples.missing_arrays(info(name))
         if missing:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from twofold import _checks as checks
-from twofold._checks import ArrayLike
+from twofold._checks import AnyArray, ArrayLike
 from twofold._math import log_odds
 from twofold.errors import InvalidInput
 from twofold.metrics.calibration import check_logits
@@ -133,7 +132,7 @@ def round_to_one(logits: ArrayLike, *, dtype: FloatType = "float32", compute: Fl
     )
 
 
-def _maximum_softmax(z: npt.NDArray[Any], compute: str) -> npt.NDArray[Any]:
+def _maximum_softmax(z: AnyArray, compute: str) -> AnyArray:
     """Compute 1 / sum exp(z - max), with each operation rounded to ``compute``."""
     # exp is rounded from float64: NumPy's float32 exp differs between processors in the last bit
     with np.errstate(over="ignore"):
@@ -144,7 +143,7 @@ def _maximum_softmax(z: npt.NDArray[Any], compute: str) -> npt.NDArray[Any]:
     return _in(compute, np.ones_like(total) / total)
 
 
-def _in(dtype: str, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _in(dtype: str, x: AnyArray) -> AnyArray:
     """Round to a float type; NumPy lacks bfloat16, which is the upper half of a float32."""
     with np.errstate(over="ignore"):
         if dtype != "bfloat16":

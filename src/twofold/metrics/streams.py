@@ -125,7 +125,9 @@ class _Summary(ABC):
 
     def __repr__(self) -> str:
         right, wrong, outside = self._kinds
-        state = "every value kept" if all(axis.edges is None for axis in self._axes) else "cuts fixed"
+        state = "cuts fixed"
+        if all(axis.edges is None for axis in self._axes):
+            state = "every value kept"
         shape = " x ".join(str(len(axis)) for axis in self._axes)
         return f"{type(self).__name__}({right} right, {wrong} wrong, {outside} OOD; {shape} cells, {state})"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
 import numpy as np
 
 from twofold._checks import AnyArray, ArrayLike, dims, finite, floats, plain
@@ -9,6 +11,8 @@ from twofold._checks import labels as class_labels
 from twofold._math import Floats
 from twofold.errors import InvalidInput
 from twofold.outputs._memory import is_tensor, read_only
+
+FieldValues: TypeAlias = dict[str, Any]  # fields of outputs by name: arrays, mappings of arrays, a Head, names
 
 FINE, COARSE = 1e-3, 1e-2  # tolerances of comparisons in usual and in half precision
 NAMES = ("ids", "groups")  # integers or strings that identify a row or its group

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from twofold._checks import AnyArray
 from twofold._npz import read_npz
 from twofold.errors import InvalidInput
-from twofold.outputs._fields import ARRAYS, KNOWN_KEYS, PASS_ARRAYS
+from twofold.outputs._fields import ARRAYS, KNOWN_KEYS, PASS_ARRAYS, FieldValues
 from twofold.outputs.head import Head
 from twofold.outputs.passes import Passes
 
@@ -38,7 +37,7 @@ def load_npz(path: Path) -> dict[str, AnyArray]:
     return read_npz(path)
 
 
-def parse_npz(arrays: dict[str, AnyArray], path: Path) -> dict[str, Any]:
+def parse_npz(arrays: dict[str, AnyArray], path: Path) -> FieldValues:
     """Convert the flat keys of an npz file into arguments of :class:`Outputs`, or of ``Outputs.from_probabilities``.
 
     Parameters
@@ -63,7 +62,7 @@ def parse_npz(arrays: dict[str, AnyArray], path: Path) -> dict[str, Any]:
         raise InvalidInput(f"{path} must hold the key logits, or probs, got {', '.join(arrays) or 'no keys'}")
     if "logits" in arrays and "probs" in arrays:
         raise InvalidInput(f"{path} holds both logits and probs; leave out probs, which say less")
-    fields: dict[str, Any] = {"layers": {}, "learned": {}}
+    fields: FieldValues = {"layers": {}, "learned": {}}
     for key in list(arrays):
         group, slash, name = key.partition("/")
         if key in (*ARRAYS, "probs", "class_names"):

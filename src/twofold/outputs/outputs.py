@@ -21,6 +21,7 @@ from twofold.outputs._fields import (
     FINE,
     NAMES,
     PASS_ARRAYS,
+    FieldValues,
     check_probabilities,
     check_rows,
     decode_names,
@@ -363,7 +364,7 @@ class Outputs:
             _ = self.predictions  # must be those of the old logits
         return build_unchecked(Outputs, _validate(changes, self._stored_fields()))
 
-    def _stored_fields(self) -> dict[str, Any]:
+    def _stored_fields(self) -> FieldValues:
         """Return the fields as they are stored, without what was computed from them on the way."""
         return {name: value for name, value in vars(self).items() if name not in NAMES}
 
@@ -596,8 +597,10 @@ class Outputs:
         present = [name for name in ("labels", "features", "head", "passes") if vars(self)[name] is not None]
         present += [name for name in NAMES if vars(self)[f"_{name}"] is not None]
         present += [*self.layers, *self.learned]
-        extras = f"; {', '.join(present)}" if present else ""
-        return f"Outputs({len(self)} rows, {self.classes} classes{extras})"
+        text = f"{len(self)} rows, {self.classes} classes"
+        if present:
+            text += f"; {', '.join(present)}"
+        return f"Outputs({text})"
 
     def __reduce__(self) -> tuple[object, ...]:
         # read-only mappings cannot be pickled; the flat form can, and processes exchange outputs
@@ -667,7 +670,7 @@ def _select_group(arrays: Mapping[str, AnyArray], group: str) -> Mapping[str, An
     return MappingProxyType(selected)
 
 
-def _validate(changes: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+def _validate(changes: FieldValues, known: FieldValues) -> FieldValues:
     """Validate the content of the changed fields, then that all fields fit; ``known`` fields were validated before."""
     fields = dict(known)
     if "logits" in changes:
@@ -679,9 +682,10 @@ def _validate(changes: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str,
             "index the outputs for fewer rows, build new Outputs for other classes"
         )
     for name, value in changes.items():
-        if name != "logits":
-            stored_name = f"_{name}" if name in NAMES else name
-            fields[stored_name] = _check_field(name, value, logits.shape[1])
+        if name in NAMES:
+            fields[f"_{name}"] = _check_field(name, value, logits.shape[1])
+        elif name != "logits":
+            fields[name] = _check_field(name, value, logits.shape[1])
     if fields.get("predictions") is None:
         fields.pop("predictions", None)  # the cached property takes the argmax
     outputs = build_unchecked(Outputs, fields)
@@ -695,7 +699,7 @@ def _validate(changes: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str,
 
 def _check_field(name: str, value: Any, classes: int) -> Any:
     if name in ("layers", "learned"):
-        return _check_group(name, {} if value is None else value, classes)
+        return _check_group(name, value, classes)
     if value is None:
         return None
     if name == "head":
@@ -714,6 +718,8 @@ def _check_field(name: str, value: Any, classes: int) -> Any:
 
 
 def _check_group(name: str, value: object, classes: int) -> Mapping[str, AnyArray]:
+    if value is None:
+        return MappingProxyType({})
     if not isinstance(value, Mapping):
         raise InvalidInput(f"{name} must be a dictionary of arrays by name, got {type(value).__name__}")
     for key in value:
@@ -726,10 +732,12 @@ def _check_group(name: str, value: object, classes: int) -> Mapping[str, AnyArra
 
 
 def _check_class_names(value: object, classes: int) -> tuple[str, ...]:
-    items = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else ()
-    names = tuple(str(item) for item in items if isinstance(item, str))
-    if not names or len(names) < len(items):
+    names: tuple[str, ...] = ()
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        names = tuple(value)
+    if not names or not all(isinstance(name, str) for name in names):
         raise InvalidInput(f"class_names must be a list of {classes} strings, got {value!r}")
+    names = tuple(map(str, names))  # plain strings, also of those that NumPy makes
     if len(names) != classes:
         raise InvalidInput(f"class_names has {len(names)} names but logits has {classes} classes (columns)")
     return names
@@ -738,17 +746,18 @@ def _check_class_names(value: object, classes: int) -> tuple[str, ...]:
 def _check_fit(outputs: Outputs) -> None:
     same_rows(**outputs.flat())
     passes = outputs.passes
-    if passes is not None:
-        logits_of_passes = passes.mean_prob if isinstance(passes, Passes) else passes
-        columns = logits_of_passes.shape[-1]
-        if columns != outputs.classes:
-            raise InvalidInput(f"passes has {columns} classes but logits has {outputs.classes}")
+    if isinstance(passes, Passes):
+        passes = passes.mean_prob
+    if passes is not None and passes.shape[-1] != outputs.classes:
+        raise InvalidInput(f"passes has {passes.shape[-1]} classes but logits has {outputs.classes}")
     if outputs.head is not None:
-        columns = None if outputs.features is None else outputs.features.shape[1]
+        columns = None
+        if outputs.features is not None:
+            columns = outputs.features.shape[1]
         check_head_shape(outputs.head, outputs.classes, columns)
 
 
-def _was_checked_coarsely(known: Mapping[str, Any]) -> bool:
+def _was_checked_coarsely(known: FieldValues) -> bool:
     """Check whether outputs were validated with the tolerance of half precision.
 
     What was passed as bfloat16 is float32 by now, here or in a Run, so the arrays themselves have to show it.
@@ -768,11 +777,10 @@ def _check_same_fields(parts: Sequence[Outputs]) -> None:
             own.add("head")
         fields.append(own)
     for key in sorted(set.union(*fields)):
-        having = [i for i, own in enumerate(fields) if key in own]
-        lacking = [i for i, own in enumerate(fields) if key not in own]
-        if lacking:
+        has_key = [key in own for own in fields]
+        if not all(has_key):
             raise InvalidInput(
-                f"concat: {key} is in part {having[0]} but not in part {lacking[0]}; "
+                f"concat: {key} is in part {has_key.index(True)} but not in part {has_key.index(False)}; "
                 "give it to every part, or drop it with .replace(...)"
             )
 

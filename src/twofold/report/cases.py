@@ -46,8 +46,8 @@ def cases_section(measurements: Measurements, images: Mapping[str, ImagesByRow])
         surest_first = by_confidence[::-1]
         failures = surest_first[~one.correct[surest_first]][:CASES]
         doubted = by_confidence[one.correct[by_confidence]][:CASES]
-        worst = [_make_case(source, one, row, spec) for row in failures.tolist()]
-        doubts = [_make_case(source, one, row, spec) for row in doubted.tolist()]
+        worst = _make_cases(source, one, failures, spec)
+        doubts = _make_cases(source, one, doubted, spec)
         overconfident += worst
         underconfident += doubts
         if one.name in images:
@@ -84,6 +84,10 @@ class _Case:
     confidence: Number
 
 
+def _make_cases(source: ReportSource, one: ReportSet, rows: npt.NDArray[np.int64], spec: str) -> list[_Case]:
+    return [_make_case(source, one, row, spec) for row in rows.tolist()]
+
+
 def _make_case(source: ReportSource, one: ReportSet, row: int, spec: str) -> _Case:
     truth = prediction = "–"
     if one.labels is not None:
@@ -95,7 +99,9 @@ def _make_case(source: ReportSource, one: ReportSet, row: int, spec: str) -> _Ca
     key = str(row)
     if one.ids is not None:
         key = str(one.ids[row])
-    probability = math.nan if one.prob is None else float(one.prob[row])
+    probability = math.nan
+    if one.prob is not None:
+        probability = float(one.prob[row])
     return _Case(
         set_name=one.name,
         row=row,
@@ -108,7 +114,9 @@ def _make_case(source: ReportSource, one: ReportSet, row: int, spec: str) -> _Ca
 
 
 def _class_name(source: ReportSource, label: int) -> str:
-    return source.class_names[label] if source.class_names else f"class {label}"
+    if source.class_names:
+        return source.class_names[label]
+    return f"class {label}"
 
 
 def _cases_table(key: str, caption: str, cases: Sequence[_Case], spec: str) -> ReportTable:
@@ -192,14 +200,13 @@ def _unknown_means(source: ReportSource) -> list[_UnknownMean]:
 
 def _softmax_figure(source: ReportSource, unknown: Sequence[_UnknownMean]) -> Figure:
     means = np.stack([one.softmax for one in unknown])
-    names = source.class_names or tuple(f"class {k}" for k in range(means.shape[1]))
+    names = [_class_name(source, k) for k in range(means.shape[1])]
     keep = _heat_columns(means, [source.superclasses.get(name, "") for name in names])
     columns = [names[k] for k in keep]
-    has_groups = any(one.group for one in unknown)
-    labels, groups = [], []
-    for one in unknown:
-        labels.append(one.name)
-        groups.append((one.group or "whole sets") if has_groups else "")
+    labels = [one.name for one in unknown]
+    groups = [one.group for one in unknown]
+    if any(groups):
+        groups = [group or "whole sets" for group in groups]
     about = "Mean probability of each known class on unknown inputs"
     svg = heat_map(means[:, keep], labels, columns, about, groups)
     caption = (

@@ -49,14 +49,20 @@ def heat_map(values: Array, rows: Sequence[str], columns: Sequence[str], about: 
         The SVG element.
     """
     cell_width = max(14.0, min(34.0, 620.0 / len(columns)))
-    cell_height = 18.0 if len(rows) <= 60 else 13.0
-    group_width = 12 + _text_width(groups, 22) if any(groups) else 0.0
+    cell_height = 18.0
+    if len(rows) > 60:
+        cell_height = 13.0
+    group_width = 0.0
+    if any(groups):
+        group_width = 12 + _text_width(groups, 22)
     left = 16 + _text_width(rows, 24) + group_width
     top = 16 + 0.72 * _text_width(columns, 18)
     bottom = top + cell_height * len(rows)
     width = max(left + cell_width * len(columns) + 46, left + SCALE_WIDTH + 60)
     largest = float(values.max()) or 1.0
-    parts = [_slanted_label(left + cell_width * (j + 0.65), top - 5, name, 18) for j, name in enumerate(columns)]
+    parts = []
+    for j, name in enumerate(columns):
+        parts.append(_slanted_label(left + cell_width * (j + 0.65), top - 5, name, 18))
     for i, name in enumerate(rows):
         y = top + cell_height * i
         baseline = y + cell_height * 0.72
@@ -129,10 +135,12 @@ class _RowAxis:
 
     def draw(self, body: Sequence[str], x_label: str, about: str) -> str:
         """Draw the chart: vertical lines, the rows, and the numbers and the label below."""
-        marks = ticks(self.low, self.high, 5)
-        lines = "".join(f"M{self.pixel(mark):.1f} {ROWS_TOP}V{self.bottom}" for mark in marks)
-        parts = [f'<g class="g"><path d="{lines}"/></g>', *body]
-        parts += [label(self.pixel(mark), self.bottom + 15, format_tick(mark), "t m") for mark in marks]
+        lines, numbers = [], []
+        for mark in ticks(self.low, self.high, 5):
+            x = self.pixel(mark)
+            lines.append(f"M{x:.1f} {ROWS_TOP}V{self.bottom}")
+            numbers.append(label(x, self.bottom + 15, format_tick(mark), "t m"))
+        parts = [f'<g class="g"><path d="{"".join(lines)}"/></g>', *body, *numbers]
         parts.append(label((self.left + self.right) / 2, self.bottom + 36, x_label, "t m"))
         return svg_element(WIDTH, math.ceil(self.bottom + 42), about, "".join(parts))
 
@@ -285,10 +293,12 @@ def rank_rows(
         return left + (rank - 1) / max(len(names) - 1, 1) * (right - left)
 
     y_of = {name: top + row * i + row / 2 for i, name in enumerate(names)}
-    marks = ticks(1, len(names), 7)  # [1] for one method
-    grid = "".join(f"M{pixel(mark):.1f} {top}V{height - 12:.1f}" for mark in marks)
-    parts = [f'<g class="g"><path d="{grid}"/></g>', label((left + right) / 2, 12, "mean rank (1 is best)", "t m")]
-    parts += [label(pixel(mark), top - 6, format_tick(mark), "t m") for mark in marks]
+    lines, numbers = [], []
+    for mark in ticks(1, len(names), 7):  # [1] for one method
+        lines.append(f"M{pixel(mark):.1f} {top}V{height - 12:.1f}")
+        numbers.append(label(pixel(mark), top - 6, format_tick(mark), "t m"))
+    title = label((left + right) / 2, 12, "mean rank (1 is best)", "t m")
+    parts = [f'<g class="g"><path d="{"".join(lines)}"/></g>', title, *numbers]
     for name, rank in zip(names, ranks, strict=True):
         x, y = pixel(float(rank)), y_of[name]
         style = "k0" if name in top_names else "k6"

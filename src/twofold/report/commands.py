@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from twofold.report.document import ReportTable
-from twofold.report.options import SUFFIXES, Format, ReportOptions
+from twofold.report.options import SUFFIXES, Format, ReportOptions, name_scores
 from twofold.report.scored import ReportSource, ScorePair
 from twofold.report.threshold_grid import Thresholds
 from twofold.scores.chain import scorer
@@ -140,8 +140,7 @@ def report_command(
         if value is not None:
             words.append(f"{name} {shlex.quote(str(value))}")
     words.append(f"-o report{SUFFIXES[format]} --replace")
-    specs = [spec for spec in (id, ood, *scores) if spec is not None and spec != "none"]
-    return " ".join(words) + plugin_options(specs)
+    return " ".join(words) + plugin_options(name_scores(id, ood, *scores))
 
 
 def gate_folders(pairs: Sequence[ScorePair]) -> dict[ScorePair, str]:
@@ -199,7 +198,11 @@ def plugin_options(specs: Sequence[str]) -> str:
         for step in chain.steps:
             modules[step.info.maker.__module__] = None
             waiting += step.inner_chains
-    return "".join(f" --plugin {module}" for module in modules if module in plugins())
+    options = ""
+    for module in modules:
+        if module in plugins():
+            options += f" --plugin {module}"
+    return options
 
 
 def gate_fit_start(source: ReportSource, pair: ScorePair) -> str:
@@ -219,8 +222,8 @@ def gate_fit_start(source: ReportSource, pair: ScorePair) -> str:
     """
     if no_gate_reason(source, pair):
         return ""
-    second = "none" if pair.is_single else pair.ood
-    scores = f"--id {shlex.quote(pair.id)} --ood {shlex.quote(second)}{plugin_options(pair.scores)}"
+    second = shlex.quote(pair.second or "none")
+    scores = f"--id {shlex.quote(pair.id)} --ood {second}{plugin_options(pair.scores)}"
     return f"twofold gate fit {quote_path(source.path)} {scores}"
 
 

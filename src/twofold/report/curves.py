@@ -81,7 +81,9 @@ def _risk_coverage_figure(measurements: Measurements) -> Figure:
     rows = []
     for curve in curves:
         rows += curve.rows()
-    area = "aurc_id" if pool.covered == "id" else "aurc"
+    area = "aurc"
+    if pool.covered == "id":
+        area = "aurc_id"
     caption = (
         "Lower is better. The oracle rejects every failure before any correct prediction: no score can do better. The "
         f"area under the line of one score is its {area}."

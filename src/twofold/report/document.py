@@ -372,12 +372,13 @@ def _latex_row(texts: Sequence[str]) -> str:
 
 
 def _json_section(section: Section) -> dict[str, object]:
-    return {
-        "key": section.key,
-        "title": section.title,
-        "text": [part for part in section.parts if isinstance(part, str)],
-        "tables": [_json_table(part) for part in section.parts if isinstance(part, ReportTable)],
-    }
+    texts, tables = [], []
+    for part in section.parts:
+        if isinstance(part, str):
+            texts.append(part)
+        elif isinstance(part, ReportTable):
+            tables.append(_json_table(part))
+    return {"key": section.key, "title": section.title, "text": texts, "tables": tables}
 
 
 def _json_table(table: ReportTable) -> dict[str, object]:

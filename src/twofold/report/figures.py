@@ -164,14 +164,13 @@ def clique_map(table: CliqueMap, path: str | Path) -> Path:
         rings = np.argwhere(table.judged & ~table.member)
         axes.scatter(rings[:, 1], rings[:, 0], s=9, facecolor="white", edgecolor=LIGHT_GREY, linewidth=0.7, zorder=3)
         _write_row_names(axes, table.rows, ["black"] * rows)
-        _write_column_names(
-            axes, [f"{name} ({count})" for name, count in zip(table.columns, table.blocks, strict=True)]
-        )
+        names_with_counts = [f"{name} ({count})" for name, count in zip(table.columns, table.blocks, strict=True)]
+        _write_column_names(axes, names_with_counts)
         axes.set_xlim(-0.6, columns - 0.4)
         title = _metric_title(table.metric, table.protocol)
         notes = [f"{title}: top cliques", f"({table.test} with Holm, {table.alpha:g})"]
         if table.dropped_groups:
-            names = ", ".join(group.name for group in table.dropped_groups)
+            names = ", ".join([group.name for group in table.dropped_groups])
             notes.append(f"Too few blocks to compare: {names}.")
         _write_note(axes, *notes)
         return _save(figure, target)
@@ -222,7 +221,9 @@ def heat(pivot: Pivot, path: str | Path, *, digits: int = 2) -> Path:
         _write_row_names(axes, pivot.index, ["black"] * rows)
         _write_column_names(axes, pivot.columns)
         unit = scale(pivot.metric)[1]
-        title = f"{pivot.metric} ({unit})" if unit else pivot.metric
+        title = pivot.metric
+        if unit:
+            title = f"{pivot.metric} ({unit})"
         _write_note(axes, f"{title}, {pivot.better} is better{coverage_of(pivot.metric, pivot.protocol)}")
         return _save(figure, target)
 

@@ -201,7 +201,9 @@ def _format_heads(table: ReportTable) -> str:
     heads = []
     for i, name in enumerate(table.columns):
         is_numeric = any(not isinstance(row[i], str) for row in table.rows)
-        attribute = "" if is_numeric else " class=name"
+        attribute = " class=name"
+        if is_numeric:
+            attribute = ""
         heads.append(f'<th scope="col"{attribute}>{escape(name)}</th>')
     return "".join(heads)
 
@@ -215,11 +217,17 @@ def _format_rows(table: ReportTable) -> str:
     for row in table.rows:
         starts_group = is_grouped and previous is not None and row[0] != previous
         previous = row[0]
-        heads = "".join(f'<th scope="row">{escape(str(cell))}</th>' for cell in row[: table.heads])
+        heads = "".join(map(_format_row_head, row[: table.heads]))
         cells = "".join(map(_format_cell, row[table.heads :]))
-        attribute = " class=first" if starts_group else ""
+        attribute = ""
+        if starts_group:
+            attribute = " class=first"
         lines.append(f"<tr{attribute}>{heads}{cells}</tr>")
     return "".join(lines)
+
+
+def _format_row_head(cell: TableCell) -> str:
+    return f'<th scope="row">{escape(str(cell))}</th>'
 
 
 def _format_cell(cell: TableCell) -> str:

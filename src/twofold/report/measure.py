@@ -188,14 +188,18 @@ class Measurements:
         return min(self.resamples, max(100, WORK // rows))
 
     def _compute_joint_metrics(self, roles: Roles, pair: ScorePair) -> Replicates:
-        names = tuple(JOINT) if roles else ("accuracy", "aurc", "augrc")
+        names: tuple[str, ...] = ("accuracy", "aurc", "augrc")
+        if roles:
+            names = tuple(JOINT)
         tests = self.source.tests
         if sum(map(len, tests)) > EXACT:
             return _metrics_of_large_pool(self.source.pool(*roles), pair, names)
         unknown = self.source.sets_of(*roles)
         scored = {}
         for one in (*tests, *unknown):
-            conf_ood = one.conf[pair.ood] if roles else None
+            conf_ood = None
+            if roles:
+                conf_ood = one.conf[pair.ood]
             scored[one.name] = ScoredSet(one.correct, np.full(len(one), one.is_known), one.conf[pair.id], conf_ood)
         rows = sum(map(len, scored.values()))
         known_names = tuple(one.name for one in tests)
@@ -208,8 +212,10 @@ def _metrics_of_large_pool(pool: Pool, pair: ScorePair, names: Sequence[str]) ->
     """Compute values without replicates, the area under two thresholds from a grid of them."""
     conf_id, conf_ood = pool.conf[pair.id], pool.conf[pair.ood]
     is_id = pool.is_id_or_none
+    second = None
+    if is_id is not None:
+        second = conf_ood
     quick = [name for name in names if name != "ds_aurc"]
-    second = None if is_id is None else conf_ood
     found = dict(metrics.evaluate(pool.correct, conf_id, is_id=is_id, conf_ood=second, only=quick))
     if "ds_aurc" in names:
         found["ds_aurc"] = metrics.ds_aurc(pool.correct, conf_id, conf_ood, is_id, method="grid")

@@ -70,4 +70,25 @@ class ReportOptions:
         >>> ReportOptions(id="msp", ood="none").named_scores()
         ['msp']
         """
-        return [spec for spec in (self.id, self.ood) if spec is not None and spec != "none"]
+        return name_scores(self.id, self.ood)
+
+
+def name_scores(*specs: str | None) -> list[str]:
+    """List the scores that options name.
+
+    Parameters
+    ----------
+    *specs : str or None
+        Values of options; None was not set, and ``"none"`` stands for no second score.
+
+    Returns
+    -------
+    list of str
+        The scores.
+
+    Examples
+    --------
+    >>> name_scores("msp", "none", None)
+    ['msp']
+    """
+    return [spec for spec in specs if spec is not None and spec != "none"]

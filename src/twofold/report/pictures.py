@@ -77,9 +77,11 @@ def open_images(images: Images | None, sets: Sequence[ReportSet]) -> dict[str, I
     if images is None:
         return {}
     by_name = {one.name: one for one in sets}
-    given = images if isinstance(images, Mapping) else load_npz(Path(images))
+    by_set = images
+    if not isinstance(by_set, Mapping):
+        by_set = load_npz(Path(by_set))
     found: dict[str, ImagesByRow] = {}
-    for name, some in given.items():
+    for name, some in by_set.items():
         if name not in by_name:
             raise InvalidInput(f"images: there is no data set {name!r} in this report; it has {', '.join(by_name)}")
         if isinstance(some, ImageReader):

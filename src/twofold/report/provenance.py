@@ -146,11 +146,14 @@ def headline_summary(measurements: Measurements, commands: Sequence[Command]) ->
     risk = 0.0
     if n_accepted:
         risk = int((accepted & ~pool.correct).sum()) / n_accepted
+    tau_ood = None
+    if pair.second is not None:
+        tau_ood = json_threshold(thresholds[pair.second])
     return {
         "id": pair.id,
-        "ood": None if pair.is_single else pair.ood,
+        "ood": pair.second,
         "tau_id": json_threshold(thresholds[pair.id]),
-        "tau_ood": None if pair.is_single else json_threshold(thresholds[pair.ood]),
+        "tau_ood": tau_ood,
         "coverage": int((accepted & pool.is_id).sum()) / n_known,
         "risk": risk,
         "ood_share": int((~pool.is_id).sum()) / len(pool.is_id),

@@ -6,7 +6,7 @@ import math
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,8 @@ import numpy as np
 from twofold.bench.clique_maps import CliqueMap, clique_map
 from twofold.bench.compare import Comparison, compare
 from twofold.bench.results import Results
-from twofold.bench.rows import ResultRow, better_of, finest, is_missing, method
-from twofold.bench.text import MAIN_METRICS, coverage_of, scale
+from twofold.bench.rows import ResultRow, better_of, finest, is_missing, method, valued_rows
+from twofold.bench.text import MAIN_METRICS, coverage_of, decimals, scale, title
 from twofold.errors import InvalidInput
 from twofold.report import charts
 from twofold.report.commands import Command, commands_table, quote_path, report_command
@@ -64,7 +64,7 @@ def results_document(results: Results, source: str, options: ReportOptions) -> D
     InvalidInput
         If no row has a value.
     """
-    measured = [row for row in results.rows if row["metric"] is not None and not is_missing(row["value"])]
+    measured = valued_rows(results.rows)
     if not measured:
         raise InvalidInput(f"{source} holds no values; the column reason says why")
     protocols = _distinct(measured, "protocol")
@@ -177,8 +177,7 @@ class _ProtocolSummary:
     @property
     def metric_title(self) -> str:
         """The metric with its unit."""
-        unit = scale(self.metric)[1]
-        return f"{self.metric} ({unit})" if unit else self.metric
+        return title(self.metric)
 
     def number(self, value: float, low: float = math.nan, high: float = math.nan, *, strong: bool = False) -> Number:
         """Make a number of a table from a value of the metric.
@@ -197,8 +196,7 @@ class _ProtocolSummary:
         Number
             The number, as the metric is usually printed.
         """
-        digits = 2 if self.factor > 1 else 4
-        return Number(value, low, high, self.factor, digits, strong)
+        return Number(value, low, high, self.factor, decimals(self.metric), strong)
 
     def gain(self, name: str) -> float:
         """Compute how much better a method is than the plain one, in percent of the mean of the plain one.
@@ -246,13 +244,15 @@ def _summarise_protocol(results: Results, protocol: str | None, measured: Sequen
         place = tuple(row[column] for column in PLACE)
         values[method(row)][place] = float(row["value"])
     usual = _usual_places(values)
-    complete = frozenset(name for name, places in values.items() if usual <= places.keys())
+    complete = set()
     means = {}
     for name, places in values.items():
-        counted = [value for place, value in places.items() if name not in complete or place in usual]
+        counted = list(places.values())
+        if usual <= places.keys():
+            complete.add(name)
+            counted = [places[place] for place in places if place in usual]
         means[name] = float(np.mean(counted))
-    sign = -1.0 if better_of(rows) == "higher" else 1.0
-    methods = sorted(values, key=lambda name: (name not in complete, sign * means[name], name))
+    methods = _sort_methods(means, complete, better_of(rows))
     baseline = ""
     for name in (f"{BASE} + {BASE}", BASE):
         if name in values:
@@ -274,7 +274,7 @@ def _summarise_protocol(results: Results, protocol: str | None, measured: Sequen
         rows=rows,
         methods=tuple(methods),
         means=means,
-        complete=complete,
+        complete=frozenset(complete),
         baseline=baseline,
         comparison=comparison,
         why_not_compared=why_not_compared,
@@ -283,11 +283,25 @@ def _summarise_protocol(results: Results, protocol: str | None, measured: Sequen
     )
 
 
+def _sort_methods(means: Mapping[str, float], complete: Collection[str], better: str) -> list[str]:
+    """Sort methods by their means, best first; those that lack a value come last, equal ones by name."""
+
+    def rank(name: str) -> tuple[bool, float, str]:
+        mean = means[name]
+        if better == "higher":
+            mean = -mean
+        return name not in complete, mean, name
+
+    return sorted(means, key=rank)
+
+
 def _main_metric(protocol: str | None, rows: Sequence[ResultRow]) -> str:
     """Choose the metric of a protocol that was measured: its main one, else the first."""
     present = _distinct(rows, "metric")
-    preferred = MAIN_METRICS.get(str(protocol), ("aurc",))
-    return next(name for name in (*preferred, *present) if name in present)
+    for metric in MAIN_METRICS.get(str(protocol), ("aurc",)):
+        if metric in present:
+            return metric
+    return present[0]
 
 
 def _usual_places(values: Mapping[str, Mapping[tuple[object, ...], float]]) -> frozenset[tuple[object, ...]]:
@@ -300,15 +314,17 @@ def _usual_places(values: Mapping[str, Mapping[tuple[object, ...], float]]) -> f
 
 
 def _verdict_section(summaries: Sequence[_ProtocolSummary]) -> Section:
-    parts: list[Part] = [_describe_leader(summary) for summary in summaries]
+    parts: list[Part] = list(map(_describe_leader, summaries))
     protocols: dict[str, list[str]] = defaultdict(list)  # by warning
     for summary in summaries:
         if summary.comparison is not None:
             for warning in summary.comparison.warnings:
                 protocols[warning].append(summary.name)
     if protocols:
-        cautions = tuple((f"{', '.join(names)}: {warning}.",) for warning, names in protocols.items())
-        parts.append(ReportTable("cautions", "What these numbers do not guarantee", ("caution",), cautions))
+        cautions = []
+        for warning, names in protocols.items():
+            cautions.append((f"{', '.join(names)}: {warning}.",))
+        parts.append(ReportTable("cautions", "What these numbers do not guarantee", ("caution",), tuple(cautions)))
     return Section("verdict", "The verdict", tuple(parts))
 
 
@@ -340,7 +356,8 @@ def _protocol_section(summary: _ProtocolSummary) -> Section:
         parts.append(_ranks_figure(summary, summary.comparison))
     if summary.cliques is not None:
         parts.append(_cliques_figure(summary, summary.cliques))
-        parts += [f"Not in “Who leads where”: {dropped}." for dropped in summary.cliques.dropped_groups]
+        for dropped in summary.cliques.dropped_groups:
+            parts.append(f"Not in “Who leads where”: {dropped}.")
     elif summary.comparison is not None:
         parts.append(f"“Who leads where” is not drawn: {summary.why_no_cliques}.")
     parts.append(_improvement_part(summary))
@@ -353,18 +370,17 @@ def _protocol_section(summary: _ProtocolSummary) -> Section:
 def _values_table(summary: _ProtocolSummary) -> ReportTable:
     """Tabulate the mean of each method, and its values by data set; the best of each column is bold."""
     shifts = list(map(str, _distinct(summary.rows, "shift")))
-    cells: dict[tuple[str, str], list[ResultRow]] = defaultdict(list)  # by method and shift
+    cells: dict[str, dict[str, list[ResultRow]]] = defaultdict(lambda: defaultdict(list))  # by shift and method
     for row in summary.rows:
-        cells[method(row), str(row["shift"])].append(row)
-    best = {}
-    for shift in shifts:
-        means = [_mean_value(rows) for (_, own), rows in cells.items() if own == shift]
-        best[shift] = max(means) if summary.better == "higher" else min(means)
+        cells[str(row["shift"])][method(row)].append(row)
+    pick = max if summary.better == "higher" else min
+    best = {shift: pick(map(_mean_value, cells[shift].values())) for shift in shifts}
     lines = []
     for name in summary.methods[:MOST_METHODS]:
         is_leader = name == summary.methods[0]
         line: list[TableCell] = [name, summary.number(summary.means[name], strong=is_leader)]
-        line += [_value_cell(summary, cells.get((name, shift), []), best[shift]) for shift in shifts]
+        for shift in shifts:
+            line.append(_value_cell(summary, cells[shift][name], best[shift]))
         lines.append(tuple(line))
     notes: tuple[str, ...] = ()
     if len(summary.methods) > MOST_METHODS:
@@ -447,8 +463,8 @@ def _improvement_part(summary: _ProtocolSummary) -> Part:
     left_out = len(summary.means) - 1 - len(gains)
     if left_out:
         caption += f" Left out: {format_count(left_out, 'method')} without a value on every data set and run."
-    key, title = f"improvement-{summary.key}", f"Improvement over {BASE}"
-    return Figure(key, title, caption, svg, ("method", "improvement %"), tuple(shown.items()))
+    key, heading = f"improvement-{summary.key}", f"Improvement over {BASE}"
+    return Figure(key, heading, caption, svg, ("method", "improvement %"), tuple(shown.items()))
 
 
 def _box_figures(summary: _ProtocolSummary) -> list[Part]:
@@ -461,11 +477,14 @@ def _box_figures(summary: _ProtocolSummary) -> list[Part]:
     if not groups:
         return []
     boxes = [(name, np.array(groups[name])) for name in sorted(groups)[:MOST_BOXES]]
-    title = summary.metric_title
-    svg = charts.box_rows(boxes, title, f"{title} of {join_words(shown)} by architecture")
-    rows = [(name, value) for name, values in boxes for value in values.tolist()]
+    metric = summary.metric_title
+    svg = charts.box_rows(boxes, metric, f"{metric} of {join_words(shown)} by architecture")
+    rows = []
+    for name, values in boxes:
+        for value in values.tolist():
+            rows.append((name, value))
     caption = f"Values of {join_words(shown)} over data sets and runs: quartiles, median and extremes."
-    return [Figure(f"boxes-{summary.key}", "By architecture", caption, svg, ("method and model", title), tuple(rows))]
+    return [Figure(f"boxes-{summary.key}", "By architecture", caption, svg, ("method and model", metric), tuple(rows))]
 
 
 # --- what is missing, and where the numbers come from ---------------------------------------------------------------
@@ -480,12 +499,12 @@ def _missing_section(results: Results) -> Section:
             if row["score"] is not None:
                 what = method(row)
             counts[f"{what}: {row['reason']}"] += 1
-    title = "What is missing"
+    heading = "What is missing"
     if not counts:
-        return Section("missing", title, ("Nothing: every score has a value on every data set.",))
+        return Section("missing", heading, ("Nothing: every score has a value on every data set.",))
     most_first = sorted(counts.items(), key=lambda item: -item[1])
     table = ReportTable("missing", "Why values are missing", ("what", "rows"), tuple(most_first[:MOST_METHODS]))
-    return Section("missing", title, (table,))
+    return Section("missing", heading, (table,))
 
 
 def _provenance_section(

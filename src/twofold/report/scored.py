@@ -96,12 +96,21 @@ class ScorePair:
     @property
     def name(self) -> str:
         """The names of both scores; one name where they are the same."""
-        return self.id if self.is_single else f"{self.id} + {self.ood}"
+        return " + ".join(self.scores)
 
     @property
     def scores(self) -> tuple[str, ...]:
         """The different scores of the pair: one or two."""
-        return (self.id,) if self.is_single else (self.id, self.ood)
+        if self.is_single:
+            return (self.id,)
+        return (self.id, self.ood)
+
+    @property
+    def second(self) -> str | None:
+        """The second score; None where one score does both."""
+        if self.is_single:
+            return None
+        return self.ood
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,8 +163,9 @@ class Pool:
             stacked = _stack([one.conf.get(score) for one in sets])
             if stacked is not None:
                 conf[score] = stacked
+        correct = np.concatenate([one.correct for one in sets])
         return cls(
-            correct=np.concatenate([one.correct for one in sets]),
+            correct=correct,
             is_id=~np.isin(role, UNKNOWN),
             role=role,
             conf=conf,
@@ -167,12 +177,16 @@ class Pool:
     @property
     def is_id_or_none(self) -> Mask | None:
         """The mask ``is_id`` as metrics take it: None where nothing is unknown."""
-        return None if self.is_id.all() else self.is_id
+        if self.is_id.all():
+            return None
+        return self.is_id
 
     @property
     def covered(self) -> Literal["all", "id"]:
         """Whose coverage areas under the risk are taken over: known inputs, or all where nothing is unknown."""
-        return "all" if self.is_id.all() else "id"
+        if self.is_id.all():
+            return "all"
+        return "id"
 
     @property
     def kinds(self) -> dict[str, Mask]:
@@ -187,8 +201,12 @@ class Pool:
 
 def _stack(arrays: Sequence[npt.NDArray[ScalarT] | None]) -> npt.NDArray[ScalarT] | None:
     """Concatenate arrays; None where one of them is missing."""
-    present = [array for array in arrays if array is not None]
-    return np.concatenate(present) if len(present) == len(arrays) else None
+    present = []
+    for array in arrays:
+        if array is None:
+            return None
+        present.append(array)
+    return np.concatenate(present)
 
 
 @dataclass(frozen=True, eq=False)

@@ -161,7 +161,9 @@ def _joint_rows(
     best = {}
     for name in factors:
         values = [float(drawn[name][0]) for drawn in found.values()]
-        best[name] = max(values) if metrics.info(name).better == "higher" else min(values)
+        best[name] = min(values)
+        if metrics.info(name).better == "higher":
+            best[name] = max(values)
     rows = []
     for pair, drawn in found.items():
         cells: list[TableCell] = [pair.name]
@@ -227,7 +229,9 @@ def _set_row(measurements: Measurements, one: ReportSet, test_conf: Array) -> tu
     if one.is_known:
         accuracy = count_share(one.correct)
         wrong = count_share(~one.correct, accepted)
-    probability = math.nan if one.prob is None else float(np.mean(one.prob))
+    probability = math.nan
+    if one.prob is not None:
+        probability = float(np.mean(one.prob))
     auroc = math.nan
     if one.role != "test":
         conf = one.conf[measurements.pair.ood]
@@ -317,7 +321,9 @@ def _summarise_classes(measurements: Measurements) -> list[_ClassSummary]:
         own = tests.labels == k
         if not own.any() and not unknown_counts[k]:
             continue
-        probability = float(tests.prob[own].mean()) if own.any() else math.nan
+        probability = math.nan
+        if own.any():
+            probability = float(tests.prob[own].mean())
         mistakes = accepted & (tests.predictions == k) & ~tests.correct
         classes.append(
             _ClassSummary(

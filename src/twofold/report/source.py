@@ -81,9 +81,9 @@ def read_source(source: Run | str | Path, options: ReportOptions) -> ReportSourc
 def _read_run(run: Run, options: ReportOptions) -> ReportSource:
     tests = run.names("test") or run.names("val")
     _check_run(run, tests, options)
-    unknown = [name for role in OOD_TEST for name in run.names(role)]
-    has_test = bool(run.names("test"))
-    has_validation, has_unknown_validation = bool(run.names("val")), bool(run.names("ood_val"))
+    unknown = run.names(OOD_TEST)
+    has_test, has_validation = bool(run.names("test")), bool(run.names("val"))
+    has_unknown_validation = bool(run.names("ood_val"))
     data = _FittingData.from_run(run)
     chains, skipped = _fit_scores(data, options)
     choice = _choose_pairs(run, chains, options)
@@ -93,22 +93,19 @@ def _read_run(run: Run, options: ReportOptions) -> ReportSource:
     is_validated = has_validation and has_test and (has_unknown_validation or not share)
     gate_share = None
     if is_validated and data.validation is not None:
-        gate_share = share if has_unknown_validation else None
+        if has_unknown_validation:
+            gate_share = share
         pairs = _add_thresholds(data.validation, pairs, chains, gate_share)
     sets = []
-    for name in (*tests, *run.names("shift"), *unknown):
-        role = "test" if name in tests else run.roles[name]
-        sets += _score_run_set(run, name, role, pairs, chains, averaged, options.ood_classes)
+    for name in tests:
+        sets += _score_run_set(run, name, "test", pairs, chains, averaged, options.ood_classes)
         options.done(f"scoring {name}")
-    cautions = []
-    if not has_test:
-        cautions.append("The run has no test set: this report is on its validation set.")
-    if any(run[name].is_scale_lost for name in tests):
-        cautions.append(LOST_SCALE)
-    cautions += choice.cautions
-    if averaged:
-        cautions.append("Predictions are those of the mean over several passes, which is what the first score judges.")
-    cautions += _dropped_rows(run)
+    for name in (*run.names("shift"), *unknown):
+        sets += _score_run_set(run, name, run.roles[name], pairs, chains, averaged, options.ood_classes)
+        options.done(f"scoring {name}")
+    no_gate_reason = ""
+    if not has_validation:
+        no_gate_reason = NO_VALIDATION
     return ReportSource(
         title=str(run.provenance.get("model") or run.path.name),
         path=str(run.path),
@@ -116,21 +113,39 @@ def _read_run(run: Run, options: ReportOptions) -> ReportSource:
         pairs=tuple(pairs),
         scores=tuple(chains),
         how_chosen=choice.explanation,
-        cautions=tuple(cautions),
+        cautions=tuple(_run_cautions(run, tests, choice, averaged=averaged)),
         facts=_run_facts(run),
         class_names=run.class_names,
         superclasses=_superclasses(run),
         skipped=skipped,
         is_run=True,
         is_validated=is_validated,
-        no_gate_reason="" if has_validation else NO_VALIDATION,
+        no_gate_reason=no_gate_reason,
         gate_share=gate_share,
         gate_chooses=is_validated,
         gate_has_unknown=has_unknown_validation,
-        judges={spec: chain.judges for spec, chain in chains.items()},
+        judges=_judges_of(chains),
         headline_sets=(*tests, *unknown),
         has_test_role=has_test,
     )
+
+
+def _run_cautions(run: Run, tests: Sequence[str], choice: _PairChoice, *, averaged: bool) -> list[str]:
+    """List what the reader of a report on this run must know."""
+    cautions = []
+    if not run.names("test"):
+        cautions.append("The run has no test set: this report is on its validation set.")
+    if any(run[name].is_scale_lost for name in tests):
+        cautions.append(LOST_SCALE)
+    cautions += choice.cautions
+    if averaged:
+        cautions.append("Predictions are those of the mean over several passes, which is what the first score judges.")
+    return cautions + _dropped_rows(run)
+
+
+def _judges_of(chains: Mapping[str, Chain]) -> dict[str, str]:
+    """Say for each score whose prediction it judges."""
+    return {spec: chain.judges for spec, chain in chains.items()}
 
 
 def _check_run(run: Run, tests: Sequence[str], options: ReportOptions) -> None:
@@ -172,10 +187,10 @@ def _run_facts(run: Run) -> dict[str, str]:
 
 
 def _superclasses(run: Run) -> dict[str, str]:
-    given = run.provenance.get("superclasses")
-    if not isinstance(given, Mapping):
+    stored = run.provenance.get("superclasses")
+    if not isinstance(stored, Mapping):
         return {}
-    return {str(name): str(above) for name, above in given.items()}
+    return {str(name): str(above) for name, above in stored.items()}
 
 
 # --- scores and pairs -----------------------------------------------------------------------------------------------
@@ -236,10 +251,10 @@ def _fit_scores(data: _FittingData, options: ReportOptions) -> tuple[dict[str, C
     """
     asked = options.named_scores()
     candidates = [*asked, *PLAIN.scores, *(options.scores or USUAL)]
-    required = {scorer(spec).spec for spec in (*asked, *(options.scores or ()))}
+    required = set(map(_full_spec, (*asked, *(options.scores or ()))))
     chains: dict[str, Chain] = {}
     skipped: dict[str, str] = {}
-    for spec in dict.fromkeys(scorer(candidate).spec for candidate in candidates):
+    for spec in dict.fromkeys(map(_full_spec, candidates)):
         try:
             chains[spec] = _fit_score(scorer(spec), data, is_required=spec in required)
         except TwofoldError as error:
@@ -249,6 +264,11 @@ def _fit_scores(data: _FittingData, options: ReportOptions) -> tuple[dict[str, C
             continue
         options.done(f"fitting {spec}")
     return chains, skipped
+
+
+def _full_spec(score: str) -> str:
+    """Spell a score out, so that two spellings of one score are found to be the same."""
+    return scorer(score).spec
 
 
 def _fit_score(chain: Chain, data: _FittingData, *, is_required: bool) -> Chain:
@@ -293,8 +313,10 @@ def _choose_pairs(run: Run, chains: Mapping[str, Chain], options: ReportOptions)
     plain = _plain_pair(chains)
     if options.id is not None or options.ood is not None:
         return _PairChoice((_requested_pair(options, plain),), ASKED_FOR)
-    kinds = {"train": "training", "val": "validation", "ood_val": "unknown validation"}
-    lacking = [f"{kind} data (role {role})" for role, kind in kinds.items() if not run.names(role)]
+    lacking = []
+    for role, kind in {"train": "training", "val": "validation", "ood_val": "unknown validation"}.items():
+        if not run.names(role):
+            lacking.append(f"{kind} data (role {role})")
     if lacking:
         missing = " and ".join(lacking)
         explanation = f"The pair is the default one. No other pair was tried: the run has no {missing} to choose on."
@@ -307,7 +329,7 @@ def _choose_pairs(run: Run, chains: Mapping[str, Chain], options: ReportOptions)
         f"here were not used. Every pair of {join_words(list(chains), len(chains))} was tried, except scores that rank "
         "inputs identically."
     )
-    return _PairChoice(tuple(pairs), explanation, tuple(_as_sentence(text) for text in found.cautions))
+    return _PairChoice(tuple(pairs), explanation, tuple(map(_as_sentence, found.cautions)))
 
 
 def _requested_pair(options: ReportOptions, plain: ScorePair) -> ScorePair:
@@ -324,7 +346,9 @@ def _requested_pair(options: ReportOptions, plain: ScorePair) -> ScorePair:
 
 def _plain_pair(scores: Collection[str]) -> ScorePair:
     """Choose the pair that everybody tries first; msp alone where its second score cannot be used."""
-    return PLAIN if PLAIN.ood in scores else BASELINE
+    if PLAIN.ood in scores:
+        return PLAIN
+    return BASELINE
 
 
 def _add_thresholds(
@@ -333,7 +357,9 @@ def _add_thresholds(
     """Add to pairs the thresholds of a gate with the best DS-F1 on these data, for this share of unknown inputs."""
     found = []
     for pair in pairs:
-        second = None if pair.is_single else chains[pair.ood]
+        second = None
+        if pair.second is not None:
+            second = chains[pair.second]
         gate = Gate.fit(data, chains[pair.id], second, ood_share=share)
         found.append(ScorePair(pair.id, pair.ood, gate.tau_id, gate.tau_ood))
     return found
@@ -385,8 +411,8 @@ def _dropped_rows(run: Run) -> list[str]:
     for name in run.names("shift"):
         count = int((~run[name].is_id).sum())
         if count:
-            verb = "is" if count == 1 else "are"
-            cautions.append(f"{format_count(count, 'unknown input')} in the shifted set {name} {verb} left out.")
+            left_out = format_count(count, "unknown input")
+            cautions.append(f"The report leaves out {left_out} in the shifted set {name}.")
     return cautions
 
 
@@ -397,7 +423,9 @@ def _split_rows(is_id: Mask) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int6
 
 def _take_rows(outputs: Outputs, rows: npt.NDArray[np.int64]) -> Outputs:
     """Return some rows; all of them without a copy."""
-    return outputs if len(rows) == len(outputs) else outputs[rows]
+    if len(rows) == len(outputs):
+        return outputs
+    return outputs[rows]
 
 
 def _score_set(
@@ -447,7 +475,7 @@ def _mean_softmax(name: str, outputs: Outputs, classes: ArrayLike | None) -> tup
         softmax = powers / powers.sum(axis=1, keepdims=True)
         np.add.at(sums, place[start : start + len(logits)], softmax)
         start += len(logits)
-    return sums / np.bincount(place)[:, None], tuple(str(one) for one in names)
+    return sums / np.bincount(place)[:, None], tuple(names.tolist())
 
 
 def _unknown_classes(name: str, outputs: Outputs, classes: ArrayLike | None) -> list[str]:
@@ -456,10 +484,10 @@ def _unknown_classes(name: str, outputs: Outputs, classes: ArrayLike | None) -> 
     All classes are empty where they are not known.
     """
     if classes is not None:
-        given = [str(one) for one in np.asarray(classes)]
-        if len(given) != len(outputs):
-            raise InvalidInput(f"ood_classes: {name} has {len(outputs)} rows but {len(given)} class names")
-        return given
+        class_names = list(map(str, np.asarray(classes)))
+        if len(class_names) != len(outputs):
+            raise InvalidInput(f"ood_classes: {name} has {len(outputs)} rows but {len(class_names)} class names")
+        return class_names
     if outputs.ids is not None and outputs.ids.dtype.kind == "U":
         folders = [str(one).rpartition("/")[0] for one in outputs.ids]
         if all(folders):
@@ -490,6 +518,9 @@ def _read_outputs_file(path: Path, options: ReportOptions) -> ReportSource:
     how_chosen = "The pair is the default one. No other pair was tried: a file has no other data to choose on."
     if options.named_scores():
         how_chosen = ASKED_FOR
+    cautions = []
+    if outputs.is_scale_lost:
+        cautions.append(LOST_SCALE)
     return ReportSource(
         title=path.name,
         path=str(path),
@@ -497,13 +528,13 @@ def _read_outputs_file(path: Path, options: ReportOptions) -> ReportSource:
         pairs=tuple(_add_thresholds(outputs, pairs, chains, None)),
         scores=tuple(chains),
         how_chosen=how_chosen,
-        cautions=(LOST_SCALE,) if outputs.is_scale_lost else (),
+        cautions=tuple(cautions),
         facts={"file": path.name},
         class_names=outputs.class_names,
         skipped=skipped,
         gate_chooses=True,
         gate_has_unknown=len(unknown) > 0,
-        judges={spec: chain.judges for spec, chain in chains.items()},
+        judges=_judges_of(chains),
     )
 
 
@@ -517,7 +548,9 @@ def _read_confidences_file(path: Path, arrays: Mapping[str, ArrayLike], options:
         )
     if options.id is not None or options.ood is not None:
         raise InvalidInput(f"{path} holds confidences, so scores cannot be chosen; leave out id and ood")
-    conf = {name: confidence(arrays[name], name) for name in ("conf", "conf_ood") if name in arrays}
+    conf = {"conf": confidence(arrays["conf"], "conf")}
+    if "conf_ood" in arrays:
+        conf["conf_ood"] = confidence(arrays["conf_ood"], "conf_ood")
     correct, is_id = joint(arrays["correct"], arrays.get("is_id"), **conf)
     if is_id is None:
         is_id = np.ones(len(correct), bool)

@@ -53,7 +53,10 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
     if not span > 0 or not math.isfinite(span):
         return [low]
     power = 10.0 ** math.floor(math.log10(span / most))
-    step = next(step * power for step in STEPS if span / (step * power) <= most)
+    for multiple in STEPS:
+        step = multiple * power
+        if span / step <= most:
+            break
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
     return [round(i * step, 12) + 0.0 for i in range(first, last + 1)]  # + 0.0 turns -0.0 into 0.0
@@ -100,7 +103,9 @@ def clip_text(text: str, most: int) -> str:
     >>> clip_text("confidence", 5), clip_text("msp", 5)
     ('conf…', 'msp')
     """
-    return text if len(text) <= most else text[: most - 1] + "…"
+    if len(text) <= most:
+        return text
+    return text[: most - 1] + "…"
 
 
 def text_width(text: str) -> float:
@@ -188,7 +193,9 @@ def label(x: float, y: float, text: str, style: str = "t", most: int = 60, extra
     >>> label(0, 12, "a < b")
     '<text class="t" x="0.0" y="12.0">a &lt; b</text>'
     """
-    tooltip = f"<title>{escape(text)}</title>" if len(text) > most else ""
+    tooltip = ""
+    if len(text) > most:
+        tooltip = f"<title>{escape(text)}</title>"
     return f'<text class="{style}" x="{x:.1f}" y="{y:.1f}"{extra}>{tooltip}{escape(clip_text(text, most))}</text>'
 
 
@@ -409,7 +416,9 @@ class Plot:
     @property
     def _most_letters(self) -> int:
         """Number of letters of a name in the legend; more where each has its own line."""
-        return 56 if self.lines >= len(self.legend) else 34
+        if self.lines >= len(self.legend):
+            return 56
+        return 34
 
 
 def _legend_mark(style: str, x: float, y: int) -> str:
@@ -491,7 +500,9 @@ def widen(span: tuple[float, float]) -> tuple[float, float]:
     ((0.5, 1.5), (0.0, 1.0))
     """
     low, high = span
-    return (low, high) if high > low else (low - 0.5, high + 0.5)
+    if high > low:
+        return low, high
+    return low - 0.5, high + 0.5
 
 
 def thin(count: int, most: int = 240) -> npt.NDArray[np.int64]:

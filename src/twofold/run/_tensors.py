@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,8 @@ from twofold.outputs import KNOWN_KEYS, NAMES, PASS_ARRAYS, AnyArray, Outputs, r
 
 HEADER_BYTES = 100_000_000  # limit of safetensors itself; a longer header is damaged
 ALIGNMENT = 64  # of the first byte after a safetensors header: a cache line, and more than any dtype needs
-DTYPES: dict[str, np.dtype[Any]] = {
+AnyDtype: TypeAlias = np.dtype[Any]
+DTYPES: dict[str, AnyDtype] = {
     "F64": np.dtype("<f8"),
     "F32": np.dtype("<f4"),
     "F16": np.dtype("<f2"),
@@ -41,7 +42,7 @@ class Tensor(NamedTuple):
     shape: tuple[int, ...]
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> AnyDtype:
         """NumPy's dtype."""
         return DTYPES[self.code]
 
@@ -279,7 +280,7 @@ def _tensor_of_field(name: str, dtype: npt.DTypeLike, shape: tuple[int, ...], ro
     return Tensor(CODES[kind], (rows, *row_shape))
 
 
-def _row_dimensions(name: str, kind: np.dtype[Any]) -> int:
+def _row_dimensions(name: str, kind: AnyDtype) -> int:
     """Return the number of axes that one row of an array has."""
     if name in ("labels", "predictions", "passes.mean_entropy") or name.startswith("learned/"):
         return 0

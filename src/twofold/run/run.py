@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -310,13 +310,13 @@ class Run:
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
 
-    def names(self, role: str | None = None) -> list[str]:
-        """List the data sets, or those of one role, in the order in which they were added.
+    def names(self, role: str | Iterable[str] | None = None) -> list[str]:
+        """List the data sets, or those of some roles, in the order in which they were added.
 
         Parameters
         ----------
-        role : str, optional
-            One of :data:`twofold.roles.ROLES`; by default all data sets are listed.
+        role : str or iterable of str, optional
+            Roles of :data:`twofold.roles.ROLES`; data sets are listed role by role. By default all are listed.
 
         Returns
         -------
@@ -335,12 +335,18 @@ class Run:
         ...     run = Run.create(folder, model="resnet18")
         ...     run.add("cifar10", Outputs([[2.0, 0.0]], labels=[0]), role="test")
         ...     run.add("svhn", Outputs([[0.1, 0.0]], labels=[-1]), role="far")
-        ...     run.names(), run.names("far")
-        (['cifar10', 'svhn'], ['svhn'])
+        ...     run.names(), run.names("far"), run.names(["far", "test"])
+        (['cifar10', 'svhn'], ['svhn'], ['svhn', 'cifar10'])
         """
-        if role is not None:
-            choice(role, "role", ROLES)
-        return [name for name, own_role in self.roles.items() if role in (None, own_role)]
+        if role is None:
+            return list(self.roles)
+        if not isinstance(role, str):
+            found: list[str] = []
+            for one in role:
+                found += self.names(one)
+            return found
+        choice(role, "role", ROLES)
+        return [name for name, own_role in self.roles.items() if own_role == role]
 
     @property
     def roles(self) -> dict[str, str]:

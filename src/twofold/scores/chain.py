@@ -80,7 +80,10 @@ class Chain:
         return self.spec
 
     def __repr__(self) -> str:
-        return f"Chain({self.spec!r}, {self._fitting if self.ready else 'not fitted'})"
+        state = "not fitted"
+        if self.ready:
+            state = self._fitting
+        return f"Chain({self.spec!r}, {state})"
 
     @cached_property
     def needs(self) -> tuple[str, ...]:
@@ -110,6 +113,28 @@ class Chain:
             return "passes"
         return "logits"
 
+    def judged_outputs(self, outputs: Outputs) -> Outputs:
+        """Return the outputs with the predictions that the score judges.
+
+        Parameters
+        ----------
+        outputs : Outputs
+            Outputs of the model.
+
+        Returns
+        -------
+        Outputs
+            The same outputs; for a score of several passes their predictions are the argmax of the mean probabilities.
+
+        Raises
+        ------
+        InvalidInput
+            If the score judges passes, and these outputs have none.
+        """
+        if self.judges == "passes":
+            return outputs.averaged()
+        return outputs
+
     @property
     def ready(self) -> bool:
         """Whether every step can run."""
@@ -137,7 +162,9 @@ class Chain:
     @property
     def _fitting(self) -> str:
         """What fitting used, as files say it."""
-        return f"fitted on {self.fitted_on}" if self.fitted_on else "nothing to fit"
+        if not self.fitted_on:
+            return "nothing to fit"
+        return f"fitted on {self.fitted_on}"
 
     def fit(self, train: Outputs, *, val: Outputs | None = None, ood_val: Outputs | None = None) -> Chain:
         """Fit every step and return a new chain; each transform is applied to every set before the next step.
@@ -173,11 +200,9 @@ class Chain:
         >>> scorer("klm").fit(train).fitted_on
         'train'
         """
-        sets: dict[str, Outputs | None] = {
-            "train": select_id_rows(train),
-            "val": None if val is None else select_id_rows(val),
-            "ood_val": ood_val,
-        }
+        sets: dict[str, Outputs | None] = {"train": select_id_rows(train), "val": val, "ood_val": ood_val}
+        if val is not None:
+            sets["val"] = select_id_rows(val)
         fitted: list[ChainStep] = []
         for i, blank in enumerate(self.steps):
             step = blank.fit(sets)
@@ -295,7 +320,8 @@ class Chain:
             unknown -= add_prefix(own, i).keys()
             steps.append((step, own))
         reject_unknown(self.spec, unknown)
-        return dataclasses.replace(self, steps=tuple(step.restore(own) for step, own in steps))
+        restored = [step.restore(own) for step, own in steps]
+        return dataclasses.replace(self, steps=tuple(restored))
 
     def header(self) -> dict[str, str]:
         """Return what a file says about the chain apart from its arrays.

@@ -540,16 +540,21 @@ class MahalanobisLayers(StepHooks):
     def _flatten(self, gaussians: Sequence[_LayerGaussian], layers: Layers) -> Self:
         """Store the parts of all layers in flat arrays, one layer after the other."""
         keys: list[str] = []
+        ranks, means, whitens, centres = [], [], [], []
         for gaussian in gaussians:
             keys += gaussian.keys
+            ranks.append(gaussian.whiten.shape[1])
+            means.append(gaussian.mean)
+            whitens.append(gaussian.whiten.ravel())
+            centres.append(gaussian.centres.ravel())
         return replace(
             self,
             keys=_pack_keys(keys),
             widths=_measure_widths(layers, keys),
-            ranks=np.array([gaussian.whiten.shape[1] for gaussian in gaussians], dtype=np.int64),
-            shift=np.concatenate([gaussian.mean for gaussian in gaussians]),
-            whiten=np.concatenate([gaussian.whiten.ravel() for gaussian in gaussians]),
-            centres=np.concatenate([gaussian.centres.ravel() for gaussian in gaussians]),
+            ranks=np.array(ranks, dtype=np.int64),
+            shift=np.concatenate(means),
+            whiten=np.concatenate(whitens),
+            centres=np.concatenate(centres),
         )
 
     def _unflatten(self) -> list[_LayerGaussian]:

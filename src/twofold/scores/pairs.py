@@ -263,10 +263,13 @@ def recommend(
         raise InvalidInput(f"no pair of scores could be tried ({reasons})")
     tried.sort(key=lambda pair: pair.value, reverse=record.better == "higher")
     pairs = _compare_with_best(rows, tried[:show], _Resampling(n, level, seed), alpha, done)
+    shown: set[str] = set()
+    for pair in pairs:
+        shown |= {pair.id_score, pair.ood_score}
     kept = {}
-    for spec in chains:
-        if any(spec in (pair.id_score, pair.ood_score) for pair in pairs):
-            kept[spec] = dataclasses.replace(chains[spec], tuned_on="ood_val")
+    for spec, chain in chains.items():
+        if spec in shown:
+            kept[spec] = dataclasses.replace(chain, tuned_on="ood_val")
     return Recommendation(metric, pairs, len(tried), kept, skipped, tuple(_cautions(run, ood, ood_val)))
 
 
@@ -278,12 +281,15 @@ def _find_sets(run: Run, ood: str | None) -> tuple[Outputs, Outputs, Outputs]:
         if role == "ood_val" and ood is not None:
             names = [ood]
         if not names:
-            hint = "; or name one with ood=" if role == "ood_val" else ""
-            raise InvalidInput(
-                f"recommend needs outputs with role {role}, and the run has none; add them with run.add{hint}"
-            )
+            remedy = "add them with run.add"
+            if role == "ood_val":
+                remedy += "; or name one with ood="
+            raise InvalidInput(f"recommend needs outputs with role {role}, and the run has none; {remedy}")
         parts = [run[name] for name in names]
-        sets.append(parts[0] if len(parts) == 1 else Outputs.concat(parts))
+        if len(parts) == 1:
+            sets.append(parts[0])
+        else:
+            sets.append(Outputs.concat(parts))
     train, val, ood_val = sets
     return select_id_rows(train), select_id_rows(val), ood_val
 
@@ -336,16 +342,19 @@ def _try_pairs(
     """Compute the metric of every pair; of two orders the one whose ID score has the lower AURC is reported."""
     aurc = {spec: rows.aurc(spec) for spec in rows.conf}
     tried = []
-    seen: set[frozenset[str] | tuple[str, str]] = set()
-    for first in [spec for spec in id_scores if spec in rows.conf]:
-        for second in [spec for spec in ood_scores if spec in rows.conf]:
+    seen: set[tuple[str, str]] = set()
+    for first in id_scores:
+        if first not in rows.conf:
+            continue
+        for second in ood_scores:
+            if second not in rows.conf or (first, second) in seen:
+                continue
+            seen.add((first, second))
+            value = rows.value(first, second)
             in_both = first in ood_scores and second in id_scores
             either_order = in_both and rows.chains[first].judges == rows.chains[second].judges
-            key = frozenset((first, second)) if either_order else (first, second)
-            if key in seen:
-                continue
-            seen.add(key)
-            value = rows.value(first, second)
+            if either_order:
+                seen.add((second, first))
             if either_order and aurc[second] < aurc[first]:
                 tried.append(_TriedPair(second, first, value))
             else:
@@ -361,12 +370,18 @@ def _compare_with_best(
     best = tried[0]
     values: list[Interval] = []
     behind: list[Interval | None] = []
+    p_values = []
     for pair in tried:
         values.append(resampling.interval(rows, pair))
-        behind.append(None if pair.names == best.names else resampling.interval(rows, pair, better=best))
+        if pair.names == best.names:
+            behind.append(None)
+        else:
+            difference = resampling.interval(rows, pair, better=best)
+            behind.append(difference)
+            p_values.append(difference.p)
         done(f"interval of {pair.id_score} + {pair.ood_score}")
     p = np.ones(len(tried))
-    p[1:] = holm(np.array([difference.p for difference in behind if difference is not None], dtype=np.float64))
+    p[1:] = holm(np.array(p_values, dtype=np.float64))
     ranked = []
     for i, pair in enumerate(tried):
         is_tied = bool(p[i] >= alpha)
@@ -383,15 +398,21 @@ def _cautions(run: Run, ood: str | None, ood_val: Outputs) -> Iterator[str]:
             "results. Choose on other OOD inputs, or report other sets."
         )
         tests.remove(ood)
-    chosen_on = {row.tobytes() for row in np.asarray(ood_val.logits)}
+    chosen_on = set(_row_bytes(ood_val))
     for name in tests:
-        shared = sum(row.tobytes() in chosen_on for row in np.asarray(run[name].logits))
+        shared = sum(row in chosen_on for row in _row_bytes(run[name]))
         if shared:
             yield (
                 f"{shared} of {len(run[name])} samples of the test set {name} are among the OOD inputs that the pair "
                 "was chosen on: numbers on them are optimistic."
             )
     yield "chosen on OOD inputs of one kind (OOD-tuned): on other kinds another pair may be better."
+
+
+def _row_bytes(outputs: Outputs) -> Iterator[bytes]:
+    """Return the logits of each row as bytes, by which equal samples are found."""
+    for row in np.asarray(outputs.logits):
+        yield row.tobytes()
 
 
 def choose_pairs(
@@ -433,5 +454,7 @@ def choose_pairs(
     InvalidInput
         If the run lacks one of the roles, or no candidate can be used.
     """
-    candidates = usual_scores(run) if scores is None else list(scores)
+    candidates = scores
+    if candidates is None:
+        candidates = usual_scores(run)
     return recommend(run, id_scores=candidates, ood_scores=candidates, show=show, n=n, seed=seed, done=done)

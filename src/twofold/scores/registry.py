@@ -24,6 +24,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from twofold._checks import as_names
 from twofold.errors import BrokenPlugin, InvalidInput, NameTaken, UnknownName
 from twofold.outputs import FIELDS
 from twofold.typing import StepHooks
@@ -440,7 +441,7 @@ def step_names(kind: StepKind | None = None, needs: Iterable[str] | None = None)
     _load_steps()
     available: set[str] | None = None
     if needs is not None:
-        available = {needs} if isinstance(needs, str) else set(needs)
+        available = set(as_names(needs))
         for name in available:
             if name not in FIELDS:
                 raise UnknownName.of("field of outputs", name, FIELDS)

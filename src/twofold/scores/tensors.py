@@ -179,14 +179,14 @@ def reject_unknown(name: str, unknown: Set[str]) -> None:
         raise InvalidInput(f"{name} has no array {min(unknown)!r}")
 
 
-def add_prefix(arrays: Mapping[str, Array], place: int) -> dict[str, Array]:
-    """Put a number before the names of arrays.
+def add_prefix(arrays: Mapping[str, Array], place: int | str) -> dict[str, Array]:
+    """Put a number or a word before the names of arrays.
 
     Parameters
     ----------
     arrays : mapping of str to ndarray
         Arrays by name.
-    place : int
+    place : int or str
         Place of their step or chain.
 
     Returns
@@ -202,14 +202,14 @@ def add_prefix(arrays: Mapping[str, Array], place: int) -> dict[str, Array]:
     return {f"{place}.{name}": array for name, array in arrays.items()}
 
 
-def remove_prefix(arrays: Mapping[str, Array], place: int) -> dict[str, Array]:
-    """Select the arrays whose name starts with a number, and remove it from their names.
+def remove_prefix(arrays: Mapping[str, Array], place: int | str) -> dict[str, Array]:
+    """Select the arrays whose name starts with a number or a word, and remove it from their names.
 
     Parameters
     ----------
     arrays : mapping of str to ndarray
         Arrays by name.
-    place : int
+    place : int or str
         Place of their step or chain.
 
     Returns
@@ -223,7 +223,11 @@ def remove_prefix(arrays: Mapping[str, Array], place: int) -> dict[str, Array]:
     ['means']
     """
     prefix = f"{place}."
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    selected = {}
+    for name, array in arrays.items():
+        if name.startswith(prefix):
+            selected[name.removeprefix(prefix)] = array
+    return selected
 
 
 def _check_array(array: Array, declared: StateField, sizes: dict[str, int], where: str) -> None:

@@ -18,7 +18,7 @@ from twofold import metrics
 from twofold.errors import InvalidInput, UndefinedMetric
 from twofold.metrics import MetricInfo
 from twofold.outputs import Outputs
-from twofold.scores.chain import Chain, TuningLabel, scorer, select_id_rows
+from twofold.scores.chain import Chain, TunedOn, TuningLabel, scorer, select_id_rows
 from twofold.scores.parser import parse_chain
 from twofold.scores.scoring import score_all
 from twofold.scores.step import ChainStep
@@ -161,8 +161,12 @@ def tune(
     best = trials[order[0]]
     if math.isnan(best.value):
         raise UndefinedMetric(f"{metric} has no value for any setting of {base.spec}: {best.problem}")
-    found = dataclasses.replace(fitted[order[0]], tuned_on="val" if ood_val is None else "ood_val")
-    return Tuned(found, best.value, metric, (*[trials[i] for i in order], *failed))
+    tuned_on: TunedOn = "ood_val"
+    if ood_val is None:
+        tuned_on = "val"
+    found = dataclasses.replace(fitted[order[0]], tuned_on=tuned_on)
+    ranked = [trials[i] for i in order]
+    return Tuned(found, best.value, metric, (*ranked, *failed))
 
 
 def _open_settings(base: Chain, grid: Grid | None) -> OpenSettings:
@@ -232,7 +236,7 @@ class _JudgedRows:
     @classmethod
     def of(cls, val: Outputs, ood_val: Outputs | None, chain: Chain) -> _JudgedRows:
         """Join both sets, with the prediction that the chain judges."""
-        judged = val.averaged() if chain.judges == "passes" else val
+        judged = chain.judged_outputs(val)
         if ood_val is None:
             return cls((val,), judged.correct, None)
         correct = np.concatenate([judged.correct, np.zeros(len(ood_val), bool)])
@@ -245,11 +249,10 @@ class _JudgedRows:
 
     def arrays(self, conf: Array) -> dict[str, Array | Mask]:
         """Return what a metric may take, by parameter name."""
-        truth = self.correct if self.is_id is None else self.is_id
-        arrays: dict[str, Array | Mask] = {"correct": self.correct, "truth": truth}
+        arrays: dict[str, Array | Mask] = {"correct": self.correct, "truth": self.correct}
         arrays |= {"conf": conf, "conf_id": conf, "conf_ood": conf}
         if self.is_id is not None:
-            arrays["is_id"] = self.is_id
+            arrays |= {"is_id": self.is_id, "truth": self.is_id}
         return arrays
 
 

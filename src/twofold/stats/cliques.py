@@ -202,8 +202,8 @@ def list_cliques(alike: Mask, order: Sequence[int]) -> list[list[int]]:
     networkx = _import_networkx()
     graph = networkx.Graph()
     graph.add_nodes_from(order)
-    graph.add_edges_from((int(i), int(j)) for i, j in np.argwhere(np.triu(alike, 1)))
-    return [list(group) for group in networkx.find_cliques(graph)]
+    graph.add_edges_from(np.argwhere(np.triu(alike, 1)).tolist())
+    return list(map(list, networkx.find_cliques(graph)))
 
 
 def _import_networkx() -> Any:

@@ -130,7 +130,9 @@ def copied_blocks(data: RankedTable) -> list[tuple[int, int]]:
     ranks = data.ranks
     if not _beyond_shuffles(ranks, _copies, seed=0):
         return []
-    return [(int(i), int(j)) for i, j in np.argwhere(np.triu(_likeness(_residuals(ranks)), 1) >= COPY)]
+    are_copies = np.triu(_likeness(_residuals(ranks)), 1) >= COPY
+    first, second = np.nonzero(are_copies)
+    return list(zip(first.tolist(), second.tolist(), strict=True))
 
 
 def correlated_blocks(ranks: Array) -> bool:

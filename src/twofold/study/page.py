@@ -187,7 +187,7 @@ class _Grid:
         """Arrange the values of one table."""
         by_line: dict[str, list[Value]] = {}
         for value in own:
-            label = f"{value.row}, {value.line}" if value.line else value.row
+            label = ", ".join(filter(None, (value.row, value.line)))
             by_line.setdefault(label, []).append(value)
         lines, notes = {}, []
         for label, several in by_line.items():
@@ -215,7 +215,7 @@ class _Grid:
         """Format the table and its notes as Markdown."""
         lines = [_markdown_line(["recipe", *self.all_heads]), "|---|" + "---:|" * len(self.all_heads)]
         for label, cells in self.lines.items():
-            texts = [MISSING if value is None else str(value) for value in cells]
+            texts = [str(value or MISSING) for value in cells]
             if self.gain_head is not None:
                 texts.append(str(Number(self.gains[label], digits=2)))
             lines.append(_markdown_line([label, *texts]))
@@ -280,7 +280,9 @@ def _figure(key: str, head: str, column: Mapping[str, Value]) -> Figure:
         means.append(factor * number.value)
         lows.append(factor * number.low)
         highs.append(factor * number.high)
-    title = f"{head} ({unit})" if unit else head
+    title = head
+    if unit:
+        title = f"{head} ({unit})"
     about = f"{head} of {len(column)} rows of the study"
     return Figure(
         key,
@@ -308,11 +310,13 @@ def _number(value: Value | None, *, strong: bool = False) -> Number:
 
 
 def _nan_for_none(number: float | None) -> float:
-    return math.nan if number is None else number
+    if number is None:
+        return math.nan
+    return number
 
 
 def _markdown_line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(_escape_bars(cell) for cell in cells) + " |"
+    return "| " + " | ".join(map(_escape_bars, cells)) + " |"
 
 
 def _escape_bars(text: str) -> str:
@@ -323,7 +327,9 @@ def _escape_bars(text: str) -> str:
 def _find_value(own: Sequence[Value], column: TableColumn) -> Value | None:
     """Find the value of a line in a column."""
     for value in own:
-        method = value.line if column.method is None else column.method
+        method = column.method
+        if method is None:  # a line for each method
+            method = value.line
         if (value.metric, value.shift, value.protocol) == column.place and value.method == method:
             return value
     return None
@@ -369,10 +375,12 @@ def _facts(study: Study, records: Mapping[str, CellRecord]) -> Iterator[tuple[st
 
 
 def _facts_markdown(study: Study, records: Mapping[str, CellRecord]) -> str:
-    lines = ["| " + " | ".join(FACTS) + " |", "|---|---|---|---:|---:|---:|---:|---:|---:|"]
+    lines = [_markdown_line(FACTS), "|---|---|---|---:|---:|---:|---:|---:|---:|"]
     for name, text, start, *facts in _facts(study, records):
-        start_code = f"`{start}`" if start else ""
-        lines.append(f"| {name} | `{text}` | {start_code} | {' | '.join(facts)} |")
+        start_code = ""
+        if start:
+            start_code = f"`{start}`"
+        lines.append(_markdown_line([name, f"`{text}`", start_code, *facts]))
     return "## Scale of each row\n\n" + "\n".join(lines)
 
 

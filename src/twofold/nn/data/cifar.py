@@ -14,7 +14,7 @@ import numpy as np
 from twofold._checks import Labels
 from twofold.errors import InvalidInput
 from twofold.nn.data.archives import ARCHIVE_DAMAGE, read_decompressed
-from twofold.nn.data.image_files import check_path
+from twofold.nn.data.image_files import check_equal_counts, check_path
 from twofold.nn.data.pickles import plain_pickle
 from twofold.nn.rows import Pixels
 
@@ -67,7 +67,9 @@ class CifarLayout:
         tuple of str
             File names of its batches, in order.
         """
-        return self.train if split == "train" else self.test
+        if split == "train":
+            return self.train
+        return self.test
 
     def label_field(self, labels: CifarLabels) -> str:
         """Return the name of the field with these labels.
@@ -84,7 +86,9 @@ class CifarLayout:
         """
         if self.labels == ("labels",):
             return "labels"
-        return labels if self.binary else f"{labels}_labels"
+        if self.binary:
+            return labels
+        return f"{labels}_labels"
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,11 +174,12 @@ def read_cifar(path: Path, kind: CifarKind, split: CifarSplit, labels: CifarLabe
     layout, files = _find_batches(check_path(path, "CIFAR folder or archive"), kind, split)
     batches = []
     for name, data in files.items():
-        read_batch = _read_binary_batch if layout.binary else _read_python_batch
-        batches.append(read_batch(name, data, layout))
-    if len({len(batch.pixels) for batch in batches}) > 1:
-        counts = ", ".join(f"{Path(batch.name).name}: {len(batch.pixels)}" for batch in batches)
-        raise InvalidInput(f"{path}: the training batches must have equally many images, got {counts}")
+        if layout.binary:
+            batches.append(_read_binary_batch(name, data, layout))
+        else:
+            batches.append(_read_python_batch(name, data, layout))
+    counts = {Path(batch.name).name: len(batch.pixels) for batch in batches}
+    check_equal_counts(counts, f"{path}: the training batches")
     field = layout.label_field(labels)
     truth = np.concatenate([batch.labels[field] for batch in batches])
     classes = CLASSES[kind, labels]
@@ -193,11 +198,16 @@ def _find_batches(path: Path, kind: CifarKind, split: CifarSplit) -> tuple[Cifar
         return _find_batches_in_archive(path, kind, split)
     for layout in LAYOUTS[kind]:
         for folder in (path, path / layout.folder):
-            files = [folder / name for name in layout.files(split)]
-            missing = [file for file in files if not file.is_file()]
+            present, missing = [], []
+            for name in layout.files(split):
+                file = folder / name
+                if file.is_file():
+                    present.append(file)
+                else:
+                    missing.append(file)
             if not missing:
-                return layout, {str(file): file.read_bytes() for file in files}
-            if len(missing) < len(files):
+                return layout, {str(file): file.read_bytes() for file in present}
+            if present:
                 raise InvalidInput(f"{missing[0]}: this batch is missing, others are there")
     first_names = " or ".join(layout.files(split)[0] for layout in LAYOUTS[kind])
     raise InvalidInput(f"{path}: no {kind} {split} files here (looked for {first_names})")
@@ -208,7 +218,10 @@ def _find_batches_in_archive(path: Path, kind: CifarKind, split: CifarSplit) -> 
     data = io.BytesIO(read_decompressed(path))  # gzip's own checksum covers the whole archive
     try:
         with tarfile.open(fileobj=data) as archive:
-            members = {Path(member.name).name: member for member in archive.getmembers() if member.isfile()}
+            members = {}
+            for member in archive.getmembers():
+                if member.isfile():
+                    members[Path(member.name).name] = member
             for layout in LAYOUTS[kind]:
                 if set(layout.files(split)) <= set(members):
                     return layout, _extract(archive, members, layout.files(split), path)
@@ -248,7 +261,10 @@ def _read_python_batch(name: str, data: bytes, layout: CifarLayout) -> CifarBatc
     batch: dict[object, object] = {}
     if isinstance(content, dict):
         for key, value in content.items():
-            batch[key.decode("latin-1") if isinstance(key, bytes) else key] = value
+            if isinstance(key, bytes):  # as Python 2 wrote it
+                batch[key.decode("latin-1")] = value
+            else:
+                batch[key] = value
     pixels = batch.get("data")
     if not isinstance(pixels, np.ndarray):
         raise InvalidInput(f"{name}: 'data' must be uint8 of shape (N, 3072), got {type(pixels).__name__}")
@@ -265,4 +281,4 @@ def _check_label_list(values: object, count: int, field: str, name: str) -> Labe
     for value in values:
         if not isinstance(value, int | np.integer) or abs(int(value)) >= 2**63:
             raise InvalidInput(f"{name}: {field!r} must hold integers")
-    return np.array([int(value) for value in values], dtype=np.int64)
+    return np.array(list(map(int, values)), dtype=np.int64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os.path import isfile
 from pathlib import Path
 
@@ -11,6 +11,33 @@ from twofold.errors import InvalidInput
 IMAGE_SUFFIXES = frozenset(
     {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".ppm", ".pgm", ".pbm", ".pnm", ".tif", ".tiff"}
 )
+
+
+def check_equal_counts(counts: Mapping[str, int], what: str) -> None:
+    """Raise an error that lists the counts unless all parts of a data set hold equally many images.
+
+    Parameters
+    ----------
+    counts : mapping of str to int
+        Number of images of each part, by name.
+    what : str
+        What the parts are, for the error message.
+
+    Raises
+    ------
+    InvalidInput
+        If the counts differ.
+
+    Examples
+    --------
+    >>> check_equal_counts({"a": 2, "b": 3}, "the batches")
+    Traceback (most recent call last):
+        ...
+    twofold.errors.InvalidInput: the batches must have equally many images, got a: 2, b: 3
+    """
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{name}: {count}" for name, count in counts.items())
+        raise InvalidInput(f"{what} must have equally many images, got {listed}")
 
 
 def check_path(path: Path, what: str, *, folder: bool | None = None) -> Path:

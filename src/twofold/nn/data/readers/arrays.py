@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -15,7 +16,7 @@ from twofold.nn.data.archives import open_npy, read_idx, read_svhn
 from twofold.nn.data.cifar import CifarLabels, CifarSplit, read_cifar
 from twofold.nn.data.classes import class_list, superclasses
 from twofold.nn.data.decoding import decode_file
-from twofold.nn.data.image_files import check_path
+from twofold.nn.data.image_files import check_equal_counts, check_path
 from twofold.nn.data.images import Images
 from twofold.nn.data.readers.registry import reader
 from twofold.nn.data.sources import ArraySource, StackedSource
@@ -31,7 +32,10 @@ def _select_shift_part(images: Images, part: ShiftPart | None) -> Images:
     if part is None:
         return images
     source, shifted = super_cifar100(images)
-    return replace(source if part == "source" else shifted, name=f"{images.name}-{part}")
+    selected = shifted
+    if part == "source":
+        selected = source
+    return replace(selected, name=f"{images.name}-{part}")
 
 
 def _open_npz(path: Path) -> NpzArchive:
@@ -76,7 +80,9 @@ def _read_cifar100(
         truth = np.concatenate([train_labels, test_labels])
     else:
         pixels, truth = read_cifar(Path(path), "cifar100", split, labels)
-    names = class_list("cifar100") if labels == "fine" else tuple(superclasses())
+    names = class_list("cifar100")
+    if labels == "coarse":
+        names = tuple(superclasses())
     images = Images.of(pixels, truth, class_names=names, name=f"cifar100-{split}")
     return _select_shift_part(images, part)
 
@@ -102,7 +108,9 @@ def _read_corruptions(folder: Path, name: str, level: int | None, clean_set: str
     stored = sorted(file.stem for file in folder.glob("*.npy") if file.stem != "labels")
     if not stored:
         raise InvalidInput(f"{folder} holds no corruption arrays such as fog.npy")
-    names = corruptions.NAMES if name == "all" else (name,)
+    names: Sequence[str] = [name]
+    if name == "all":
+        names = corruptions.NAMES
     for one in names:
         if one not in stored:
             raise UnknownName.of(f"corruption in {folder}", one, stored)
@@ -111,9 +119,8 @@ def _read_corruptions(folder: Path, name: str, level: int | None, clean_set: str
     parts = tuple(_read_corruption(folder, one, level, clean_set) for one in names)
     if len(parts) == 1:
         return parts[0]
-    if len({len(part) for part in parts}) > 1:
-        counts = ", ".join(f"{one}: {len(part)}" for one, part in zip(names, parts, strict=True))
-        raise InvalidInput(f"{folder}: the corruption arrays must have equally many images, got {counts}")
+    counts = dict(zip(names, map(len, parts), strict=True))
+    check_equal_counts(counts, f"{folder}: the corruption arrays")
     return Images.of(
         StackedSource(parts),
         np.concatenate([part.labels for part in parts]),
@@ -179,13 +186,12 @@ def _read_sheet(
     if not len(tiles) - columns < len(truth) <= len(tiles):
         raise InvalidInput(f"{file} has {len(tiles)} tiles but {archive.path} has {len(truth)} labels under {key!r}")
     names = names or _find_class_names(archive, key)
-    images = Images.of(
-        tiles[: len(truth)],
-        truth,
-        ids=None if ids is None else archive.read(ids),
-        class_names=None if names is None else archive.read(names).tolist(),
-        name=file.stem,
-    )
+    row_ids = class_names = None
+    if ids is not None:
+        row_ids = archive.read(ids)
+    if names is not None:
+        class_names = archive.read(names).tolist()
+    images = Images.of(tiles[: len(truth)], truth, ids=row_ids, class_names=class_names, name=file.stem)
     return _select_shift_part(images, part)
 
 
@@ -217,7 +223,7 @@ def _find_class_names(archive: NpzArchive, key: str) -> str | None:
 def _read_svhn(path: str) -> Images:
     """Read SVHN, cropped digits: a .mat file; its label 10 is the digit 0."""
     pixels, labels = read_svhn(Path(path))
-    return Images.of(pixels, labels, class_names=[str(digit) for digit in range(10)], name=Path(path).stem)
+    return Images.of(pixels, labels, class_names=list("0123456789"), name=Path(path).stem)
 
 
 @reader("idx")
@@ -235,7 +241,9 @@ def _read_idx(path: str, *, labels: str | None = None) -> Images:
         twin = file.with_name(file.name.replace("images", "labels").replace("idx3", "idx1"))
         if twin != file and twin.is_file():
             label_file = twin
-    truth = None if label_file is None else read_idx(label_file, ndim=1)
+    truth = None
+    if label_file is not None:
+        truth = read_idx(label_file, ndim=1)
     return Images.of(pixels, truth, name=file.name.partition(".")[0])
 
 
@@ -254,12 +262,15 @@ def _read_npz(
     Arrays called labels, ids and class_names are taken without being named.
     """
     archive = _open_npz(Path(path))
-    class_names = _read_optional(archive, names, "class_names")
+    stored_names = _read_optional(archive, names, "class_names")
+    class_names = None
+    if stored_names is not None:
+        class_names = stored_names.tolist()
     result = Images.of(
         archive.read(images),
         _read_optional(archive, labels, "labels"),
         ids=_read_optional(archive, ids, "ids"),
-        class_names=None if class_names is None else class_names.tolist(),
+        class_names=class_names,
         name=Path(path).stem,
     )
     if rows is not None:
@@ -279,5 +290,7 @@ def _read_npy(path: str, *, labels: str | None = None) -> Images:
     """Read a memory-mapped .npy array of images, labels in another."""
     file = Path(path)
     source = ArraySource.of(open_npy(file), str(file))
-    truth = None if labels is None else open_npy(_find_beside(labels, file))
+    truth = None
+    if labels is not None:
+        truth = open_npy(_find_beside(labels, file))
     return Images.of(source, truth, name=file.stem)

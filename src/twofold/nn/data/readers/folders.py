@@ -67,7 +67,9 @@ def _label_by_class(root: Path, classes: Mapping[str, Sequence[Path]], name: str
 def _read_list(path: str, *, root: str | None = None) -> Images:
     """Read an image list of OpenOOD: relative path, space, label on each line; paths begin at ``root``."""
     file = check_path(Path(path), "image list", folder=False)
-    folder = file.parent if root is None else Path(root)
+    folder = file.parent
+    if root is not None:
+        folder = Path(root)
     check_path(folder, "root folder of the image list", folder=True)
     names, labels = read_image_list(file)
     paths = [folder / name for name in names]
@@ -98,7 +100,11 @@ def _read_tinyimagenet(
 
 def _list_class_folders(root: Path, wnids: Sequence[str]) -> dict[str, list[Path]]:
     """List the image files of each class folder."""
-    return {wnid: list_image_files(check_path(root / wnid, "class folder", folder=True)) for wnid in wnids}
+    files = {}
+    for wnid in wnids:
+        folder = check_path(root / wnid, "class folder", folder=True)
+        files[wnid] = list_image_files(folder)
+    return files
 
 
 def _read_tinyimagenet_val(folder: Path, wnids: Sequence[str], class_names: Sequence[str]) -> Images:
@@ -106,8 +112,9 @@ def _read_tinyimagenet_val(folder: Path, wnids: Sequence[str], class_names: Sequ
     file = check_path(folder / "val_annotations.txt", "annotation file", folder=False)
     numbers = {wnid: number for number, wnid in enumerate(wnids)}
     names, labels = [], []
-    lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
-    for line_number, line in enumerate(lines, start=1):
+    for line_number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip():
+            continue
         fields = line.split("\t")
         if len(fields) < 2 or fields[1] not in numbers:
             raise InvalidInput(
@@ -229,7 +236,7 @@ def _read_categories(file: Path, classes: int) -> list[str] | None:
     """Read names by label from categories.csv (columns y, name), if it exists."""
     if not file.is_file():
         return None
-    names = [str(label) for label in range(classes)]
+    names = list(map(str, range(classes)))
     for row in _read_csv(file, ("y", "name")):
         if row["y"].isdecimal() and int(row["y"]) < classes:
             names[int(row["y"])] = row["name"]
@@ -266,7 +273,8 @@ def _read_breeds(
         if not found:
             raise InvalidInput(f"{root / wnid} holds no image files")
     images = _label_by_class(root, files, f"{task}-{split}")
-    return images.relabel({label: superclass_of[wnid] for label, wnid in enumerate(wnids)}, tuple(groups))
+    superclass_of_label = {label: superclass_of[wnid] for label, wnid in enumerate(wnids)}
+    return images.relabel(superclass_of_label, tuple(groups))
 
 
 def _load_breeds_groups(map_file: str | None, hierarchy_folder: str | None, task: str) -> dict[Domain, Groups]:
