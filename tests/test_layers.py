@@ -34,7 +34,7 @@ LEVELS = {
     "demo": 8,
     "study": 8,
     "papers": 9,
-    "cli": 8,
+    "cli": 10,
 }
 HEAVY = {"scipy", "sklearn", "pandas", "torch", "networkx", "rich", "numba", "matplotlib"}
 FILES = sorted(p for p in ROOT.rglob("*.py"))
@@ -68,7 +68,7 @@ def test_imports_go_down(path):
         if pieces[0] != "twofold" or len(pieces) < 2 or pieces[1] not in LEVELS:
             continue
         other = pieces[1]
-        if other == own or (own == "cli" and other in ("demo", "study", "papers")):
+        if other == own:
             continue
         if (own, name) == ("gate", "twofold.nn.to_onnx") or (own, name) == ("gate", "twofold.nn"):
             continue  # the one outward call, inside Gate.to_onnx
@@ -96,6 +96,15 @@ def test_torch_stays_in_nn_and_adapters():
     for path in (p for p in FILES if part(p) not in ("nn", "adapters")):
         names = {name.split(".")[0] for name in imports(ast.parse(path.read_text(encoding="utf-8")))}
         assert "torch" not in names, path
+
+
+def test_no_two_modules_define_a_public_class_of_the_same_name():
+    homes: dict[str, list[str]] = {}
+    for path in FILES:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: places for name, places in homes.items() if len(places) > 1} == {}
 
 
 def test_the_map_for_contributors_names_every_module():

@@ -13,7 +13,7 @@ from twofold.cli.options import FOLDER, ROOT
 from twofold.cli.shared import CHECK_FAILED, JSON, Verbs, progress, resumable
 
 if TYPE_CHECKING:
-    from twofold.papers import Paper, Plan, Workspace
+    from twofold.papers import Paper, PaperPlan, Workspace
     from twofold.papers.plan import Scale
     from twofold.papers.tables import PaperTable
 
@@ -88,7 +88,7 @@ def show_command(name: str, out: Path, root: Path | None, as_json: bool) -> None
     _show_plan(papers.find(name), work, as_json=as_json)
 
 
-def _plan_facts(plan: Plan) -> dict[str, str]:
+def _plan_facts(plan: PaperPlan) -> dict[str, str]:
     return {"id": plan.id, "kind": plan.kind, "title": plan.title, "state": plan.state}
 
 
@@ -114,7 +114,7 @@ class _ScaleFacts(TypedDict):
     commands: list[str]
 
 
-def _show_plan(plan: Plan, work: Workspace, *, as_json: bool) -> None:
+def _show_plan(plan: PaperPlan, work: Workspace, *, as_json: bool) -> None:
     from twofold.papers.plan import STATES
     from twofold.papers.tables import PaperTable
 
@@ -171,7 +171,7 @@ def _describe_scale(scale: Scale, work: Workspace) -> _ScaleFacts:
     return {"data": scale.data, "minutes": scale.minutes, "note": scale.note, "needs": needs, "commands": commands}
 
 
-def _print_scale(plan: Plan, name: str, facts: _ScaleFacts) -> None:
+def _print_scale(plan: PaperPlan, name: str, facts: _ScaleFacts) -> None:
     duration = "time not measured"
     if facts["minutes"] is not None:
         duration = f"about {facts['minutes']:g} min on two cores"

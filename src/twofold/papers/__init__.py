@@ -16,14 +16,14 @@ The file of a paper (``files/NAME.toml``) has ``name``, ``title``, ``source`` an
 
 from twofold.papers.catalogue import find, load, names
 from twofold.papers.parse import loads
-from twofold.papers.plan import Drawing, Paper, Plan, PrintedTable, Scale
+from twofold.papers.plan import Drawing, Paper, PaperPlan, PrintedTable, Scale
 from twofold.papers.runner import PlanOutcome, run
 from twofold.papers.workspace import Workspace
 
 __all__ = [
     "Drawing",
     "Paper",
-    "Plan",
+    "PaperPlan",
     "PlanOutcome",
     "PrintedTable",
     "Scale",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from twofold.errors import InvalidInput, UnknownName
 from twofold.papers.parse import loads
-from twofold.papers.plan import Paper, Plan
+from twofold.papers.plan import Paper, PaperPlan
 
 
 @cache
@@ -72,7 +72,7 @@ def _load_packaged(name: str) -> Paper:
     return loads(text, where=f"paper {name}")
 
 
-def find(id: str) -> Plan:  # noqa: A002 - the name of the contract
+def find(id: str) -> PaperPlan:  # noqa: A002 - the name of the contract
     """Find a table or figure of a paper.
 
     Parameters
@@ -82,7 +82,7 @@ def find(id: str) -> Plan:  # noqa: A002 - the name of the contract
 
     Returns
     -------
-    Plan
+    PaperPlan
         The plan.
 
     Raises

@@ -14,7 +14,18 @@ from twofold.bench.published import printed_layout
 from twofold.errors import InvalidInput, TwofoldError, UnknownName
 from twofold.papers import data_tables, estimator_figures  # noqa: F401 - they register what plans name
 from twofold.papers.drawings import DRAWINGS
-from twofold.papers.plan import KINDS, RUNNABLE, SCALES, STATES, Drawing, Paper, Plan, PrintedTable, Scale, ScaleName
+from twofold.papers.plan import (
+    KINDS,
+    RUNNABLE,
+    SCALES,
+    STATES,
+    Drawing,
+    Paper,
+    PaperPlan,
+    PrintedTable,
+    Scale,
+    ScaleName,
+)
 from twofold.papers.settings_tables import SETTINGS
 from twofold.papers.steps import STEPS, Step
 
@@ -51,7 +62,7 @@ def loads(text: str, *, where: str = "paper") -> Paper:
     printed_as = _toml.get_text(content, "printed_as", where, default=name)
     steps = _read_steps(content, where)
     scales = _read_scales(content, steps, where)
-    plans: dict[str, Plan] = {}
+    plans: dict[str, PaperPlan] = {}
     for place, table in enumerate(_toml.get_tables(content, "plans", where), start=1):
         item = _toml.get_text(table, "item", f"{where}, plan {place}")
         if item in plans:
@@ -131,11 +142,11 @@ def _read_scales(content: Content, steps: Mapping[str, Step], where: str) -> dic
     return scales
 
 
-def _read_plan(table: Content, paper: str, printed_as: str, scales: Mapping[str, Scale], where: str) -> Plan:
+def _read_plan(table: Content, paper: str, printed_as: str, scales: Mapping[str, Scale], where: str) -> PaperPlan:
     _toml.check_keys(table, PLAN_KEYS, where)
     kind = _checks.choice(_toml.get_text(table, "kind", where), f"{where}: kind", KINDS)
     state = _checks.choice(_toml.get_text(table, "state", where), f"{where}: state", STATES)
-    plan = Plan(
+    plan = PaperPlan(
         paper=paper,
         item=_toml.get_text(table, "item", where),
         kind=typing.cast("typing.Any", kind),
@@ -196,7 +207,7 @@ def _read_drawing(table: Content, where: str) -> Drawing | None:
     return Drawing(name, values)
 
 
-def _check_plan(plan: Plan, where: str) -> None:
+def _check_plan(plan: PaperPlan, where: str) -> None:
     """Check that a plan has what its kind and state ask for."""
     is_illustration = plan.kind == "illustration"
     if is_illustration != (plan.state == "illustration"):

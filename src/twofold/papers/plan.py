@@ -80,7 +80,7 @@ class PrintedTable(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class PaperPlan:
     """Describe one table or figure of a paper.
 
     Parameters
@@ -145,16 +145,16 @@ class Paper:
         Title.
     source : str
         Authors, venue and identifier.
-    plans : mapping from str to Plan
+    plans : mapping from str to PaperPlan
         The tables and figures by item, in the order of the paper.
     """
 
     name: str
     title: str
     source: str
-    plans: Mapping[str, Plan]
+    plans: Mapping[str, PaperPlan]
 
-    def plan(self, item: str) -> Plan:
+    def plan(self, item: str) -> PaperPlan:
         """Find a table or figure.
 
         Parameters
@@ -164,7 +164,7 @@ class Paper:
 
         Returns
         -------
-        Plan
+        PaperPlan
             The plan.
 
         Raises

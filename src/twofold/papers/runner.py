@@ -20,7 +20,7 @@ from twofold.bench.cache import digest
 from twofold.errors import InvalidInput
 from twofold.papers.drawings import DRAWINGS, figure_style, format_csv, write_figure
 from twofold.papers.material import Material
-from twofold.papers.plan import STATES, Plan, Scale, ScaleName
+from twofold.papers.plan import STATES, PaperPlan, Scale, ScaleName
 from twofold.papers.settings_tables import SETTINGS, SettingsRow
 from twofold.papers.steps import Step
 from twofold.papers.tables import PaperTable
@@ -65,12 +65,12 @@ class PlanOutcome:
     minutes: float
 
 
-def run(plan: Plan, work: Workspace, *, scale: ScaleName = "here", runs: Sequence[str] = ()) -> PlanOutcome:
+def run(plan: PaperPlan, work: Workspace, *, scale: ScaleName = "here", runs: Sequence[str] = ()) -> PlanOutcome:
     """Do the steps of a plan that are missing, and write its table or figure.
 
     Parameters
     ----------
-    plan : Plan
+    plan : PaperPlan
         The plan.
     work : Workspace
         Where files are; its deadline is respected before each step.
@@ -115,12 +115,12 @@ def run(plan: Plan, work: Workspace, *, scale: ScaleName = "here", runs: Sequenc
     return PlanOutcome(plan.id, scale, True, tuple(computed), (), files, record["summary"], _minutes_since(started))
 
 
-def choose_scale(plan: Plan, scale: ScaleName, runs: Sequence[str] = ()) -> Scale:
+def choose_scale(plan: PaperPlan, scale: ScaleName, runs: Sequence[str] = ()) -> Scale:
     """Look up how a plan runs at a scale, with the user's own runs in place of the plan's.
 
     Parameters
     ----------
-    plan : Plan
+    plan : PaperPlan
         The plan.
     scale : {"paper", "here"}
         At which scale.
@@ -177,7 +177,7 @@ def all_steps(scale: Scale) -> tuple[Step, ...]:
     return tuple(ordered)
 
 
-def _check_needs(plan: Plan, steps: Sequence[Step], work: Workspace, runs: Sequence[str]) -> None:
+def _check_needs(plan: PaperPlan, steps: Sequence[Step], work: Workspace, runs: Sequence[str]) -> None:
     """Raise before any work if data are missing."""
     missing = []
     for step in steps:
@@ -200,7 +200,7 @@ def _minutes_since(started: float) -> float:
 # --- what is written ------------------------------------------------------------------------------------------------
 
 
-def _fingerprint(plan: Plan, scale: Scale, name: str, steps: Sequence[Step], work: Workspace) -> str:
+def _fingerprint(plan: PaperPlan, scale: Scale, name: str, steps: Sequence[Step], work: Workspace) -> str:
     """Compute a digest of all that a table or figure depends on."""
     shown = replace(work, out=_SHOWN_OUT)
     described = [plan.id, plan.title, plan.says, plan.state, plan.printed, plan.settings, scale.note, scale.data, name]
@@ -235,7 +235,7 @@ def _read_record(folder: Path, fingerprint: str) -> _Record | None:
     return record
 
 
-def _write_item(plan: Plan, scale: Scale, name: str, steps: Sequence[Step], work: Workspace) -> _Record:
+def _write_item(plan: PaperPlan, scale: Scale, name: str, steps: Sequence[Step], work: Workspace) -> _Record:
     """Write the table or figure, its page, and last the record of both."""
     folder = work.item(plan.paper, plan.item)
     folder.mkdir(parents=True, exist_ok=True)
@@ -281,7 +281,7 @@ def _write_text(path: Path, text: str) -> Path:
 
 
 def _page(
-    plan: Plan, scale: Scale, name: str, steps: Sequence[Step], work: Workspace, parts: Sequence[Part]
+    plan: PaperPlan, scale: Scale, name: str, steps: Sequence[Step], work: Workspace, parts: Sequence[Part]
 ) -> Document:
     """Build the page of a table or figure."""
     shown = replace(work, out=_SHOWN_OUT)
@@ -303,7 +303,7 @@ def _page(
     return Document(f"{plan.paper}, {plan.item}: {plan.title}", f"twofold {twofold.__version__}", (), sections)
 
 
-def _markdown(plan: Plan, document: Document) -> str:
+def _markdown(plan: PaperPlan, document: Document) -> str:
     """Format the page; a figure is shown below its title."""
     text = document.to_markdown()
     if plan.drawing is None:
