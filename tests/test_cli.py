@@ -181,13 +181,13 @@ def files(tmp_path):
 def test_evaluate_of_logits_with_unknown_files(files):
     train, test, other = files
     given = ["evaluate", str(test), "--unknown", str(other), "--ood", "mds", "--train", str(train), "--json"]
-    told = json.loads(run(*given).stdout)["metrics"]
+    printed = json.loads(run(*given).stdout)["metrics"]
     known, unknown = Outputs.from_npz(test), Outputs.from_npz(other)
     both = Outputs.concat([known, unknown.replace(labels=np.full(60, -1))])
     mds = twofold.scorer("mds").fit(Outputs.from_npz(train))
     conf = twofold.scorer("msp").score(both)
-    assert told["ds_f1"] == metrics.ds_f1(both.correct, conf, mds.score(both), both.is_id).value
-    assert told["auroc_ood"] == pytest.approx(metrics.auroc(both.is_id, mds.score(both)))
+    assert printed["ds_f1"] == metrics.ds_f1(both.correct, conf, mds.score(both), both.is_id).value
+    assert printed["auroc_ood"] == pytest.approx(metrics.auroc(both.is_id, mds.score(both)))
     learns = run("evaluate", str(test), "--id", "mds")
     assert (learns.exit_code, "--train" in learns.stderr) == (3, True)
     plain = run("evaluate", str(other), "--json")
@@ -206,10 +206,10 @@ def test_score_prints_confidences(files, tmp_path):
     outputs = Outputs.from_npz(test)
     assert float(lines[1].split(",")[4]) == twofold.scorer("energy").score(outputs)[0]
     assert len(lines) == 101
-    told = json.loads(run("score", str(test), "--score", "energy", "--json").stdout)
-    assert told["test"]["energy"] == pytest.approx(twofold.scorer("energy").score(outputs))
+    printed = json.loads(run("score", str(test), "--score", "energy", "--json").stdout)
+    assert printed["test"]["energy"] == pytest.approx(twofold.scorer("energy").score(outputs))
     assert run("score", str(test), "--score", "energy", "--out", str(tmp_path / "s.npz")).exit_code == 0
-    assert np.load(tmp_path / "s.npz")["test/energy"] == pytest.approx(told["test"]["energy"])
+    assert np.load(tmp_path / "s.npz")["test/energy"] == pytest.approx(printed["test"]["energy"])
     made = Run.create(tmp_path / "run", model="m")
     made.add("t", outputs, role="test")
     assert run("score", str(tmp_path / "run"), "--score", "msp", "--name", "t").stdout.startswith("set,row")
@@ -274,8 +274,8 @@ def test_signs_that_a_console_lacks_are_written_as_ascii():
     from twofold.cli import shared
 
     text = "↓ better, ≥ 5, Łódź café \udcff 日"
-    told = text.encode("ascii", shared.REPLACE_UNPRINTABLE).decode()
-    assert told == "v better, >= 5, \\u0141odz cafe \\udcff \\u65e5"
+    printed = text.encode("ascii", shared.REPLACE_UNPRINTABLE).decode()
+    assert printed == "v better, >= 5, \\u0141odz cafe \\udcff \\u65e5"
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")

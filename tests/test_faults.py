@@ -507,9 +507,9 @@ def forged_entry(about, folder):
     from twofold.bench.cache import FORMAT
 
     arrays = {"x": np.ones(3)}
-    told = {"format": FORMAT, "about": about}
-    told["sha256"] = arrays_digest(arrays, told)
-    (folder / "a.safetensors").write_bytes(save(arrays, metadata=told))
+    metadata = {"format": FORMAT, "about": about}
+    metadata["sha256"] = arrays_digest(arrays, metadata)
+    (folder / "a.safetensors").write_bytes(save(arrays, metadata=metadata))
     return Cache(folder).read("a")
 
 
@@ -563,7 +563,7 @@ def test_forged_replicates_of_results(tmp_path):
     rows = (tmp_path / CSV).read_bytes()
     digest = hashlib.sha256(rows).hexdigest()
     for keys in (DEEP, "[]", '{"a": 5}', '{"a": [[[]]]}', json.dumps({"b": [["x"]]})):
-        told = {"format": REPLICATES_FORMAT, "rows": digest, "keys": keys}
-        (tmp_path / REPLICATES).write_bytes(save({"a": np.ones((1, 2))}, metadata=told))
+        metadata = {"format": REPLICATES_FORMAT, "rows": digest, "keys": keys}
+        (tmp_path / REPLICATES).write_bytes(save({"a": np.ones((1, 2))}, metadata=metadata))
         with pytest.raises(InvalidInput, match=r"delete it to open the rows alone|is damaged"):
             read_replicates(tmp_path / REPLICATES, rows)

@@ -162,9 +162,9 @@ def test_the_verdict_on_aurc_as_a_loss_is_that_of_the_converged_network(monkeypa
         ["it beats cross-entropy", "aurc test", "paper", "short", studies.UNTESTABLE],
         [f"it beats cross-entropy, {label}", "aurc test", "paper", "long", studies.INCONCLUSIVE],
     ]
-    told = studies.headline(lines, "AURC wins", "beats cross-entropy", "aurc test")
-    assert told[3] == "long"
-    assert told[4].startswith(f"{studies.INCONCLUSIVE} (1 of 1 lines), {label}")
+    verdict = studies.headline(lines, "AURC wins", "beats cross-entropy", "aurc test")
+    assert verdict[3] == "long"
+    assert verdict[4].startswith(f"{studies.INCONCLUSIVE} (1 of 1 lines), {label}")
 
 
 def test_full_presets_are_called_the_papers_scale_only_where_they_have_its_network(monkeypatch):

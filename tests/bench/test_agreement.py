@@ -140,8 +140,8 @@ def test_the_command_names_corruptions_that_are_not_compared(tmp_path):
     assert shown.exit_code == 0, shown.output
     assert "Not compared:\n- corruption of r is the mean over levels 2, 4" in shown.output
     assert "aurc on corruption" not in shown.output
-    told = json.loads(CliRunner().invoke(main, ["bench", "check", str(folder), "--json"]).output)
-    assert len(told["not_compared"]) == 1
+    printed = json.loads(CliRunner().invoke(main, ["bench", "check", str(folder), "--json"]).output)
+    assert len(printed["not_compared"]) == 1
 
 
 def test_the_known_test_set_is_the_same_in_every_protocol():

@@ -19,7 +19,7 @@ def run(*args, status=0):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A benchmark of one's own, a run for it, and its results."""
+    """A user's benchmark, a run for it, and its results."""
     folder = tmp_path_factory.mktemp("bench")
     sets = "".join(f'[[sets]]\nname = "{n}"\nrole = "{r}"\ndata = "npz:{n}.npz"\n' for n, r in SETS.items())
     (folder / "tiny.toml").write_text(TOML + sets)
@@ -38,8 +38,8 @@ def test_list_names_every_benchmark():
 
 def test_show_says_what_is_missing_and_where_to_get_it(tmp_path):
     pytest.importorskip("torch", reason="data sets are opened with torch installed")
-    told = json.loads(run("bench", "show", "openood-cifar10", "--root", tmp_path, "--json").stdout)
-    assert all(one["missing"] and one["get"] for one in told["sets"] if one["role"] != "train")
+    printed = json.loads(run("bench", "show", "openood-cifar10", "--root", tmp_path, "--json").stdout)
+    assert all(one["missing"] and one["get"] for one in printed["sets"] if one["role"] != "train")
     text = run("bench", "show", "openood-cifar10", "--root", tmp_path).stdout
     assert "missing" in text
     assert "get it from" in text
@@ -49,8 +49,8 @@ def test_run_writes_what_it_prints(place):
     opened = Results.open(place / "out")
     assert {row["score"] for row in opened.rows} == {"msp", "energy", "mds"}
     given = ["bench", "run", place / "tiny.toml", "--run", place / "toy", "--out", place / "two", "--resamples", 10]
-    told = json.loads(run(*given, "--score", "msp", "--score", "energy", "--pair", "msp + energy", "--json").stdout)
-    assert {row["pair"] for row in told} == {None, "energy"}
+    printed = json.loads(run(*given, "--score", "msp", "--score", "energy", "--pair", "msp + energy", "--json").stdout)
+    assert {row["pair"] for row in printed} == {None, "energy"}
 
 
 def test_bad_words_are_one_line(place):
@@ -69,14 +69,14 @@ def test_bad_words_are_one_line(place):
 
 
 def test_compare_ranks_the_scores(place):
-    told = json.loads(run("compare", place / "out", "--metric", "aurc", "--protocol", "fd_shifts", "--json").stdout)
-    assert {one["name"] for one in told["methods"]} == {"msp", "energy", "mds"}
-    assert sum(one["mean_rank"] for one in told["methods"]) == pytest.approx(6.0)
+    printed = json.loads(run("compare", place / "out", "--metric", "aurc", "--protocol", "fd_shifts", "--json").stdout)
+    assert {one["name"] for one in printed["methods"]} == {"msp", "energy", "mds"}
+    assert sum(one["mean_rank"] for one in printed["methods"]) == pytest.approx(6.0)
 
 
 def test_strata_group_the_unknown_sets(place):
-    told = json.loads(run("bench", "strata", place / "toy", "--json").stdout)
-    assert sorted(name for group in told["groups"].values() for name in group) == ["close", "closer", "noise"]
+    printed = json.loads(run("bench", "strata", place / "toy", "--json").stdout)
+    assert sorted(name for group in printed["groups"].values() for name in group) == ["close", "closer", "noise"]
     assert "own features" in run("bench", "strata", place / "toy").stdout
 
 
@@ -87,8 +87,8 @@ def test_build_says_why_a_class_is_left_out(tmp_path):
     (tmp_path / "id.txt").write_text(ids["opener"])
     (tmp_path / "pool.txt").write_text("\n".join(ids[n] for n in ("opener", "plunger", "mower", "shirt")))
     given = ["bench", "build", tmp_path / "wordnet", "--known", tmp_path / "id.txt", "--pool", tmp_path / "pool.txt"]
-    told = json.loads(run(*given, "--near-count", 1, "--json").stdout)
-    assert told["near"] == [ids["plunger"]]  # under the direct parent of opener
+    printed = json.loads(run(*given, "--near-count", 1, "--json").stdout)
+    assert printed["near"] == [ids["plunger"]]  # under the direct parent of opener
     lines = [line.split("\t") for line in run(*given, "--near-count", 1).stdout.splitlines()]
     assert ["near", ids["plunger"]] in lines
     assert ["removed", ids["opener"], "is an ID class"] in lines

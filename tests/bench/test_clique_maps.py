@@ -39,9 +39,9 @@ def test_the_map_names_groups_of_few_blocks_and_methods_without_values():
     assert table.columns == ("near", "mid", "far")
     assert table.judged[table.rows.index("vim")].tolist() == [True, True, False]
     assert not table.member[table.rows.index("vim"), 2]
-    told = {(one.kind, one.name): one.reason for one in table.dropped}
-    assert "4 methods cannot be compared over 2 blocks" in told["group", "iid"]
-    assert "no value for 4 of 4 blocks" in told["method", "vim in far"]
+    reasons = {(one.kind, one.name): one.reason for one in table.dropped}
+    assert "4 methods cannot be compared over 2 blocks" in reasons["group", "iid"]
+    assert "no value for 4 of 4 blocks" in reasons["method", "vim in far"]
     assert [one.name for one in table.dropped_groups] == ["iid"]
     with pytest.raises(TooFewBlocks, match="no group has enough methods and blocks"):
         clique_map(Results.of(rows).filter(shift="test"), "augrc")

@@ -149,12 +149,12 @@ def test_incomplete_methods_and_blocks_are_left_out_and_named():
     found = compare(Results.of(rows), "aurc")
     assert sorted(found.methods) == ["m0", "m1", "m2", "m3"]
     assert found.blocks == tuple(f"set{i:02d}" for i in range(1, 7))
-    told = {(one.kind, one.name): one.reason for one in found.dropped}
-    assert told["method", "mc"] == "needs passes"
-    assert told["method", "m4"] == "no value for 6 of 7 blocks, the first set00 (no passes)"
-    assert told["block", "set07"] == "no value for 5 of 5 methods, the first m0 (one class only)"
-    assert told["block", "set00"] == "no value for 1 of 4 methods, the first m3 (not in the results)"
-    assert len(told) == 4
+    reasons = {(one.kind, one.name): one.reason for one in found.dropped}
+    assert reasons["method", "mc"] == "needs passes"
+    assert reasons["method", "m4"] == "no value for 6 of 7 blocks, the first set00 (no passes)"
+    assert reasons["block", "set07"] == "no value for 5 of 5 methods, the first m0 (one class only)"
+    assert reasons["block", "set00"] == "no value for 1 of 4 methods, the first m3 (not in the results)"
+    assert len(reasons) == 4
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -248,16 +248,16 @@ def test_two_methods_and_identical_methods():
 
 def test_perfect_agreement_is_json():
     found = compare(Results.of(rows_of(np.tile([0.1, 0.2, 0.3], (4, 1)) + 0.01 * np.arange(4)[:, None])), "aurc")
-    told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert told["friedman"]["f"] is None
+    found_json = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert found_json["friedman"]["f"] is None
     for name in ("f_p", "exact_p", "least_p"):  # of the 6 ** 4 tables, 6 agree in all blocks
-        assert told["friedman"][name] == pytest.approx(6**-3)
-    assert told["p"][0][1] == pytest.approx(3 * 6**-3)  # three pairs, by Holm
+        assert found_json["friedman"][name] == pytest.approx(6**-3)
+    assert found_json["p"][0][1] == pytest.approx(3 * 6**-3)  # three pairs, by Holm
     assert "exact p = 0.0046 (the smallest attainable with 4 blocks)" in str(found)
     assert "p = 0;" not in str(found)
-    assert [one["name"] for one in told["methods"]] == ["m0", "m1", "m2"]
-    assert [one["top"] for one in told["methods"]] == [True, False, False]
-    assert told["methods"][1]["difference"] is None
+    assert [one["name"] for one in found_json["methods"]] == ["m0", "m1", "m2"]
+    assert [one["top"] for one in found_json["methods"]] == [True, False, False]
+    assert found_json["methods"][1]["difference"] is None
 
 
 def test_few_blocks_are_said():
@@ -354,8 +354,8 @@ def test_the_command(tmp_path):
         "augrc (x1000) under stratified, lower is better, coverage of all samples (without misclassified ID samples "
         "beside OOD samples): 4 methods, 21 blocks, 3 models" in shown.output
     )
-    told = runner.invoke(main, ["compare", str(folder), "--metric", "augrc", "--test", "rank_z", "--json"])
-    assert json.loads(told.output) == compare(world(), "augrc", test="rank_z").to_dict()
+    result = runner.invoke(main, ["compare", str(folder), "--metric", "augrc", "--test", "rank_z", "--json"])
+    assert json.loads(result.output) == compare(world(), "augrc", test="rank_z").to_dict()
     averaged = runner.invoke(main, ["compare", str(folder), "--metric", "augrc", "--block", "run", "--json"])
     assert json.loads(averaged.output)["blocks"] == ["run0", "run1", "run2"]
     wrong = runner.invoke(main, ["compare", str(folder), "--metric", "nonsense"])
@@ -369,8 +369,8 @@ def test_the_command(tmp_path):
     assert b"<svg" in paths[0].read_bytes()
     assert paths[1].read_bytes().startswith(b"\x89PNG")
     assert "left out of the map: group net0 / iid: 4 methods cannot be compared over 2 blocks" in drawn.output
-    told = runner.invoke(main, [*command, "--replace", "--json"])
-    assert any(one["name"] == "net0 / iid" for one in json.loads(told.output)["map"]["dropped"])
+    result = runner.invoke(main, [*command, "--replace", "--json"])
+    assert any(one["name"] == "net0 / iid" for one in json.loads(result.output)["map"]["dropped"])
 
 
 def test_the_command_refuses_two_blocks_with_one_line(tmp_path):

@@ -25,9 +25,9 @@ def test_filter_keeps_rows_and_their_replicates():
 
 def test_to_dicts_is_json():
     made = several()
-    told = json.loads(json.dumps(made.to_dicts()))
-    assert [one["value"] for one in told] == [0.1, 1e-300, None, math.inf, None]
-    assert list(told[0]) == list(COLUMNS)
+    rows = json.loads(json.dumps(made.to_dicts()))
+    assert [one["value"] for one in rows] == [0.1, 1e-300, None, math.inf, None]
+    assert list(rows[0]) == list(COLUMNS)
 
 
 def test_to_pandas():

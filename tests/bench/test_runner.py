@@ -60,10 +60,12 @@ def world(path, without=(), seed=0):
 
 
 def judged(path, out, **options):
-    told = []
+    reported = []
     given = {"scores": SCORES, "resamples": 20, "best": 2} | options
-    results = run(BENCHMARK, [path], out, done=lambda label, count, total: told.append((label, count, total)), **given)
-    tasks = sum(total for _, count, total in told if count == 0)
+    results = run(
+        BENCHMARK, [path], out, done=lambda label, count, total: reported.append((label, count, total)), **given
+    )
+    tasks = sum(total for _, count, total in reported if count == 0)
     return results, tasks
 
 
@@ -196,7 +198,7 @@ def test_a_new_score_costs_only_itself(made):
     assert tasks == 0
 
 
-def test_changed_data_are_computed_anew(made, tmp_path, monkeypatch):
+def test_changed_data_are_computed_again(made, tmp_path, monkeypatch):
     path = world(tmp_path / "toy")
     judged(path, tmp_path / "out")
     values, seen = runner.measure_views, set()
@@ -217,7 +219,7 @@ def test_changed_data_are_computed_anew(made, tmp_path, monkeypatch):
     assert [r["low"] for r in again.rows] != [r["low"] for r in fresh.rows]
 
 
-def test_damaged_entries_are_computed_anew(made, tmp_path):
+def test_damaged_entries_are_computed_again(made, tmp_path):
     path = world(tmp_path / "toy")
     before, _ = judged(path, tmp_path / "out")
     files = sorted((tmp_path / "out" / "cells").iterdir())

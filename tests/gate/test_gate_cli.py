@@ -39,15 +39,15 @@ def made(digits, tmp_path_factory):
 
 
 def test_fit_is_gate_fit(digits, made):
-    path, told = made
+    path, printed = made
     want = Gate.fit(Run.open(digits), "msp", "mds", objective="risk", risk=0.2, delta=0.1)
     assert Gate.load(path).taus() == want.taus()
-    assert told["thresholds"] == list(want.taus())
-    assert told["promise"]["delta"] == 0.1
+    assert printed["thresholds"] == list(want.taus())
+    assert printed["promise"]["delta"] == 0.1
     shown = run("show", path)
     assert "guaranteed with confidence 0.9" in shown.stdout
     assert "sha256" in shown.stdout
-    assert json.loads(run("show", path, "--json").stdout) == told
+    assert json.loads(run("show", path, "--json").stdout) == printed
 
 
 def test_fit_with_given_thresholds(digits, tmp_path):

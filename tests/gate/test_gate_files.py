@@ -211,7 +211,7 @@ def test_forged_gates_are_refused_in_one_line(tmp_path, name):
     path = tmp_path / "g" / "gate.json"
     content = json.loads(path.read_bytes())
     del content["checksum"]
-    told, accepted = [], 0
+    messages, accepted = [], 0
     for made in mutations(content, 250, seed=len(name)):
         try:
             path.write_bytes(encode_json(made))
@@ -220,15 +220,15 @@ def test_forged_gates_are_refused_in_one_line(tmp_path, name):
         try:
             gate = Gate.load(tmp_path / "g")
         except RunError as error:
-            told.append(str(error))
+            messages.append(str(error))
             continue
         invariants(gate)
         accepted += decides(gate, data)
         with contextlib.suppress(TwofoldError):  # of another model, as far as it tells
             gate.decide(data)
     assert accepted
-    assert len(told) > 150
-    assert not any("\n" in text or len(text) > 1000 for text in told)
+    assert len(messages) > 150
+    assert not any("\n" in text or len(text) > 1000 for text in messages)
 
 
 FITTED = ["mds", "rmds", "she", "nci", "knn", "relation", "lof", "vim", "residual", "pca_error(kind='class_pred')"]
@@ -290,7 +290,7 @@ def test_forged_monitors_are_refused_in_one_line(tmp_path):
     monitor.save(path)
     content = json.loads(path.read_bytes())
     del content["checksum"]
-    told = []
+    messages = []
     for made in mutations(content, 500, seed=0):
         try:
             path.write_bytes(encode_json(made))
@@ -299,7 +299,7 @@ def test_forged_monitors_are_refused_in_one_line(tmp_path):
         try:
             loaded = Monitor.load(path)
         except InvalidInput as error:
-            told.append(str(error))
+            messages.append(str(error))
             continue
         assert all(0 <= a <= b <= 1 for a, b in zip(loaded.low, loaded.high, strict=True))
         assert loaded.stride >= 1
@@ -308,8 +308,8 @@ def test_forged_monitors_are_refused_in_one_line(tmp_path):
         loaded.update(["accept", "unknown"])
         loaded.merge(loaded)
         loaded.save(tmp_path / "again.json")
-    assert len(told) > 350
-    assert not any("\n" in text or len(text) > 1000 for text in told)
+    assert len(messages) > 350
+    assert not any("\n" in text or len(text) > 1000 for text in messages)
 
 
 @pytest.mark.parametrize(
@@ -368,11 +368,11 @@ def test_reprs_are_short():
     for _ in range(50):
         monitor.update(gate.decide(data))
     pairs = tuple(RankedPair(f"score{i}", "energy", None, None, 1.0, True) for i in range(50))
-    told = Recommendation("ds_f1", pairs, 630, {"mds": gate.ood}, {}, ())
-    for thing in (gate, data.head, gate.id, gate.ood, scorer("react|energy"), monitor, told):
+    recommendation = Recommendation("ds_f1", pairs, 630, {"mds": gate.ood}, {}, ())
+    for thing in (gate, data.head, gate.id, gate.ood, scorer("react|energy"), monitor, recommendation):
         assert len(repr(thing)) < 160, type(thing)
         assert "\n" not in repr(thing)
     assert repr(data.head) == "Head(3 classes, 4 features)"
     assert repr(gate.ood) == "Chain('mds', fitted on train)"
     assert repr(scorer("react|energy")) == "Chain('react|energy', not fitted)"
-    assert repr(told) == "Recommendation(score0 + energy by ds_f1, 49 tied, of 630 pairs)"
+    assert repr(recommendation) == "Recommendation(score0 + energy by ds_f1, 49 tied, of 630 pairs)"

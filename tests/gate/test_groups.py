@@ -94,11 +94,11 @@ def count(name, worlds, by_group=True, seed=0):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WORLDS)
 def test_promises_on_groups_are_broken_in_at_most_a_share_delta_of_worlds(name):
-    """2,000 worlds of each kind; what happens if the groups are not told is printed beside it."""
+    """2,000 worlds of each kind; what happens without the groups is printed beside it."""
     worlds = 2000
     broken, found, covered = count(name, worlds)
-    told = count(name, 300, by_group=False)
-    print(f"\n{name}: broken {broken} of {worlds}, promised {found}, coverage {covered:.3f}; as rows, of 300: {told}")
+    alone = count(name, 300, by_group=False)
+    print(f"\n{name}: broken {broken} of {worlds}, promised {found}, coverage {covered:.3f}; as rows, of 300: {alone}")
     assert broken / worlds <= DELTA + 3 * math.sqrt(DELTA * (1 - DELTA) / worlds)
     assert found > 0.3 * worlds  # a promise never made is never broken
 

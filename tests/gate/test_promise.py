@@ -389,16 +389,16 @@ def test_what_is_said_to_be_feasible_is_the_least_that_is(share):
     def passes(risk, delta):
         return guarantee.walk(*parts, parts[0].curve(), risk, delta) is not None
 
-    def told(risk):
+    def suggested(risk):
         with pytest.raises(Infeasible) as caught:
             guarantee.choose_guaranteed(*parts, risk=risk, delta=0.05)
         return caught.value.best
 
-    least = told(0.002)["risk"]
+    least = suggested(0.002)["risk"]
     assert passes(least, 0.05)
     assert not passes(least - (1 - 0.002) / 2**7, 0.05)
     asked = 0.9 * least - 0.01
-    surer = told(asked)["delta"]
+    surer = suggested(asked)["delta"]
     assert 0.05 < surer < 1.0
     assert passes(asked, surer)
     assert not passes(asked, surer - (1 - 0.05) / 2**7)

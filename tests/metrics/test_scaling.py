@@ -152,7 +152,7 @@ def test_temperature_on_real_logits(resnet110):
 
 
 def platt_loss(parameters, correct, conf):
-    """Platt's objective, written anew."""
+    """Platt's objective, written independently."""
     positive, negative = correct.sum(), (~correct).sum()
     targets = np.where(correct, (positive + 1) / (positive + 2), 1 / (negative + 2))
     f = parameters[0] * conf + parameters[1]

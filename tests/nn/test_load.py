@@ -327,7 +327,7 @@ def test_hugging_face_folders(bert, tmp_path, capfd):
 
 
 def test_code_in_hugging_face_folders_is_never_run_or_offered(bert, tmp_path, monkeypatch):
-    """The folder of a stranger must not run code by being loaded, nor make a person answer whether it may."""
+    """An untrusted folder must not run code by being loaded, nor make a person answer whether it may."""
     import builtins
     import json
 

@@ -110,12 +110,12 @@ def test_files_with_probabilities(logits, labels, tmp_path):
     np.savez(tmp_path / "probs.npz", probs=p, labels=labels)
     np.savez(tmp_path / "logits.npz", logits=logits, labels=labels)
     np.savez(tmp_path / "both.npz", logits=logits, probs=p, labels=labels)
-    told = run("evaluate", tmp_path / "probs.npz", "--ood", "entropy", "--json")
-    assert told.exit_code == 0, told.output
-    assert "have lost it" in told.stderr
-    assert "Warning" not in told.stderr
+    printed = run("evaluate", tmp_path / "probs.npz", "--ood", "entropy", "--json")
+    assert printed.exit_code == 0, printed.output
+    assert "have lost it" in printed.stderr
+    assert "Warning" not in printed.stderr
     want = json.loads(run("evaluate", tmp_path / "logits.npz", "--ood", "entropy", "--json").stdout)["metrics"]
-    assert json.loads(told.stdout)["metrics"] == pytest.approx(want, rel=1e-9)
+    assert json.loads(printed.stdout)["metrics"] == pytest.approx(want, rel=1e-9)
     energy = run("evaluate", tmp_path / "probs.npz", "--ood", "energy")
     assert energy.exit_code == 0, energy.output
     assert energy.stderr.count("Warning: energy: these outputs are probabilities") == 1

@@ -63,13 +63,13 @@ def test_the_sets_of_the_step_are_extracted_once(tmp_path, monkeypatch):
     file = tmp_path / "noise.toml"
     file.write_text(BENCHMARK, encoding="utf-8")
     plan = papers.loads(PAPER.replace("FILE", str(file))).plan("figure1")
-    told = []
-    work = papers.Workspace.open(tmp_path / "out", root=tmp_path, progress=lambda *words: told.append(words))
+    reports = []
+    work = papers.Workspace.open(tmp_path / "out", root=tmp_path, progress=lambda *words: reports.append(words))
     first = papers.run(plan, work)
     [step] = plan.scales["here"].steps
     run = Run.open(step.path(work))
     assert {name: len(run[name]) for name in run.names()} == {"test": 6, "far": 4}
-    assert ("extracting test", 6, 6) in told
+    assert ("extracting test", 6, 6) in reports
     assert first.computed == (step.key, "page")
     monkeypatch.setattr("twofold.nn.extraction.extract_all", None)
     assert papers.run(plan, work).computed == ()

@@ -51,7 +51,7 @@ RUNS = {
 }
 
 
-def told(page):
+def read_page(page):
     """What a page embeds, and the commands that it shows."""
     text = page.read_text(encoding="utf-8")
     embedded = re.search(r'<script type="application/json" id="twofold-summary">(.*?)</script>', text, re.DOTALL)
@@ -75,7 +75,7 @@ def checked(source, monkeypatch, folder, *options):
     asked = ["report", str(source), "--resamples", "20", *options]
     for file in (page, page.with_suffix(".json")):
         assert CliRunner().invoke(main, [*asked, "-o", str(file)]).exit_code == 0
-    summary, shown = told(page)
+    summary, shown = read_page(page)
     assert tuple(summary) == SUMMARY
     assert [command.replace("report.html", "report.json") for command in summary["commands"]] == shown
     place = folder / "elsewhere"

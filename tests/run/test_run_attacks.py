@@ -229,15 +229,15 @@ def test_nothing_is_written_through_a_link(run, tmp_path, place, kind, begun):
         writer.write(0, logits=np.ones((4, C)))
         writer.close()
 
-    told: list[str] = []
+    messages: list[str] = []
     for act in (write_blocks, lambda: run.add("c", outputs(2), role="far", replace=True), write_blocks):
         try:
             act()
         except RunError as error:
-            told.append(str(error))
+            messages.append(str(error))
         assert everything(outside) == before
         assert os.listdir(outside) == ["precious.txt"]
-    assert not any("\n" in text for text in told)
+    assert not any("\n" in text for text in messages)
 
 
 @posix
@@ -549,7 +549,7 @@ def test_forged_manifests_are_refused_or_harmless(fuzzed):
     rng = random.Random(0)
     plain = json.loads(good)
     del plain["checksum"]
-    told: list[str] = []
+    messages: list[str] = []
     accepted = 0
     for _ in range(MUTATIONS):
         content = copy.deepcopy(plain)
@@ -562,13 +562,13 @@ def test_forged_manifests_are_refused_or_harmless(fuzzed):
                 _ = run[name]
             _ = run.head
         except TwofoldError as error:
-            told.append(str(error))
+            messages.append(str(error))
             continue
         check_invariants(run)
         accepted += 1
     path.write_bytes(good)
-    assert not any("\n" in text for text in told)
-    assert len(told) > MUTATIONS / 2  # the mutations do reach the checks
+    assert not any("\n" in text for text in messages)
+    assert len(messages) > MUTATIONS / 2  # the mutations do reach the checks
     assert accepted > 20  # and some change nothing that matters
 
 
@@ -682,9 +682,9 @@ def test_one_of_many_creators_wins(tmp_path):
         return "made"
 
     with ThreadPoolExecutor(8) as pool:
-        told = list(pool.map(create, range(8)))
-    assert told.count("made") == 1
-    assert sum("already holds a run" in text for text in told) == 7
+        messages = list(pool.map(create, range(8)))
+    assert messages.count("made") == 1
+    assert sum("already holds a run" in text for text in messages) == 7
 
 
 def test_threads_add_to_one_run(tmp_path):

@@ -176,7 +176,7 @@ def forge(arrays, header, path):
 
 
 def test_files_with_other_arrays_are_refused(fitted, tmp_path):
-    """Also where the digest fits: a file may come from a stranger."""
+    """Also where the digest fits: a file may be untrusted."""
     fitted.save(tmp_path / "c")
     arrays, header = _read_file(tmp_path / "c")
     forged = {"one too many": {**arrays, "0.zzz": np.zeros(2)}, "no step": {**arrays, "9.zzz": np.zeros(2)}}

@@ -33,7 +33,7 @@ def test_once_for_each_set_of_arrays():
     assert len(calls) == 3
 
 
-def test_writable_arrays_are_computed_anew():
+def test_writable_arrays_are_computed_again():
     first = once(lambda a: a[0])
     a = np.array([1.0])
     assert first(a) == 1.0

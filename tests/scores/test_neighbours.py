@@ -97,7 +97,7 @@ def test_knn_defaults_and_limits():
 
 
 class Slow:
-    """An index of one's own: brute force, distances instead of products."""
+    """A user's index: brute force, distances instead of products."""
 
     def __init__(self, width):
         self.rows = np.empty((0, width), np.float32)
@@ -214,7 +214,7 @@ def test_bank_is_shared_between_scores(spec):
 @pytest.mark.parametrize("factor", [None, 2.0])
 @pytest.mark.parametrize("noise", [1.0, 1e-7])
 def test_search_by_distance_is_that_of_all_products(noise, factor, length):
-    """With the shift that turns products into distances; also where float32 cannot tell the rows apart."""
+    """With the shift that turns products into distances; also where the rows are equal in float32."""
     rng = np.random.default_rng(1)
     bank = length * unit(rng.normal(size=(1, 16)) + noise * rng.normal(size=(3000, 16)))
     queries = length * unit(rng.normal(size=(4, 16)))

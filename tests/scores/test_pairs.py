@@ -39,8 +39,8 @@ def run(tmp_path):
 @pytest.mark.parametrize("metric", ["ds_f1", "ds_aurc"])
 def test_recommend_finds_the_best_pair(run, metric):
     names = ["msp", "energy", "knn", "fdbd"]
-    told = []
-    got = recommend(run, metric=metric, id_scores=names, ood_scores=names, n=100, done=told.append)
+    messages = []
+    got = recommend(run, metric=metric, id_scores=names, ood_scores=names, n=100, done=messages.append)
     both = Outputs.concat([VAL, OOD])
     conf = {name: scorer(name).fit(TRAIN, val=VAL).score(both) for name in names}
     record = metrics.info(metric)
@@ -64,7 +64,7 @@ def test_recommend_finds_the_best_pair(run, metric):
         assert pair.behind.value == pytest.approx(gap)
         assert pair.top == (pair.p >= 0.05)
     assert {c.label for c in got.chains.values()} == {"OOD-tuned"}
-    assert any("fitting knn" in text for text in told)
+    assert any("fitting knn" in text for text in messages)
     assert f"{got.best.id_score} + {got.best.ood_score}" in str(got)
 
 

@@ -28,8 +28,8 @@ def test_commands(whole, root, tmp_path):
     assert shown["hours_left"] == 0 < shown["hours"]
     text = said("show", file, "--out", whole, "--no-time").stdout
     assert "4 of 4 cells are finished" in text
-    told = json.loads(said("run", file, "--out", whole, "--root", root, "--only", "basic", "--json").stdout)
-    assert (told["finished"], told["left"]) == ([], [])
+    printed = json.loads(said("run", file, "--out", whole, "--root", root, "--only", "basic", "--json").stdout)
+    assert (printed["finished"], printed["left"]) == ([], [])
     part = shutil.copytree(whole, tmp_path / "part")
     shutil.rmtree(part / "judged" / "aurc-s1")
     again = said("run", file, "--out", part, "--root", root)
@@ -55,7 +55,7 @@ def test_show_prints_the_plan_without_the_data(tmp_path, monkeypatch):
     assert "sure_plus-s2" in shown.output
     assert "No estimate of the time: " in shown.output.splitlines()[-1]
     assert "nowhere" in shown.output.splitlines()[-1]
-    told = json.loads(CliRunner().invoke(study_group, [*map(str, words), "--json"]).stdout)
-    assert len(told["cells"]) == 39
-    assert "nowhere" in told["no_estimate"]
-    assert "hours" not in told
+    printed = json.loads(CliRunner().invoke(study_group, [*map(str, words), "--json"]).stdout)
+    assert len(printed["cells"]) == 39
+    assert "nowhere" in printed["no_estimate"]
+    assert "hours" not in printed

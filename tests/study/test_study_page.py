@@ -50,8 +50,8 @@ def test_the_page_has_the_numbers_of_the_table(whole, study):
     assert (whole / "again.html").read_text(encoding="utf-8") == page
     (whole / "again.html").unlink()
     (accuracy,) = [v for v in values(study, Results.open(whole)) if v.row == "aurc" and v.metric == "accuracy"]
-    told = json.loads(document(study, whole).to_json())["sections"][0]["tables"][0]
-    (row,) = [row for row in told["rows"] if row[0] == "aurc"]
+    table = json.loads(document(study, whole).to_json())["sections"][0]["tables"][0]
+    (row,) = [row for row in table["rows"] if row[0] == "aurc"]
     assert row[1] == {"value": accuracy.mean, "low": accuracy.low, "high": accuracy.high, "spread": accuracy.spread}
     assert rf"{100 * accuracy.mean:,.2f} $\pm$ {100 * accuracy.spread:,.2f} " in document(study, whole).to_latex()
     refused = CliRunner().invoke(report_command, [str(whole), "--id", "msp", "-o", str(whole / "again.html")])

@@ -78,7 +78,7 @@ def test_a_row_may_start_from_a_file_of_weights(whole, root, tmp_path):
 
 
 def test_a_row_that_only_looks_has_no_updates(root, tmp_path):
-    """Batch-norm statistics of a file of weights taken anew: its time is that of extraction."""
+    """Batch-norm statistics of a file of weights re-estimated: its time is that of extraction."""
     text = changed('recipe = "basic"', 'recipe = "rebn"\ncheckpoint = "{data}/start.npz"')
     assert estimate(loads(text), tmp_path, root=root).minutes["basic-s0"] > 0
     assert loads(text).plan(loads(text).cells()[0], tmp_path, root=root).steps == 0
@@ -104,10 +104,10 @@ def test_a_new_score_costs_only_itself(whole, root, tmp_path):
 
 
 def test_the_estimate_counts_what_is_left(whole, study, root, tmp_path):
-    told = estimate(study, whole, root=root)
+    estimated = estimate(study, whole, root=root)
     spent = [read_json(whole / "judged" / c.name / "cell.json")["minutes"] for c in study.cells()]
-    assert told.hours == pytest.approx(sum(spent) / 60)
-    assert told.hours_left == 0
+    assert estimated.hours == pytest.approx(sum(spent) / 60)
+    assert estimated.hours_left == 0
     fresh = estimate(study, tmp_path, root=root)
     assert fresh.finished == ()
     assert fresh.hours == fresh.hours_left > 0
@@ -122,9 +122,9 @@ def test_a_slice_begins_no_cell_that_would_not_fit(study, root, tmp_path, monkey
     monkeypatch.setattr("twofold.study.runner.publish", lambda study, out: None)
     clock = iter(range(0, 3000, 120))  # two minutes from look to look
     monkeypatch.setattr("twofold.study.runner.time.monotonic", lambda: float(next(clock)))
-    told = run(study, tmp_path, limit_minutes=9, root=root)
-    assert told.finished == tuple(made) == ("basic-s0",)  # the second would be begun after 4 minutes
-    assert told.left == ("aurc-s0", "basic-s1", "aurc-s1")
+    outcome = run(study, tmp_path, limit_minutes=9, root=root)
+    assert outcome.finished == tuple(made) == ("basic-s0",)  # the second would start after 4 minutes
+    assert outcome.left == ("aurc-s0", "basic-s1", "aurc-s1")
     with pytest.raises(InvalidInput, match=r"next cell, basic-s0, needs about 6\.0 minutes, more than the limit of 5"):
         run(study, tmp_path, limit_minutes=5, root=root)
     with pytest.raises(InvalidInput, match="limit_minutes"):
@@ -222,9 +222,9 @@ baseline = ["basic", "msp"]
 def test_every_kind_of_row(root, tmp_path):
     """Dropout with passes, an ensemble, ODIN, a second stage, a choice on validation data, outliers."""
     study = loads(changed("seeds = [0, 1]", "seeds = [1]", HEAD) + SETS + SETTINGS + ALL_KINDS)
-    told = run(study, tmp_path, root=root)
-    assert told.finished[0] == "basic-s1"
-    assert len(told.finished) == len(study.rows) == 7
+    outcome = run(study, tmp_path, root=root)
+    assert outcome.finished[0] == "basic-s1"
+    assert len(outcome.finished) == len(study.rows) == 7
     found = Results.open(tmp_path)
     assert not [row["reason"] for row in found if row["reason"]]
     both = Run.open(tmp_path / "runs" / "ensemble-s1")["test"]

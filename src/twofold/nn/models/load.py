@@ -44,7 +44,7 @@ ZOO_OPTIONS = (
 DOWNLOADS = ("pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path", "weights", "weights_backbone")
 FORMS = "timm:NAME, torchvision:NAME, hf:NAME_OR_FOLDER, file.py:function"
 LIBRARIES = ("timm", "torchvision", "hf")
-HEAD, BRANCH = "linear", "confidence"  # modules that a network of the zoo, or an adapted one, gets anew
+HEAD, BRANCH = "linear", "confidence"  # modules that a network of the zoo, or an adapted one, gets as new layers
 ModelOptions: TypeAlias = dict[str, Any]  # keyword arguments of a constructor, most of them another library's
 Report: TypeAlias = Callable[[LoadedWeights], object]
 

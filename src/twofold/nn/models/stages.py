@@ -110,7 +110,7 @@ def freeze(model: nn.Module, what: str | int, *, head: Sequence[str] = ()) -> li
     """Freeze the first stages of a network: their parameters get no gradient.
 
     Batch norm in a frozen stage stays in evaluation mode in training, and its statistics are never updated or estimated
-    anew (:func:`frozen_batch_norms`). Dropout in a frozen stage acts as in the others.
+    again (:func:`frozen_batch_norms`). Dropout in a frozen stage acts as in the others.
 
     Parameters
     ----------

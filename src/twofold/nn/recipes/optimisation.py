@@ -38,7 +38,7 @@ class Sharpness(Part):
         Share of the gradient at the weights themselves with ``variant="printed"``. SURE+ prints the letter and no
         value; 0.5 is our choice.
     redraw : bool, default=False
-        Let the second pass draw its mixing and dropout anew, as the released code of SURE+ does; images mixed with
+        Let the second pass draw its mixing and dropout again, as the released code of SURE+ does; images mixed with
         fractals stay the same there too. By default both passes see the same batch.
     """
 

@@ -147,7 +147,7 @@ class TrainingStep:
 
     @property
     def draw(self) -> int:
-        """Number of the draw of mixed pairs in this step: 0, or 1 in a second pass that mixes anew.
+        """Number of the draw of mixed pairs in this step: 0, or 1 in a second pass that draws its mixing again.
 
         Both passes see the same pairs unless the recipe has ``Sharpness(redraw=True)``.
         """
