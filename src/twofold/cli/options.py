@@ -19,6 +19,7 @@ else:  # older versions of click do not have the type argument
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
+RUN = click.Path(path_type=Path)  # Run.open says what to do if the folder is not a run
 SHARE = click.FloatRange(0, 1, max_open=True)
 OPEN_SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 POSITIVE_SHARE = click.FloatRange(0, 1, min_open=True)
