@@ -75,7 +75,8 @@ def draw_weight_bias(material: Material, *, sizes: tuple[int, ...] = (8, 32, 128
         for name in SHOWN:
             bias = aurc_weight_bias(beta, n, name)
             axes.plot(beta, bias, **_look(name))
-            rows += [(n, name, float(b), float(value)) for b, value in zip(beta, bias, strict=True)]
+            for quantile, value in zip(beta, bias, strict=True):
+                rows.append((n, name, float(quantile), float(value)))
         axes.axhline(0, color=GREY, linewidth=0.6)
         axes.set_ylim(-1.5, 0.75)
         axes.set_title(f"n = {n}")
@@ -115,8 +116,8 @@ def draw_weight_mse(material: Material, *, sizes: tuple[int, ...] = (8, 32, 128,
         for name in _WITH_MSE:
             error = aurc_weight_mse(n, name)
             axes.plot(quantile, error, **_look(name))
-            columns = zip(quantile, error, order, strict=True)
-            rows += [(n, name, float(q), float(value), float(o)) for q, value, o in columns]
+            for numbers in zip(quantile, error, order, strict=True):
+                rows.append((n, name, *map(float, numbers)))
         axes.plot(quantile, order, color=GREY, linestyle=":", linewidth=1.4, label="Eq. 24")
         axes.set_title(f"n = {n}")
     for axes in panels:
@@ -155,13 +156,13 @@ def draw_estimates(material: Material, *, losses: tuple[Loss, ...] = LOSSES) -> 
     cells = _select(material, losses)
     figure, panels, cases = _make_case_panels(cells)
     for axes, (model, loss) in zip(panels, cases, strict=True):
-        own = [cell for cell in cells if (cell.model, cell.loss) == (model, loss)]
+        own = _keep(cells, model=model, loss=loss)
         axes.axhline(own[0].population, color=GREY, linewidth=0.9, linestyle=":", label="population")
         for name in SHOWN:
-            line = [cell for cell in own if cell.estimator == name]
-            means = np.array([cell.mean for cell in line])
-            spread = np.array([cell.std for cell in line])
-            sizes = [cell.size for cell in line]
+            line = _keep(own, estimator=name)
+            means = _values(line, "mean")
+            spread = _values(line, "std")
+            sizes = _values(line, "size")
             axes.plot(sizes, means, marker=".", markersize=4, **_look(name))
             axes.fill_between(sizes, means - spread, means + spread, color=_colour(name), alpha=0.08, linewidth=0)
         axes.set_ylim(0, None)
@@ -199,13 +200,13 @@ def draw_errors(
     if pooled:
         figure, panels = _make_panels(2 * len(losses), share_y=False)
         for place, loss in enumerate(losses):
-            own = [cell for cell in cells if cell.loss == loss]
+            own = _keep(cells, loss=loss)
             _draw_pooled(panels[2 * place], own, quantity, f"{LOSS_LABELS[loss]}: true")
             _draw_pooled(panels[2 * place + 1], own, _PRINTED[quantity], f"{LOSS_LABELS[loss]}: as printed")
     else:
         figure, panels, cases = _make_case_panels(cells)
         for axes, (model, loss) in zip(panels, cases, strict=True):
-            own = [cell for cell in cells if (cell.model, cell.loss) == (model, loss)]
+            own = _keep(cells, model=model, loss=loss)
             _draw_case(axes, own, quantity)
     for axes in panels:
         _finish_size_axis(axes)
@@ -236,20 +237,23 @@ def _error_note(quantity: Quantity, *, pooled: bool) -> str:
 
 def _draw_case(axes: Axes, cells: Sequence[EstimatorCell], quantity: Quantity) -> None:
     """Draw one network and loss."""
+    drawn: list[float] = []
     if quantity == "bias":
         axes.axhline(0, color=GREY, linewidth=0.6)
     for name in SHOWN:
-        line = [cell for cell in cells if cell.estimator == name]
-        sizes = [cell.size for cell in line]
+        line = _keep(cells, estimator=name)
+        sizes = _values(line, "size")
         values = _values(line, quantity)
         axes.plot(sizes, values, marker=".", markersize=4, **_look(name))
+        drawn += list(values)
         if quantity == "bias":
-            spread = np.array([cell.std for cell in line])
+            spread = _values(line, "std")
             axes.fill_between(sizes, values - spread, values + spread, color=_colour(name), alpha=0.06, linewidth=0)
-            axes.set_ylim(*_widen([cell.bias for cell in cells if cell.estimator in SHOWN]))
         else:
             faint = {**_look(name), "label": None, "alpha": 0.45, "linewidth": 0.9}
             axes.plot(sizes, _values(line, _PRINTED[quantity]), **faint)
+    if quantity == "bias":
+        axes.set_ylim(*_widen(drawn))
 
 
 def _widen(values: Sequence[float]) -> tuple[float, float]:
@@ -265,7 +269,7 @@ def _draw_pooled(axes: Axes, cells: Sequence[EstimatorCell], quantity: str, titl
     for name in SHOWN:
         means, spreads = [], []
         for size in sizes:
-            values = _values([cell for cell in cells if (cell.estimator, cell.size) == (name, size)], quantity)
+            values = _values(_keep(cells, estimator=name, size=size), quantity)
             means.append(values.mean())
             spreads.append(values.std())
         axes.errorbar(sizes, means, yerr=_positive_part(means, spreads), capsize=2, elinewidth=0.6, **_look(name))
@@ -296,23 +300,18 @@ def draw_confidences(material: Material, *, losses: tuple[Loss, ...] = LOSSES, s
     DrawnFigure
         A panel for each network and loss.
     """
-    cells = [cell for cell in material.cells if cell.loss in losses and cell.size == size]
+    cells = []
+    for cell in material.cells:
+        if cell.loss in losses and cell.size == size:
+            cells.append(cell)
     if not cells:
         raise InvalidInput(f"there are no cells of batch size {size}; measure them with --size {size}")
     figure, panels, cases = _make_case_panels(cells, wide=True)
     for axes, (model, loss) in zip(panels, cases, strict=True):
-        own = [cell for cell in cells if (cell.model, cell.loss) == (model, loss)]
+        own = _keep(cells, model=model, loss=loss)
         scores = list(dict.fromkeys(cell.score for cell in own))
         for column, score in enumerate(scores):
-            group = {cell.estimator: cell for cell in own if cell.score == score}
-            label = "population" if column == 0 else ""
-            population = group["empirical"].population
-            axes.hlines(population, column - 0.4, column + 0.4, color=GREY, linewidth=1.2, label=label)
-            for place, name in enumerate(SHOWN):
-                x = column + 0.15 * (place - 2)
-                mark: dict[str, Any] = {"color": _colour(name), "marker": "osD^v"[place], "markersize": 4, "capsize": 2}
-                mark |= {"linestyle": "none", "elinewidth": 0.8, "label": LABELS[name] if column == 0 else None}
-                axes.errorbar([x], [group[name].mean], yerr=[group[name].std], **mark)
+            _draw_confidence(axes, _keep(own, score=score), column)
         axes.set_xticks(range(len(scores)), [CONFIDENCES.get(score, score) for score in scores], fontsize=7)
         axes.set_ylim(0, None)
     _label_left(panels, f"AURC at n = {size}")
@@ -322,6 +321,27 @@ def draw_confidences(material: Material, *, losses: tuple[Loss, ...] = LOSSES, s
         "data set."
     )
     return _with_cells(figure, cells, note)
+
+
+def _draw_confidence(axes: Axes, cells: Sequence[EstimatorCell], column: int) -> None:
+    """Draw the estimates of one confidence function beside each other; the first column gets the legend."""
+    is_first = column == 0
+    label = "population" if is_first else ""
+    axes.hlines(cells[0].population, column - 0.4, column + 0.4, color=GREY, linewidth=1.2, label=label)
+    for place, name in enumerate(SHOWN):
+        cell = _keep(cells, estimator=name)[-1]
+        axes.errorbar(
+            [column + 0.15 * (place - 2)],
+            [cell.mean],
+            yerr=[cell.std],
+            color=_colour(name),
+            marker="osD^v"[place],
+            markersize=4,
+            capsize=2,
+            elinewidth=0.8,
+            linestyle="none",
+            label=LABELS[name] if is_first else None,
+        )
 
 
 @register_drawing("forms")
@@ -340,15 +360,18 @@ def draw_forms(material: Material, *, losses: tuple[Loss, ...] = LOSSES) -> Draw
     DrawnFigure
         Two panels.
     """
-    cells = [cell for cell in material.cells if cell.batches == 1 and cell.estimator == "log" and cell.loss in losses]
+    cells = []
+    for cell in _keep(material.cells, batches=1, estimator="log"):
+        if cell.loss in losses:
+            cells.append(cell)
     if not cells:
         raise InvalidInput("there are no cells of whole data sets; measure them with --whole")
     figure, (left, right) = _make_panels(2, share_y=False, width=3.6, height=3.2)
     rows = []
     for place, loss in enumerate(losses):
-        own = [cell for cell in cells if cell.loss == loss]
-        harmonic = np.array([cell.population for cell in own])
-        logarithmic = np.array([cell.mean for cell in own])
+        own = _keep(cells, loss=loss)
+        harmonic = _values(own, "population")
+        logarithmic = _values(own, "mean")
         below = 100 * (1 - logarithmic / harmonic)
         look: dict[str, Any] = {"color": COLOURS[place], "marker": "os"[place], "s": 20, "facecolors": "none"}
         left.scatter(harmonic, logarithmic, label=LOSS_LABELS[loss], **look)
@@ -359,10 +382,10 @@ def draw_forms(material: Material, *, losses: tuple[Loss, ...] = LOSSES) -> Draw
     left.set(xscale="log", yscale="log", xlabel="harmonic form", ylabel="log form", title="AURC of whole data sets")
     right.set(xscale="log", ylim=(0, None), xlabel="harmonic form", ylabel="log form below it, %", title="difference")
     left.legend(frameon=False)
-    lowest, highest = min(row[4] for row in rows), max(row[4] for row in rows)
+    shares = [row[-1] for row in rows]
     note = (
-        f"The log form is smaller for every network, by {lowest:.3f} to {highest:.3f} %: every one of its weights is "
-        "smaller."
+        f"The log form is smaller for every network, by {min(shares):.3f} to {max(shares):.3f} %: every one of its "
+        "weights is smaller."
     )
     return DrawnFigure(figure, ("model", "loss", "harmonic", "log", "below_percent"), tuple(rows), (note,))
 
@@ -380,6 +403,15 @@ def _look(estimator: Estimator) -> dict[str, Any]:
     return {"color": COLOURS[place], "linestyle": DASHES[place], "linewidth": 1.2, "label": LABELS[estimator]}
 
 
+def _keep(cells: Sequence[EstimatorCell], **facts: object) -> list[EstimatorCell]:
+    """Keep the cells that have these values, such as ``loss="ce", estimator="log"``."""
+    kept = []
+    for cell in cells:
+        if all(getattr(cell, name) == value for name, value in facts.items()):
+            kept.append(cell)
+    return kept
+
+
 def _values(cells: Sequence[EstimatorCell], quantity: str) -> Array:
     return np.array([getattr(cell, quantity) for cell in cells], dtype=np.float64)
 
@@ -387,8 +419,8 @@ def _values(cells: Sequence[EstimatorCell], quantity: str) -> Array:
 def _select(material: Material, losses: Sequence[Loss]) -> list[EstimatorCell]:
     """Keep the batches ranked by the maximum softmax probability."""
     cells = []
-    for cell in material.cells:
-        if cell.score == "msp" and cell.loss in losses and cell.batches > 1:
+    for cell in _keep(material.cells, score="msp"):
+        if cell.loss in losses and cell.batches > 1:
             cells.append(cell)
     if not cells:
         raise InvalidInput(f"there are no cells of the score msp and the loss {' or '.join(losses)} to draw")
@@ -398,8 +430,10 @@ def _select(material: Material, losses: Sequence[Loss]) -> list[EstimatorCell]:
 def _make_panels(
     count: int, *, share_y: bool, width: float = 2.4, height: float = 2.4
 ) -> tuple[MatplotlibFigure, list[Axes]]:
-    """Make a figure with a number of axes, at most four in a row."""
-    columns = min(count, MOST_COLUMNS if count != 5 else 5)
+    """Make a figure with a number of axes, at most four in a row; five are one row."""
+    columns = min(count, MOST_COLUMNS)
+    if count == 5:
+        columns = 5
     lines = math.ceil(count / columns)
     size = (width * columns, height * lines + 0.5)
     figure = import_module("matplotlib.figure").Figure(figsize=size, layout="constrained")
@@ -425,7 +459,9 @@ def _make_case_panels(
 
 def _shorten(name: str, most: int = 28) -> str:
     """Cut the beginning of a long name."""
-    return name if len(name) <= most else "…" + name[1 - most :]
+    if len(name) <= most:
+        return name
+    return "…" + name[1 - most :]
 
 
 def _finish_size_axis(axes: Axes) -> None:

@@ -130,8 +130,9 @@ class PaperTable:
         for anchor in own:
             line = tuple(printed_label(anchor, name) for name in layout.lines)
             column = tuple(printed_label(anchor, name) for name in layout.columns)
-            values = ours.get(anchor, ())
-            mean = float(np.mean(values)) * UNITS[anchor.unit] if values else None
+            mean = None
+            if anchor in ours:
+                mean = float(np.mean(ours[anchor])) * UNITS[anchor.unit]
             cells.append(PaperCell(line, column, anchor, mean))
         return cls(printed, layout.lines, layout.columns, tuple(cells))
 
@@ -241,10 +242,13 @@ class PaperTable:
     def _agreement_table(self, agreements: Sequence[ColumnAgreement]) -> ReportTable:
         rows = []
         for one in agreements:
-            correlation = MISSING if math.isnan(one.spearman) else f"{one.spearman:+.2f}"
-            unit = _UNIT_NAMES[one.unit]
             heading = _heading(self.column_names, one.column)
-            difference, size = f"{one.mean_difference:+.2f} {unit}".rstrip(), f"{one.mean_absolute:.2f} {unit}".rstrip()
+            unit = _UNIT_NAMES[one.unit]
+            difference = f"{one.mean_difference:+.2f} {unit}".rstrip()
+            size = f"{one.mean_absolute:.2f} {unit}".rstrip()
+            correlation = f"{one.spearman:+.2f}"
+            if math.isnan(one.spearman):
+                correlation = MISSING
             rows.append((heading, one.cells, difference, size, correlation))
         columns = ("column", "cells", "mean difference", "mean absolute difference", "rank correlation")
         return ReportTable(
@@ -296,10 +300,15 @@ def _decimals(value: float) -> int:
 def _format_cell(cell: PaperCell | None, digits: int) -> str:
     if cell is None:
         return ""
-    places = 0 if cell.anchor.unit in ("count", "rank") else digits
-    ours = MISSING if cell.ours is None else f"{cell.ours:.{places}f}"
-    star = "" if cell.anchor.reliable else "*"
-    return f"{ours} ({cell.anchor.value:.{places}f}{star})"
+    if cell.anchor.unit in ("count", "rank"):
+        digits = 0
+    ours = MISSING
+    if cell.ours is not None:
+        ours = f"{cell.ours:.{digits}f}"
+    printed = f"{cell.anchor.value:.{digits}f}"
+    if not cell.anchor.reliable:
+        printed += "*"
+    return f"{ours} ({printed})"
 
 
 def _heading(names: Sequence[str], column: Label) -> str:

@@ -349,8 +349,9 @@ def load_parameters(
             missing.append(key)
     unexpected = [key for key in renamed if key not in own or _belongs_to(key, new)]
     other_shape = _other_shapes(renamed, own, new)
-    if missing or other_shape or (unexpected and not new):
-        raise _misfit(parameters, missing, () if new else unexpected, other_shape, source, expected)
+    misplaced = [] if new else unexpected  # with new modules, what the network does not use is skipped
+    if missing or other_shape or misplaced:
+        raise _misfit(parameters, missing, misplaced, other_shape, source, expected)
     fitting = {key: value for key, value in renamed.items() if key not in unexpected}
     model.load_state_dict(fitting, strict=False)
     return LoadedWeights(tuple(fitting), tuple(unexpected), tuple(fresh), resampled)
@@ -378,11 +379,19 @@ def _find_name(key: str, own: Collection[str], *, is_zoo: bool) -> tuple[str, in
         for candidate in _name_candidates(name, is_zoo=is_zoo):
             if candidate in own:
                 return candidate, removed
-        prefix = next((prefix for prefix in ALL_PREFIXES if name.startswith(prefix)), None)
-        if prefix is None:
+        shorter = _remove_one_prefix(name)
+        if shorter == name:
             return key, 0
-        name = name.removeprefix(prefix)
+        name = shorter
         removed += 1
+
+
+def _remove_one_prefix(name: str) -> str:
+    """Remove the prefix that a wrapper added in front, if there is one."""
+    for prefix in ALL_PREFIXES:
+        if name.startswith(prefix):
+            return name.removeprefix(prefix)
+    return name
 
 
 def _name_candidates(name: str, *, is_zoo: bool) -> list[str]:
@@ -439,16 +448,29 @@ def _misfit(
         advice = f"the file fits {' or '.join(fitting)}"
         if is_head_alone:
             advice += "; to load all but the head, pass --new-head"
-    elif other_shape and not missing and all("pos" in text.partition(" ")[0] for text in other_shape):
+    elif other_shape and not missing and _are_position_embeddings(other_shape):
         advice = "its position embeddings are for another image size; build the network for the size of the checkpoint"
     elif is_head_alone:
         advice = "to load all but the head, pass --new-head"
     return InvalidInput(f"checkpoint {source} does not fit {expected} (parameters {'; '.join(problems)}); {advice}")
 
 
+def _are_position_embeddings(described: Sequence[str]) -> bool:
+    """Check whether parameters of another shape, as described for a message, are all position embeddings."""
+    for text in described:
+        name, _, _ = text.partition(" ")
+        if "pos" not in name:
+            return False
+    return True
+
+
 def _are_of_one_layer(described: Sequence[str]) -> bool:
     """Check whether parameters of another shape, as described for a message, are the weight and bias of one layer."""
-    layers = {text.partition(" ")[0].rpartition(".")[0] for text in described}
+    layers = set()
+    for text in described:
+        name, _, _ = text.partition(" ")
+        layer, _, _ = name.rpartition(".")
+        layers.add(layer)
     return len(layers) == 1 and len(described) <= 2 and "" not in layers
 
 
@@ -512,4 +534,6 @@ def _outline(parameters: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
 
 def _list_some(keys: Sequence[str]) -> str:
     listed = ", ".join(keys[:SHOWN])
-    return f"{listed}, ..." if len(keys) > SHOWN else listed
+    if len(keys) > SHOWN:
+        listed += ", ..."
+    return listed

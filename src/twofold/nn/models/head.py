@@ -120,7 +120,9 @@ class Classifier:
         self._network = _find_network(model)
         self._is_named = head is not None
         self._name = head
-        self._layer: HeadLayer | None = None if head is None else find_named_head(model, head)
+        self._layer: HeadLayer | None = None  # known at once if it is named, else once the model has run
+        if head is not None:
+            self._layer = find_named_head(model, head)
         self._map_names: list[str] | None = None  # known once the model has run
         if example is not None:
             with evaluation_mode(model), torch.no_grad():
@@ -147,7 +149,10 @@ class Classifier:
         """
         arguments, keywords = _model_arguments(batch)
         is_first = self._map_names is None
-        modules = list(self.model.named_modules()) if is_first else [(self.head_name, self._head_layer)]
+        if is_first:
+            modules = list(self.model.named_modules())
+        else:
+            modules = [(self.head_name, self._head_layer)]
         trace = _Trace()
         with _record_modules(modules, trace, full=is_first), self._record_images() as images:
             output = self._run_model(arguments, keywords, is_first=is_first)
@@ -170,10 +175,13 @@ class Classifier:
         except (AssertionError, ValueError, RuntimeError) as error:
             if not is_first or isinstance(error, TwofoldError) or "memory" in str(error).lower():
                 raise
-            shapes = [tuple(value.shape) for value in (*arguments, *keywords.values()) if isinstance(value, Tensor)]
+            shapes = []
+            for value in (*arguments, *keywords.values()):
+                if isinstance(value, Tensor):
+                    shapes.append(str(tuple(value.shape)))
             lines = str(error).splitlines() or [type(error).__name__]
             raise InvalidInput(
-                f"the network cannot take inputs of shape {', '.join(map(str, shapes))}: {lines[0].strip(' .')}; is "
+                f"the network cannot take inputs of shape {', '.join(shapes)}: {lines[0].strip(' .')}; is "
                 "the image size the one it was built for?"
             ) from error
 
@@ -203,8 +211,9 @@ class Classifier:
         """The head as arrays: class rows only, zeros where there is no bias, scaled unit rows of a cosine head."""
         with torch.no_grad():
             weight, bias = _effective_weights(self._head_layer)
-            class_bias = None if bias is None else bias[: self.classes]
-            return Head(weight[: self.classes], class_bias)
+            if bias is not None:
+                bias = bias[: self.classes]
+            return Head(weight[: self.classes], bias)
 
     @property
     def head_name(self) -> str:
@@ -302,7 +311,9 @@ class Classifier:
                 if self._network.abstain:
                     learned["reservation"] = logits.softmax(dim=1)[:, -1]
                     logits = logits[:, :-1]
-        raw_features = _to_float(raw) if isinstance(call.layer, CosineHead) else None
+        raw_features = None
+        if isinstance(call.layer, CosineHead):
+            raw_features = _to_float(raw)
         return Captured(logits, features, learned, raw_features)
 
 
@@ -324,7 +335,9 @@ def _branch_confidence(branch: ConfidenceBranch, features: Tensor, images: list[
 
 def _to_float(tensor: Tensor) -> Tensor:
     """Convert a tensor to float32, unless it is that or better."""
-    return tensor.float() if tensor.dtype in HALF else tensor
+    if tensor.dtype in HALF:
+        return tensor.float()
+    return tensor
 
 
 def _head_input(call: _Call) -> Tensor:
@@ -340,11 +353,29 @@ def _effective_weights(layer: HeadLayer) -> tuple[Tensor, Tensor | None]:
     if isinstance(layer, CosineHead):
         return _to_float(layer.effective()), None
     weight = _to_float(layer.weight.flatten(1))
-    return weight, None if layer.bias is None else _to_float(layer.bias)
+    if layer.bias is None:
+        return weight, None
+    return weight, _to_float(layer.bias)
 
 
 def can_be_head(module: nn.Module) -> TypeGuard[HeadLayer]:
-    """Check whether a module is a linear layer, a 1x1 convolution or a cosine head."""
+    """Check whether a module is a linear layer, a 1x1 convolution or a cosine head.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Module of a classifier.
+
+    Returns
+    -------
+    bool
+        Whether it can be the head.
+
+    Examples
+    --------
+    >>> can_be_head(nn.Linear(4, 3)), can_be_head(nn.Conv2d(4, 3, kernel_size=3))
+    (True, False)
+    """
     if isinstance(module, nn.Conv2d):
         return module.kernel_size == (1, 1) and module.groups == 1
     return isinstance(module, nn.Linear | CosineHead)
@@ -356,7 +387,32 @@ def _module_names(modules: Iterable[str]) -> list[str]:
 
 
 def find_named_head(model: nn.Module, name: str) -> HeadLayer:
-    """Return the head a user named."""
+    """Return the head a user named.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The classifier.
+    name : str
+        Name of the head among the model's modules.
+
+    Returns
+    -------
+    torch.nn.Module
+        The head.
+
+    Raises
+    ------
+    UnknownName
+        If the model has no such module.
+    InvalidInput
+        If that module cannot be a head.
+
+    Examples
+    --------
+    >>> find_named_head(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), "1")
+    Linear(in_features=4, out_features=3, bias=True)
+    """
     modules = dict(model.named_modules())
     if name not in modules:
         possible = [other for other, module in modules.items() if can_be_head(module)]
@@ -386,7 +442,28 @@ def _model_arguments(batch: Batch) -> tuple[tuple[object, ...], dict[str, object
 
 
 def find_logits(output: object) -> Tensor:
-    """Find the class logits (N, C) among what a model returned."""
+    """Find the class logits among what a model returned.
+
+    Parameters
+    ----------
+    output : Tensor, sequence, mapping or object
+        Logits, a tuple with them first, a dict with ``"logits"``, or an object with ``.logits``.
+
+    Returns
+    -------
+    Tensor of shape (N, C)
+        The logits.
+
+    Raises
+    ------
+    InvalidInput
+        If there are no logits, or they are not one vector of at least two classes for each row.
+
+    Examples
+    --------
+    >>> find_logits({"logits": torch.zeros(2, 3, 1, 1)}).shape
+    torch.Size([2, 3])
+    """
     answer = getattr(output, "logits", output)
     if isinstance(answer, Mapping):
         if "logits" not in answer:
@@ -407,7 +484,27 @@ def find_logits(output: object) -> Tensor:
 
 @contextmanager
 def evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """Switch the model to evaluation mode; each module gets its own mode back on exit."""
+    """Switch the model to evaluation mode; each module gets its own mode back on exit.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Model to switch.
+
+    Yields
+    ------
+    None
+        While the model is in evaluation mode.
+
+    Examples
+    --------
+    >>> model = nn.Dropout()
+    >>> with evaluation_mode(model):
+    ...     model.training
+    False
+    >>> model.training
+    True
+    """
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -443,7 +540,7 @@ def _make_hook(trace: _Trace, name: str, *, full: bool) -> ForwardHook:
             if output.ndim == 4 and name not in trace.map_names:
                 trace.map_names.append(name)
         if can_be_head(module):
-            given = arguments[0] if arguments else next(iter(keywords.values()))
+            given, *_ = (*arguments, *keywords.values())
             assert isinstance(given, Tensor)
             if is_one_vector_per_row(module, given, output):
                 trace.calls.append(_Call(name, module, given, output))
@@ -456,7 +553,29 @@ def _has_children(module: nn.Module) -> bool:
 
 
 def is_one_vector_per_row(layer: HeadLayer, given: Tensor, output: Tensor) -> bool:
-    """Check whether input and output of a layer have one vector per row, and no further dimensions."""
+    """Check whether input and output of a layer have one vector per row, and no further dimensions.
+
+    Parameters
+    ----------
+    layer : torch.nn.Module
+        Linear layer, 1x1 convolution or cosine head.
+    given : Tensor
+        Its input.
+    output : Tensor
+        Its output.
+
+    Returns
+    -------
+    bool
+        True for shapes such as (N, C) and (N, C, 1, 1), False for a vector per token or per pixel.
+
+    Examples
+    --------
+    >>> layer = nn.Linear(4, 3)
+    >>> rows, tokens = torch.zeros(2, 4), torch.zeros(2, 5, 4)
+    >>> is_one_vector_per_row(layer, rows, layer(rows)), is_one_vector_per_row(layer, tokens, layer(tokens))
+    (True, False)
+    """
     if output.ndim < 2:
         return False
     outputs, features = len(layer.weight), layer.weight[0].numel()
@@ -486,8 +605,28 @@ def _find_call_that_returns(answer: Tensor, trace: _Trace, *, check_law: bool) -
 
 
 def are_same(a: Tensor, b: Tensor) -> bool:
-    """Check whether two tensors hold the same values or share their memory."""
-    return a.shape == b.shape and (a.data_ptr() == b.data_ptr() or torch.equal(_to_float(a), _to_float(b)))
+    """Check whether two tensors have one shape, and hold the same values or share their memory.
+
+    Parameters
+    ----------
+    a, b : Tensor
+        Tensors to compare; half precision is compared in float32.
+
+    Returns
+    -------
+    bool
+        Whether they are the same.
+
+    Examples
+    --------
+    >>> are_same(torch.ones(2), torch.ones(2)), are_same(torch.ones(2), torch.ones(1, 2))
+    (True, False)
+    """
+    if a.shape != b.shape:
+        return False
+    if a.data_ptr() == b.data_ptr():
+        return True
+    return torch.equal(_to_float(a), _to_float(b))
 
 
 def _is_changed_in_place(call: _Call) -> bool:
@@ -532,9 +671,16 @@ def _select_map_names(model: nn.Module, trace: _Trace, head: HeadLayer) -> list[
     parents = [parent for parent, blocks in blocks_of.items() if len(blocks) > 1]
     if parents:
         return blocks_of[min(parents, key=_module_depth)]
-    return [name for name in trace.map_names if isinstance(modules[name], nn.Conv2d) and modules[name] is not head]
+    convolutions = []
+    for name in trace.map_names:
+        module = modules[name]
+        if isinstance(module, nn.Conv2d) and module is not head:
+            convolutions.append(name)
+    return convolutions
 
 
 def _module_depth(name: str) -> int:
     """Return the number of parents of a module, 0 for the whole model."""
-    return name.count(".") + 1 if name else 0
+    if not name:
+        return 0
+    return name.count(".") + 1
