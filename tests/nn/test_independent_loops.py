@@ -51,6 +51,7 @@ class Smooth(Network):
         self.first = nn.Conv2d(3, 8, 3, stride=2)
         self.second = nn.Conv2d(8, 16, 3, stride=2)
         self.linear = nn.Linear(16, CLASSES)
+        self.head_drop = nn.Identity()
         self.confidence = ConfidenceBranch("confidnet", 16) if branch else None
         self.cosine, self.abstain, self.width = cosine, False, 16
 

@@ -433,8 +433,7 @@ def test_a_plan_trains_other_libraries_networks_too(tmp_path):
     judged = Run.open(tmp_path / "out" / "run")
     assert judged["val"].features.shape == (32, 16)
     assert (judged.provenance["recipe"], judged.provenance["seed"]) == (plan.name, plan.settings.seed)
-    with pytest.raises(InvalidInput, match="sure needs a network with head='cosine'"):
-        Plan.of("sure", tiny, spec).network()
+    assert Plan.of("sure", tiny, spec).network().options.head == "cosine"
     with pytest.raises(InvalidInput, match="starts from a trained network"):
         Plan.of("aurc_finetune", "resnet8_cifar", spec)
     described = Plan.of("sure_plus", "resnet8_cifar", spec, epochs=3, batch=16, mixers=None).describe(steps=1)

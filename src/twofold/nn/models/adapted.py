@@ -275,8 +275,8 @@ def check_input(model: nn.Module, size: tuple[int, int], *, name: str = "the net
         raise
     except Exception as error:  # networks raise many kinds for a size that they do not take
         raise InvalidInput(
-            f"{name} cannot take images of {height}x{width} pixels: {_first_line(error)}; resize the images, or build "
-            "the network for this size (timm:NAME?img_size=...)"
+            f"{name} cannot take images of {height}x{width} pixels: {_first_line(error)}; "
+            "resize the images (--crop), or build the network for this size (timm:NAME?img_size=...)"
         ) from error
 
 
