@@ -95,7 +95,7 @@ BENCH_MISTAKES = {
     "unknown benchmark": ('verb = "bench"\nbenchmark = "digits"', 'verb = "bench"\nbenchmark = "digit"', "digits"),
     "unknown set": ('sets = ["test"]', 'sets = ["tset"]', "did you mean 'test'"),
     "unknown extraction": ('extracts = ["run"]', 'extracts = ["rnu"]', "did you mean 'run'"),
-    "not an extraction": ('extracts = ["run"]', 'extracts = ["net"]', "steps of the verb extract"),
+    "not an extraction": ('extracts = ["run"]', 'extracts = ["net"]', "steps of the verbs extract or study"),
     "half a pair": ('pairs = ["msp + energy"]', 'pairs = ["msp"]', "two scores"),
     "unknown protocol": ('pairs = ["msp + energy"]', 'protocols = ["joined"]', "did you mean 'joint"),
     "missing setting": ('model = "resnet18_32"', "", "key 'model' is missing"),

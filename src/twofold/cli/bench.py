@@ -151,6 +151,7 @@ def _print_status(status: Status, width: int) -> None:
     multiple=True,
     help="Data set to extract; by default all that are here. May be repeated.",
 )
+@click.option("--sample", type=click.IntRange(min=1), help="Images of each data set, drawn by a seed; by default all.")
 @ROOT
 @JSON
 @resumable
@@ -160,6 +161,7 @@ def extract_command(
     out: Path,
     checkpoints: tuple[str, ...],
     chosen: tuple[str, ...],
+    sample: int | None,
     root: Path | None,
     as_json: bool,
     **options: object,
@@ -173,10 +175,13 @@ def extract_command(
       twofold bench extract cifar10-real resnet20_cifar --checkpoint weights.npz --normalise imagenet --out run
     """
     from twofold.bench.catalogue import load
+    from twofold.bench.sampling import EVERY, sample_images
     from twofold.errors import InvalidInput
     from twofold.nn import data
 
     found = load(name)
+    if sample is not None:
+        found = sample_images(found, {EVERY: sample})
     for word in chosen:
         found[word]  # an unknown name is an error
     sets = []

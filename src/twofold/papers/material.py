@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from twofold.bench.estimators import EstimatorCell
 from twofold.bench.rows import ResultRow
@@ -19,10 +20,13 @@ class Material:
         Estimators of AURC on batches of saved outputs.
     rows : tuple of mapping
         Tidy results of benchmarks and studies.
+    runs : tuple of Path
+        Folders of the runs that were extracted or judged.
     """
 
     cells: tuple[EstimatorCell, ...] = ()
     rows: tuple[ResultRow, ...] = ()
+    runs: tuple[Path, ...] = ()
 
     @classmethod
     def join(cls, parts: Iterable[Material]) -> Material:
@@ -36,11 +40,13 @@ class Material:
         Returns
         -------
         Material
-            All of it, in order.
+            All of it, in order; each run once.
         """
         cells: list[EstimatorCell] = []
         rows: list[ResultRow] = []
+        runs: dict[Path, None] = {}
         for part in parts:
             cells += part.cells
             rows += part.rows
-        return cls(tuple(cells), tuple(rows))
+            runs |= dict.fromkeys(part.runs)
+        return cls(tuple(cells), tuple(rows), tuple(runs))

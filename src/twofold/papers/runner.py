@@ -170,10 +170,14 @@ def all_steps(scale: Scale) -> tuple[Step, ...]:
         In the order in which they run.
     """
     ordered: dict[Step, None] = {}
-    for step in scale.steps:
+
+    def add(step: Step) -> None:
         for earlier in step.prerequisites():
-            ordered[earlier] = None
+            add(earlier)
         ordered[step] = None
+
+    for step in scale.steps:
+        add(step)
     return tuple(ordered)
 
 

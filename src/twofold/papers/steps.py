@@ -11,15 +11,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, TypeVar
 
 from twofold import _checks
 from twofold._files import replacing
 from twofold.bench import catalogue
 from twofold.bench.cache import digest
+from twofold.bench.catalogue import Benchmark
 from twofold.bench.estimators import LOSSES, SIZES, Loss, cells_from_csv, cells_to_csv, measure_estimators
 from twofold.bench.protocols import PROTOCOLS
 from twofold.bench.results import Results
+from twofold.bench.sampling import EVERY, sample_images
 from twofold.bench.saved import name_sources, read_saved, saved_digest, saved_path
 from twofold.errors import InvalidInput, MissingExtra, UnknownName
 from twofold.papers.material import Material
@@ -48,6 +50,7 @@ class Step(ABC):
     """Define one step of a plan: settings, a command that does the same, and the work itself."""
 
     verb: ClassVar[str]
+    makes_runs: ClassVar[bool] = False
 
     @property
     def key(self) -> str:
@@ -112,7 +115,37 @@ class Step(ABC):
         """
         return " ".join(self._words(work))
 
-    def use_runs(self, runs: Sequence[str]) -> Self:
+    def run_paths(self, work: Workspace) -> list[Path]:
+        """Name the runs that this step writes, which other steps take by ``extracts``.
+
+        Parameters
+        ----------
+        work : Workspace
+            Where files are.
+
+        Returns
+        -------
+        list of Path
+            Folders; they need not exist. Empty for a step that writes none.
+        """
+        return self._run_paths(work)
+
+    def run_words(self, work: Workspace) -> list[str]:
+        """Spell the runs that this step writes for a command line.
+
+        Parameters
+        ----------
+        work : Workspace
+            Where files are.
+
+        Returns
+        -------
+        list of str
+            Words for a shell, which may have wildcards.
+        """
+        return self._run_words(work)
+
+    def use_runs(self, runs: Sequence[str]) -> Step:
         """Take the user's own runs in place of those of the plan.
 
         Parameters
@@ -181,6 +214,12 @@ class Step(ABC):
     def _read(self, work: Workspace) -> Material:
         return Material()
 
+    def _run_paths(self, work: Workspace) -> list[Path]:
+        return []
+
+    def _run_words(self, work: Workspace) -> list[str]:
+        return [shlex.quote(str(path)) for path in self.run_paths(work)]
+
     @abstractmethod
     def _needs(self, work: Workspace) -> list[DataNeed]: ...
 
@@ -188,7 +227,7 @@ class Step(ABC):
     def _words(self, work: Workspace) -> list[str]: ...
 
     @abstractmethod
-    def _use_runs(self, runs: tuple[str, ...]) -> Self: ...
+    def _use_runs(self, runs: tuple[str, ...]) -> Step: ...
 
     @abstractmethod
     def _is_done(self, work: Workspace) -> bool: ...
@@ -197,6 +236,30 @@ class Step(ABC):
     def _run(self, work: Workspace) -> None: ...
 
 
+STEPS: dict[str, type[Step]] = {}
+"""The steps by the verb that names them in files."""
+
+Kind = TypeVar("Kind", bound=type[Step])
+
+
+def register_step(kind: Kind) -> Kind:
+    """Register a kind of step under its verb.
+
+    Parameters
+    ----------
+    kind : type
+        A final class that derives from :class:`Step`.
+
+    Returns
+    -------
+    type
+        The class, unchanged.
+    """
+    STEPS[kind.verb] = kind
+    return kind
+
+
+@register_step
 @dataclass(frozen=True)
 class MeasureEstimators(Step):
     """Measure estimators of AURC on saved outputs.
@@ -205,7 +268,9 @@ class MeasureEstimators(Step):
     ----------
     outputs : tuple of str, default=()
         Sources as :func:`twofold.bench.saved.read_saved` takes them, relative to the folder of data. Empty where the
-        user must give runs.
+        user must give runs, or ``extracts`` makes them.
+    extracts : tuple of Step, default=()
+        Steps whose runs are measured too, on their test sets.
     losses : tuple of {"0/1", "ce"}, default=("0/1", "ce")
         Losses.
     scores : tuple of str, default=("msp",)
@@ -218,6 +283,7 @@ class MeasureEstimators(Step):
 
     verb: ClassVar[str] = "estimators"
     outputs: tuple[str, ...] = ()
+    extracts: tuple[Step, ...] = ()
     losses: tuple[Loss, ...] = LOSSES
     scores: tuple[str, ...] = ("msp",)
     sizes: tuple[int, ...] = SIZES
@@ -225,6 +291,7 @@ class MeasureEstimators(Step):
 
     def _check(self) -> None:
         name_sources(self.outputs)
+        _check_extracts(self.extracts)
         for loss in self.losses:
             _checks.choice(loss, "losses", LOSSES)
         for score in self.scores:
@@ -232,36 +299,49 @@ class MeasureEstimators(Step):
         for size in self.sizes:
             _checks.whole(size, "sizes", 2)
 
+    def _prerequisites(self) -> tuple[Step, ...]:
+        return self.extracts
+
     def _needs(self, work: Workspace) -> list[DataNeed]:
-        if not self.outputs:
+        if not self.outputs and not self.extracts:
             return [DataNeed("runs of your networks, by --run", False)]
         return _file_needs(self.outputs, work)
 
+    def _sources(self, work: Workspace) -> tuple[str, ...]:
+        """List all sources: those of the data, and the runs of earlier steps."""
+        sources = list(self.outputs)
+        for step in self.extracts:
+            sources += [str(path.absolute()) for path in step.run_paths(work)]
+        return tuple(sources)
+
     def _words(self, work: Workspace) -> list[str]:
-        sources = [work.data_word(source) for source in self.outputs] or ["RUN"]
+        sources = [work.data_word(source) for source in self.outputs]
+        for step in self.extracts:
+            sources += step.run_words(work)
+        sources = sources or ["RUN"]
         words = ["twofold", "bench", "estimators", *sources]
         words += _options("--loss", self.losses) + _options("--score", self.scores) + _options("--size", self.sizes)
         if self.whole:
             words.append("--whole")
         return [*words, "--out", shlex.quote(str(self._path(work)))]
 
-    def _use_runs(self, runs: tuple[str, ...]) -> Self:
-        return replace(self, outputs=runs)
+    def _use_runs(self, runs: tuple[str, ...]) -> Step:
+        return replace(self, outputs=runs, extracts=())
 
     def _path(self, work: Workspace) -> Path:
         """Name the file of the cells: by settings and by what the sources hold."""
         contents = []
-        for source in self.outputs:
+        for source in self._sources(work):
             is_here = saved_path(source, root=work.root).exists()
             contents.append(saved_digest(source, root=work.root) if is_here else "missing")
         return work.out / "cells" / f"{self.verb}-{digest(asdict(self), contents)[:12]}.csv"
 
     def _is_done(self, work: Workspace) -> bool:
-        return bool(self.outputs) and self._path(work).exists()
+        return bool(self.outputs or self.extracts) and self._path(work).exists()
 
     def _run(self, work: Workspace) -> None:
         outputs = {}
-        for name, source in name_sources(self.outputs).items():
+        for name, source in name_sources(self._sources(work)).items():
             if not Path(source).is_absolute():
                 work.need_root()
             outputs[name] = read_saved(source, root=work.root)
@@ -283,6 +363,7 @@ class MeasureEstimators(Step):
         return Material(cells=tuple(cells_from_csv(text)))
 
 
+@register_step
 @dataclass(frozen=True)
 class ExtractOutputs(Step):
     """Run a network over data sets of a benchmark.
@@ -303,9 +384,12 @@ class ExtractOutputs(Step):
         How the network was trained.
     layers : str, default=""
         Layers whose statistics are recorded; empty for none.
+    images : int, default=0
+        Largest number of images of each data set, drawn by a seed; 0 for all.
     """
 
     verb: ClassVar[str] = "extract"
+    makes_runs: ClassVar[bool] = True
     benchmark: str
     model: str
     sets: tuple[str, ...]
@@ -313,6 +397,7 @@ class ExtractOutputs(Step):
     normalise: str = "none"
     recipe: str = "published"
     layers: str = ""
+    images: int = 0
 
     def path(self, work: Workspace) -> Path:
         """Name the folder of the run.
@@ -329,22 +414,25 @@ class ExtractOutputs(Step):
         """
         return work.out / "runs" / self.key
 
-    def _check(self) -> None:
+    def _benchmark(self) -> Benchmark:
+        """Load the benchmark, with as many images as the step asks for."""
         benchmark = catalogue.load(self.benchmark)
+        if not self.images:
+            return benchmark
+        return sample_images(benchmark, {EVERY: self.images})
+
+    def _check(self) -> None:
+        _checks.whole(self.images, "images", 0)
+        benchmark = self._benchmark()
         for name in self.sets:
             benchmark[name]
 
+    def _run_paths(self, work: Workspace) -> list[Path]:
+        return [self.path(work)]
+
     def _needs(self, work: Workspace) -> list[DataNeed]:
         benchmark = catalogue.load(self.benchmark)
-        needs = _file_needs(self.checkpoints, work)
-        for name in self.sets:
-            data = benchmark[name].data
-            _, _, path = data.partition(":")
-            is_here = "{data}" not in data
-            if not is_here and work.root is not None:
-                is_here = Path(path.partition("?")[0].replace("{data}", str(work.root))).exists()
-            needs.append(DataNeed(f"{name} of {self.benchmark}", is_here))
-        return needs
+        return _file_needs(self.checkpoints, work) + set_needs(benchmark, self.sets, work)
 
     def _words(self, work: Workspace) -> list[str]:
         words = ["twofold", "bench", "extract", self.benchmark, self.model]
@@ -353,9 +441,11 @@ class ExtractOutputs(Step):
         words += ["--normalise", self.normalise, "--recipe", self.recipe]
         if self.layers:
             words += ["--layers", shlex.quote(self.layers)]
+        if self.images:
+            words += ["--sample", str(self.images)]
         return [*words, *_options("--name", self.sets), "--out", shlex.quote(str(self.path(work)))]
 
-    def _use_runs(self, runs: tuple[str, ...]) -> Self:
+    def _use_runs(self, runs: tuple[str, ...]) -> Step:
         raise InvalidInput("a plan that only extracts takes no runs; leave --run out")
 
     def _is_done(self, work: Workspace) -> bool:
@@ -369,7 +459,7 @@ class ExtractOutputs(Step):
             from twofold.nn.extraction import extract_all
         except ImportError as error:
             raise MissingExtra('running networks needs torch: pip install "twofold[torch]"') from error
-        benchmark = catalogue.load(self.benchmark)
+        benchmark = self._benchmark()
         root = work.need_root()
         sets = []
         for name in self.sets:
@@ -392,6 +482,9 @@ class ExtractOutputs(Step):
             done=progress.add,
         )
 
+    def _read(self, work: Workspace) -> Material:
+        return Material(runs=(self.path(work),))
+
 
 class _RowProgress:
     """Add up the rows of a data set as they are extracted."""
@@ -408,6 +501,7 @@ class _RowProgress:
         self.work.progress(f"extracting {self.label}", self.rows, self.total)
 
 
+@register_step
 @dataclass(frozen=True)
 class JudgeRuns(Step):
     """Judge runs by a benchmark.
@@ -417,7 +511,7 @@ class JudgeRuns(Step):
     benchmark : str
         Name of the benchmark.
     extracts : tuple of Step, default=()
-        Extractions whose runs are judged.
+        Steps whose runs are judged: extractions and studies.
     runs : tuple of str, default=()
         Further runs.
     scores : tuple of str, default=()
@@ -441,9 +535,7 @@ class JudgeRuns(Step):
 
     def _check(self) -> None:
         catalogue.load(self.benchmark)
-        for one in self.extracts:
-            if not isinstance(one, ExtractOutputs):
-                raise InvalidInput(f"extracts must name steps of the verb extract, got one of {one.verb}")
+        _check_extracts(self.extracts)
         for score in self.scores:
             scorer(score)
         for pair in self.pairs:
@@ -462,17 +554,26 @@ class JudgeRuns(Step):
         return _file_needs(self.runs, work)
 
     def _run_paths(self, work: Workspace) -> list[Path]:
-        paths = [one.path(work) for one in self.extracts if isinstance(one, ExtractOutputs)]
-        return paths + [saved_path(run, root=work.root) for run in self.runs]
+        paths = [saved_path(run, root=work.root) for run in self.runs]
+        for one in self.extracts:
+            paths += one.run_paths(work)
+        return paths
+
+    def _run_words(self, work: Workspace) -> list[str]:
+        words = [shlex.quote(str(saved_path(run, root=work.root))) for run in self.runs]
+        for one in self.extracts:
+            words += one.run_words(work)
+        return words
 
     def _words(self, work: Workspace) -> list[str]:
         words = ["twofold", "bench", "run", self.benchmark]
-        words += _options("--run", self._run_paths(work) or ["RUN"])
+        for run in self.run_words(work) or ["RUN"]:
+            words += ["--run", run]
         words += _options("--score", self.scores) + _options("--pair", self.pairs)
         words += [*_options("--protocol", self.protocols), "--resamples", str(self.resamples)]
         return [*words, "--out", shlex.quote(str(self._folder(work)))]
 
-    def _use_runs(self, runs: tuple[str, ...]) -> Self:
+    def _use_runs(self, runs: tuple[str, ...]) -> Step:
         for run in runs:
             if "?" in run:
                 raise InvalidInput(f"{run!r}: a benchmark judges whole runs; leave out what follows the question mark")
@@ -511,7 +612,43 @@ class JudgeRuns(Step):
             file.write(self._contents(work).encode())
 
     def _read(self, work: Workspace) -> Material:
-        return Material(rows=tuple(Results.open(self._folder(work)).to_dicts()))
+        rows = tuple(Results.open(self._folder(work)).to_dicts())
+        return Material(rows=rows, runs=tuple(self.run_paths(work)))
+
+
+def set_needs(benchmark: Benchmark, names: Iterable[str], work: Workspace) -> list[DataNeed]:
+    """List data sets of a benchmark, and whether their files are here.
+
+    Parameters
+    ----------
+    benchmark : Benchmark
+        The benchmark.
+    names : iterable of str
+        Names of its data sets.
+    work : Workspace
+        Where files are.
+
+    Returns
+    -------
+    list of DataNeed
+        One for each data set; the files are not opened.
+    """
+    needs = []
+    for name in names:
+        data = benchmark[name].data
+        _, _, path = data.partition(":")
+        is_here = "{data}" not in data
+        if not is_here and work.root is not None:
+            is_here = Path(path.partition("?")[0].replace("{data}", str(work.root))).exists()
+        needs.append(DataNeed(f"{name} of {benchmark.name}", is_here))
+    return needs
+
+
+def _check_extracts(steps: Iterable[Step]) -> None:
+    """Check that earlier steps write runs."""
+    for one in steps:
+        if not one.makes_runs:
+            raise InvalidInput(f"extracts must name steps of the verbs extract or study, got one of {one.verb}")
 
 
 def _absolute(source: str) -> str:
@@ -551,7 +688,3 @@ def _split_pair(text: str) -> tuple[str, str]:
     if len(parts) != 2:
         raise InvalidInput(f"pairs must be two scores with ' + ' between them, got {text!r}")
     return parts[0], parts[1]
-
-
-STEPS: dict[str, type[Step]] = {one.verb: one for one in (MeasureEstimators, ExtractOutputs, JudgeRuns)}
-"""The steps by the verb that names them in files."""

@@ -1,7 +1,8 @@
 """Studies: one TOML file says what is trained, extracted and judged; a runner does it cell by cell, and resumes.
 
 A study file has the keys of a benchmark file (:mod:`twofold.bench.catalogue`), or ``benchmark`` with the name of one of
-the catalogue (several names: each in turn) and ``sets`` with those of its data sets that are wanted. Beside them:
+the catalogue (several names: each in turn) and ``sets`` with those of its data sets that are wanted. ``[images]`` keeps
+at most so many images of a data set, a role or ``all`` (:mod:`twofold.bench.sampling`). Beside them:
 
 - ``model``, ``normalise``, ``seeds``, ``resamples``, and ``[settings]``: a ``preset`` of :mod:`twofold.nn.training` and
   what differs from it. The training set is the data set of role train.
@@ -18,7 +19,7 @@ and the results of all finished cells, with a report page (Markdown and HTML), i
 
 from twofold.study.folder import finished, keep, opened, results
 from twofold.study.page import document, report, table
-from twofold.study.parse import command, load, loads, names, titles
+from twofold.study.parse import StudyOutline, command, load, loads, names, outline, titles
 from twofold.study.runner import Estimate, StudyProgress, estimate, run
 from twofold.study.spec import Study, StudyCell, StudyRow, StudyTable, TableBaseline, TableColumn
 from twofold.study.tables import Value, values
@@ -27,6 +28,7 @@ __all__ = [
     "Estimate",
     "Study",
     "StudyCell",
+    "StudyOutline",
     "StudyProgress",
     "StudyRow",
     "StudyTable",
@@ -42,6 +44,7 @@ __all__ = [
     "loads",
     "names",
     "opened",
+    "outline",
     "report",
     "results",
     "run",

@@ -5,25 +5,26 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
-from typing import TypeGuard
+from typing import TypeGuard, cast
 
 from twofold import _checks, _toml
 from twofold.bench import catalogue
 from twofold.bench.catalogue import Benchmark, Content
 from twofold.bench.protocols import PROTOCOLS
-from twofold.errors import InvalidInput, UnknownName
+from twofold.bench.sampling import sample_images
+from twofold.errors import InvalidInput, TwofoldError, UnknownName
 from twofold.study.checks import check_name, check_study, setting_names, spell_method
 from twofold.study.spec import Study, StudyRow, StudyTable, TableBaseline, TableColumn
 
 BENCHMARK_KEYS = ("classes", "protocols", "scores", "pairs", "metrics", "sets", "splits")
 KEYS = (
     *("name", "title", "source", "model", "normalise", "precision", "seeds", "tuning_seeds", "resamples", "settings"),
-    *("outliers", "mixers", "recipes", "tables", "presets", "benchmark", *BENCHMARK_KEYS),
+    *("outliers", "mixers", "recipes", "tables", "presets", "benchmark", "images", *BENCHMARK_KEYS),
 )
 ROW_KEYS = ("name", "recipe", "checkpoint", "outliers", "mixers", "dropout", "passes", "odin", "scores", "pairs")
 LISTS = ("scores", "pairs", "augment")  # keys of a row whose value is a list by itself
@@ -114,16 +115,86 @@ def load(name: str | Path, *, preset: str | None = None) -> Study:
     InvalidInput
         If the file cannot be read or is invalid.
     """
+    text, where = _read_text(name)
+    return loads(text, where=where, preset=preset)
+
+
+def _read_text(name: str | Path) -> tuple[str, str]:
+    """Read the file of a study, and say how errors name it."""
     if isinstance(name, Path) or str(name).endswith(".toml"):
         try:
-            text = Path(name).read_text(encoding="utf-8")
+            return Path(name).read_text(encoding="utf-8"), str(name)
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidInput(f"{name} cannot be read as a study file: {error}") from error
-        return loads(text, where=str(name), preset=preset)
     if name not in titles():
         raise UnknownName.of("study", str(name), titles())
     text = files("twofold.study").joinpath("files", f"{name}.toml").read_text(encoding="utf-8")
-    return loads(text, where=f"study {name}", preset=preset)
+    return text, f"study {name}"
+
+
+@dataclass(frozen=True)
+class StudyOutline:
+    """Hold what a study file says about its cells, which is read without torch.
+
+    Parameters
+    ----------
+    name : str
+        Name of the study.
+    families : tuple of str
+        Names that the file gives to rows.
+    seeds : tuple of int
+        Seeds of the cells.
+    benchmarks : tuple of Benchmark
+        Where the rows are trained and judged.
+    """
+
+    name: str
+    families: tuple[str, ...]
+    seeds: tuple[int, ...]
+    benchmarks: tuple[Benchmark, ...]
+
+
+def outline(name: str | Path, *, preset: str | None = None) -> StudyOutline:
+    """Read rows, seeds and benchmarks of a study, for which torch is not needed.
+
+    Parameters
+    ----------
+    name : str or Path
+        A name of :func:`names`, or a path that ends in ``.toml``.
+    preset : str, optional
+        A preset of the file to apply.
+
+    Returns
+    -------
+    StudyOutline
+        What was read; recipes and settings are not checked.
+
+    Raises
+    ------
+    UnknownName
+        If there is no such study or preset.
+    InvalidInput
+        If the file cannot be read or is invalid.
+
+    Examples
+    --------
+    >>> outline("sure_plus").families[0]
+    'basic'
+    """
+    text, where = _read_text(name)
+    content = _toml.parse(text, where)
+    _toml.check_keys(content, KEYS, where)
+    if preset is not None:
+        content = _apply_preset(content, preset, where)
+    families = []
+    for place, table in enumerate(_toml.get_tables(content, "recipes", where), start=1):
+        families.append(_toml.get_text(table, "name", f"{where}, recipe {place}"))
+    return StudyOutline(
+        name=_toml.get_text(content, "name", where),
+        families=tuple(families),
+        seeds=_read_seeds(content, where),
+        benchmarks=_read_benchmarks(content, where),
+    )
 
 
 def loads(text: str, *, where: str = "study", preset: str | None = None) -> Study:
@@ -247,7 +318,19 @@ def _read_tuning_seeds(content: Content, seeds: tuple[int, ...], where: str) -> 
 
 
 def _read_benchmarks(content: Content, where: str) -> tuple[Benchmark, ...]:
-    """Load the benchmarks that the rows are judged by: of the catalogue, or the one that the file itself describes."""
+    """Load the benchmarks that the rows are judged by, with the number of images that the file asks for."""
+    benchmarks = _find_benchmarks(content, where)
+    images = _toml.get_table(content, "images", where)
+    if not images:
+        return benchmarks
+    try:
+        return tuple(sample_images(one, cast(dict[str, int], images)) for one in benchmarks)
+    except TwofoldError as error:
+        raise InvalidInput(f"{where}, images: {error}") from error
+
+
+def _find_benchmarks(content: Content, where: str) -> tuple[Benchmark, ...]:
+    """Load the benchmarks of the catalogue that the file names, or the one that it describes itself."""
     if "benchmark" not in content:
         splits = _toml.get_tables(content, "splits", where)
         return tuple(catalogue.from_content(content, where, split) for split in range(max(1, len(splits))))

@@ -1,0 +1,161 @@
+"""The step that trains, extracts and judges cells of a study, as ``twofold study run`` does."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from twofold import study as studies
+from twofold.bench import catalogue
+from twofold.errors import InvalidInput, UnknownName
+from twofold.papers.material import Material
+from twofold.papers.steps import DataNeed, JudgeRuns, Step, register_step, set_needs
+from twofold.papers.workspace import Workspace
+from twofold.study import Study, StudyCell, StudyOutline
+
+
+@register_step
+@dataclass(frozen=True)
+class RunStudy(Step):
+    """Train, extract and judge cells of a study.
+
+    The folder is that of the study and its preset, so that plans which need other rows or seeds of it share the cells
+    that are finished.
+
+    Parameters
+    ----------
+    study : str
+        Name of the study, or the path of its file.
+    preset : str, default=""
+        A preset of the study, such as one with less epochs and images; empty for none.
+    rows : tuple of str, default=()
+        Rows of the study by the name that its file gives them; empty for all.
+    seeds : tuple of int, default=()
+        Seeds of the study; empty for all.
+    """
+
+    verb: ClassVar[str] = "study"
+    makes_runs: ClassVar[bool] = True
+    study: str
+    preset: str = ""
+    rows: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+
+    def path(self, work: Workspace) -> Path:
+        """Name the folder of the study.
+
+        Parameters
+        ----------
+        work : Workspace
+            Where files are.
+
+        Returns
+        -------
+        Path
+            The folder; it need not exist.
+        """
+        name = Path(self.study).name.removesuffix(".toml")
+        if self.preset:
+            name += f"-{self.preset}"
+        return work.out / "studies" / name
+
+    def _outline(self) -> StudyOutline:
+        return studies.outline(self.study, preset=self.preset or None)
+
+    def _load(self) -> Study:
+        return studies.load(self.study, preset=self.preset or None)
+
+    def _cells(self, study: Study) -> tuple[StudyCell, ...]:
+        """List the cells of the step."""
+        return study.cells(self.rows or None, self.seeds or None)
+
+    def _check(self) -> None:
+        outline = self._outline()
+        for row in self.rows:
+            if row not in outline.families:
+                raise UnknownName.of(f"row of {outline.name}", row, outline.families)
+        for seed in self.seeds:
+            if seed not in outline.seeds:
+                raise InvalidInput(f"seed {seed} is not a seed of {outline.name}; its seeds are {outline.seeds}")
+
+    def _needs(self, work: Workspace) -> list[DataNeed]:
+        needs: dict[DataNeed, None] = {}
+        for benchmark in self._outline().benchmarks:
+            needs |= dict.fromkeys(set_needs(benchmark, benchmark.names(), work))
+        return list(needs)
+
+    def _words(self, work: Workspace) -> list[str]:
+        words = ["twofold", "study", "run", shlex.quote(self.study)]
+        if self.preset:
+            words += ["--preset", self.preset]
+        for row in self.rows:
+            words += ["--row", row]
+        for seed in self.seeds:
+            words += ["--seed", str(seed)]
+        return [*words, "--out", shlex.quote(str(self.path(work)))]
+
+    def _run_paths(self, work: Workspace) -> list[Path]:
+        cells = self._cells(self._load())
+        return [self.path(work) / "runs" / cell.name for cell in cells]
+
+    def _run_words(self, work: Workspace) -> list[str]:
+        folder = shlex.quote(str(self.path(work) / "runs"))
+        rows = self.rows or ("",)
+        seeds: Iterable[object] = self.seeds or ("",)
+        words = []
+        for row in rows:
+            for seed in seeds:
+                words.append(f"{folder}/*{row}*-s{seed}*" if row or seed != "" else f"{folder}/*")
+        return words
+
+    def _use_runs(self, runs: tuple[str, ...]) -> Step:
+        outline = self._outline()
+        if len(outline.benchmarks) > 1 or outline.benchmarks[0].name not in catalogue.names():
+            raise InvalidInput(
+                f"the study {outline.name} is not judged by one benchmark of the catalogue; leave --run out"
+            )
+        benchmark = outline.benchmarks[0]
+        step = JudgeRuns(
+            benchmark.name,
+            scores=benchmark.scores,
+            pairs=tuple(f"{first} + {second}" for first, second in benchmark.pairs),
+            protocols=benchmark.protocols,
+        )
+        return step._use_runs(runs)
+
+    def _is_done(self, work: Workspace) -> bool:
+        if not self.path(work).is_dir():
+            return False
+        study = self._load()
+        wanted = {cell.name for cell in self._cells(study)}
+        return wanted <= set(studies.finished(study, self.path(work)))
+
+    def _run(self, work: Workspace) -> None:
+        study = self._load()
+        finished = set(studies.finished(study, self.path(work)))
+        for cell in self._cells(study):
+            if cell.name in finished:
+                continue
+            if work.is_late:
+                return
+            progress = studies.run(
+                study,
+                self.path(work),
+                only=[cell.row.name],
+                seeds=[cell.seed],
+                root=work.root,
+                device=work.device,
+                jobs=work.jobs,
+                done=work.progress,
+            )
+            finished.update(progress.finished)
+
+    def _read(self, work: Workspace) -> Material:
+        study = self._load()
+        cells = {cell.name for cell in self._cells(study)}
+        found = studies.results(study, self.path(work))
+        rows = [row for row in found.to_dicts() if row["run"] in cells]
+        return Material(rows=tuple(rows), runs=tuple(self.run_paths(work)))
