@@ -165,6 +165,28 @@ def test_listing_one_goldens():
     assert 1000 * metrics.aurc([l == 0 for l in half], [0.5] * 100, estimator="trapezoid") == pytest.approx(500)
 
 
+@pytest.mark.parametrize("levels", [1, 2, 5, 1000])
+@pytest.mark.parametrize("n", [1, 2, 3, 30])
+def test_the_estimator_listing_is_the_printed_code(n, levels):
+    rng = np.random.default_rng(n + levels)
+    for _ in range(20):
+        conf, loss = rng.integers(levels, size=n).astype(float), rng.integers(2, size=n).astype(float)
+        assert metrics.aurc(loss == 0, conf, estimator="listing") == pytest.approx(listing_one(loss, conf), abs=1e-12)
+        losses = rng.random(n)
+        found = metrics.aurc(np.ones(n), conf, loss=losses, estimator="listing")
+        assert found == pytest.approx(listing_one(losses, conf), abs=1e-12)
+
+
+def test_listing_has_no_weights_no_optimum_and_no_share():
+    correct, conf, is_id = [True, False], [0.9, 0.1], [True, False]
+    with pytest.raises(InvalidInput, match="leave ood_share out"):
+        metrics.aurc(correct, conf, is_id=is_id, ood_share=0.2, estimator="listing")
+    with pytest.raises(InvalidInput, match="no exact optimum"):
+        metrics.eaurc(correct, conf, estimator="listing")
+    with pytest.raises(InvalidInput, match='coverage="id"'):
+        metrics.aurc(correct, conf, is_id=is_id, coverage="id", estimator="listing")
+
+
 def test_listing_one_drops_the_most_confident_sample():
     for seed in range(30):
         rng = np.random.default_rng(seed)

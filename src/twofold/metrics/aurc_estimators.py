@@ -36,7 +36,7 @@ def aurc_weights(n: int, estimator: Estimator = "empirical") -> Array:
     n : int
         Number of samples, at least 1.
     estimator : str, default="empirical"
-        A rule of :func:`aurc` other than ``grid`` and ``published``.
+        A rule of :func:`aurc` other than ``listing``, ``grid`` and ``published``.
 
     Returns
     -------
@@ -46,7 +46,8 @@ def aurc_weights(n: int, estimator: Estimator = "empirical") -> Array:
     Raises
     ------
     InvalidInput
-        If ``n`` is not a whole number of at least 1, or ``estimator`` is unknown, ``grid`` or ``published``.
+        If ``n`` is not a whole number of at least 1, or ``estimator`` is unknown, ``listing``, ``grid`` or
+        ``published``.
 
     Notes
     -----
@@ -155,7 +156,7 @@ def aurc_weight_mse(n: int, estimator: Estimator = "empirical") -> Array:
     n : int
         Number of samples, at least 1.
     estimator : str, default="empirical"
-        A rule of :func:`aurc` other than ``grid`` and ``published``.
+        A rule of :func:`aurc` other than ``listing``, ``grid`` and ``published``.
 
     Returns
     -------
@@ -165,7 +166,8 @@ def aurc_weight_mse(n: int, estimator: Estimator = "empirical") -> Array:
     Raises
     ------
     InvalidInput
-        If ``n`` is not a whole number of at least 1, or ``estimator`` is unknown, ``grid`` or ``published``.
+        If ``n`` is not a whole number of at least 1, or ``estimator`` is unknown, ``listing``, ``grid`` or
+        ``published``.
 
     Notes
     -----

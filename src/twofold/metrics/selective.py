@@ -44,6 +44,7 @@ Estimator = Literal[
     "expected",
     "trapezoid",
     "continuous",
+    "listing",
     "grid",
     "published",
 ]
@@ -154,7 +155,7 @@ def check_convention(coverage: str, estimator: str, is_id: ArrayLike | None, *, 
         If ``coverage="id"`` and there is no ID sample.
     """
     _checks.choice(coverage, "coverage", ("all", "id"))
-    _checks.choice(estimator, "estimator", (*ESTIMATORS, "grid", "published"))
+    _checks.choice(estimator, "estimator", (*ESTIMATORS, "listing", "grid", "published"))
     if coverage == "id" and estimator not in ("empirical", "grid", "published"):
         raise InvalidInput(f'coverage="id" is defined for empirical, grid and published, not for {estimator!r}')
     if coverage == "all" and estimator in ("grid", "published"):
@@ -194,7 +195,8 @@ def aurc(
     .. math:: \mathrm{AURC} = \frac{1}{n} \sum_i R(g_i), \qquad
               R(\tau) = \frac{\sum_j l_j [g_j \ge \tau]}{\sum_j [g_j \ge \tau]}
 
-    Tied confidences share one risk, so the order of samples never matters. ``estimator`` chooses the rule:
+    Tied confidences share one risk, so the order of samples never matters (but for ``listing``). ``estimator`` chooses
+    the rule:
 
     ================= =========================================================================================
     ``empirical``     the mean above (Eq. 10 of Zhou et al.)
@@ -204,6 +206,7 @@ def aurc(
     ``self_excluded`` ``empirical`` minus mean(loss)/n: a sample does not vouch for itself; least bias at small n
     ``trapezoid``     the FD-Shifts rule: straight lines between distinct thresholds, flat to coverage 0
     ``continuous``    the exact integral where risk is linear in accepted loss between thresholds
+    ``listing``       Listing 1 of FD-Shifts as printed, to match its numbers; see Notes
     ================= =========================================================================================
 
     Parameters
@@ -246,7 +249,8 @@ def aurc(
         If arrays differ in length or hold values that are not allowed, if ``correct`` is True on an OOD sample, if
         ``ood_share`` is outside [0, 1) or comes without ``is_id``, or if ``estimator``, ``coverage`` and ``loss`` do
         not go together: ``coverage="id"`` needs ``empirical``, ``grid`` or ``published``; ``grid`` and ``published``
-        need ``coverage="id"`` and take no ``loss``; ``published`` takes no ``ood_share`` and needs finite confidences.
+        need ``coverage="id"`` and take no ``loss``; ``published`` and ``listing`` take no ``ood_share``; ``published``
+        needs finite confidences.
     UnfitData
         If there is no ID sample for ``coverage="id"``, or if ``ood_share`` is set but there is no ID or no OOD sample.
 
@@ -254,6 +258,10 @@ def aurc(
     -----
     State the estimator with every number. ``trapezoid`` rewards ties: between two thresholds the true risk lies above
     the chord.
+
+    ``listing`` draws trapezoids too, but reads the risk after the first member of a tie group instead of the last, and
+    leaves out the stretch from the most confident sample to coverage 0. Its value depends on the order of tied
+    samples: here they are removed in the order of the rows, as ``np.argsort(conf, kind="stable")`` gives it.
 
     ``coverage="id"`` is the AURC of the SURE+ paper (its Eq. 4-6): the mean over ID samples of the risk at each one's
     own threshold, with accepted OOD samples counted as failures. There ``estimator`` may also be ``grid`` (quantile
@@ -274,6 +282,8 @@ def aurc(
     0.1875
     >>> round(aurc(correct, conf, estimator="expected"), 7)
     0.2708333
+    >>> round(aurc(correct, conf, estimator="listing"), 4)
+    0.1458
 
     The last sample is OOD, and half of the inputs in deployment will be:
 
@@ -283,6 +293,8 @@ def aurc(
     check_convention(coverage, estimator, is_id, loss=loss is not None)
     if estimator in ("grid", "published"):
         return _grid_aurc(correct, conf, is_id, ood_share, estimator, thresholds, bins, nan)
+    if estimator == "listing":
+        return _listing_aurc(correct, conf, is_id, loss, ood_share, nan)
     s = sweep(correct, conf, is_id=is_id, loss=loss, ood_share=ood_share, nan=nan)
     return _aurc(s, coverage=coverage, estimator=estimator)
 
@@ -302,6 +314,37 @@ def _grid_aurc(
     if estimator == "published":
         return _grid.published_area(table, data.inside)
     return _grid.binned_area(table, data.inside, _checks.whole(bins, "bins", 1))
+
+
+def _listing_aurc(
+    correct: ArrayLike,
+    conf: ArrayLike,
+    is_id: ArrayLike | None,
+    loss: ArrayLike | None,
+    ood_share: float | None,
+    nan: NaNPolicy,
+) -> float:
+    """Compute Listing 1 of FD-Shifts: remove the least confident first, with a point after a tie's first member."""
+    if ood_share is not None:
+        raise InvalidInput('estimator="listing" counts every sample once; leave ood_share out')
+    conf = _checks.confidence(conf, nan=nan)
+    right, _ = _checks.joint(correct, is_id, conf=conf)
+    losses = (~right).astype(np.float64) if loss is None else _checks.losses(loss)
+    _checks.same_rows(loss=losses, conf=conf)
+    n = len(conf)
+    order = np.argsort(conf, kind="stable")
+    removed = np.cumsum(losses[order])
+    is_first = np.ones(n, bool)
+    is_first[1:] = conf[order][1:] != conf[order][:-1]
+    points = np.flatnonzero(is_first[:-1])  # the most confident sample is never removed
+    risks = (removed[-1] - removed[points]) / (n - 1 - points)
+    risks = np.concatenate(([removed[-1] / n], risks))
+    steps = np.diff(points, prepend=-1)
+    left = n - 2 - points[-1] if len(points) else 0  # members of the last tie group but its first
+    if left > 0:
+        risks = np.append(risks, risks[-1])
+        steps = np.append(steps, left)
+    return float((risks[1:] + risks[:-1]) @ steps) / (2.0 * n)
 
 
 # Excess and normalised areas
@@ -397,7 +440,8 @@ def eaurc(
     coverage : {"all", "id"}, default="all"
         Whose coverage the risk is averaged over; ``"id"`` as in :func:`aurc`, for the 0/1 loss only.
     estimator : str, default="empirical"
-        Rule of :func:`aurc` for both areas, except ``grid`` and ``published``, which have no exact optimum.
+        Rule of :func:`aurc` for both areas, except ``listing``, ``grid`` and ``published``, which have no exact
+        optimum.
     nan : {"error", "reject"}, default="error"
         What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
         :class:`~twofold.errors.RejectedNaN` warning.
@@ -410,8 +454,9 @@ def eaurc(
     Raises
     ------
     InvalidInput
-        If the arrays or ``ood_share`` are invalid as in :func:`aurc`, if ``estimator`` is ``grid`` or ``published``, or
-        if ``coverage="id"`` comes with ``loss``, with an estimator other than ``empirical``, or without any ID sample.
+        If the arrays or ``ood_share`` are invalid as in :func:`aurc`, if ``estimator`` is ``listing``, ``grid`` or
+        ``published``, or if ``coverage="id"`` comes with ``loss``, with an estimator other than ``empirical``, or
+        without any ID sample.
     UnfitData
         If ``ood_share`` is set but there is no ID or no OOD sample.
 
@@ -441,7 +486,7 @@ def eaurc(
 
 
 def _check_has_optimum(estimator: str) -> None:
-    if estimator in ("grid", "published"):
+    if estimator in ("listing", "grid", "published"):
         raise InvalidInput(f"estimator={estimator!r} has no exact optimum to compare with; use empirical")
 
 
@@ -509,7 +554,8 @@ def naurc(
     coverage : {"all", "id"}, default="all"
         Whose coverage the risk is averaged over; ``"id"`` as in :func:`aurc`, for the 0/1 loss only.
     estimator : str, default="empirical"
-        Rule of :func:`aurc` for both areas, except ``grid`` and ``published``, which have no exact optimum.
+        Rule of :func:`aurc` for both areas, except ``listing``, ``grid`` and ``published``, which have no exact
+        optimum.
     nan : {"error", "reject"}, default="error"
         What to do with NaN in ``conf``: raise an error, or rank those samples lowest with a
         :class:`~twofold.errors.RejectedNaN` warning.
