@@ -205,7 +205,8 @@ def test_a_size_that_a_transformer_does_not_take_is_one_line(tmp_path):
     for command in ([*words, *size], ["extract", model, *size, "--role", "test", "--out", tmp_path / "run"]):
         code, output = twofold(*command)
         assert code == 3, output
-        assert "cannot take images of 64x64 pixels" in output
+        assert "cannot take" in output
+        assert "64" in output
         assert "--crop" in output
 
 

@@ -181,8 +181,8 @@ class Classifier:
                     shapes.append(str(tuple(value.shape)))
             lines = str(error).splitlines() or [type(error).__name__]
             raise InvalidInput(
-                f"the network cannot take inputs of shape {', '.join(shapes)}: {lines[0].strip(' .')}; is "
-                "the image size the one it was built for?"
+                f"the network cannot take inputs of shape {', '.join(shapes)}: {lines[0].strip(' .')}; "
+                "resize the images (--crop), or build the network for this size"
             ) from error
 
     def at_head(self, given: Tensor) -> Captured:
