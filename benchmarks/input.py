@@ -15,6 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from script import announce
+
 import numpy as np
 import torch
 from PIL import Image
@@ -109,36 +111,41 @@ def share_of_waiting(images, workers):
 def main():
     torch.set_num_threads(1)
     rows = []
+    announce("drawing fractals")
     mixers = Mixers.fractals(100, size=252)
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
+        announce("writing photographs")
         images = write_photographs(Path(folder) / "small")
         large = write_photographs(Path(folder) / "large", (2000, 1500))
+        announce("PixMix against plain crops")
         plain, mixed = maker(images, "basic", None), maker(images, "regpixmix", mixers)
         least = best(
             {"crop": lambda: pixels_only(plain), "pixmix": lambda: pixels_and_views(mixed)}, 5, time.process_time
         )
         ratio = least["pixmix"] / least["crop"]
         rows.append(row("500x375", "decode + crop + PixMix / decode + crop", ratio, "x", "<= 2"))
+        announce("decoding at reduced scale")
         whole = maker(images, "basic", None, draft=False)
         least |= best({"whole": lambda: pixels_only(whole), "crop": lambda: pixels_only(plain)}, 5, time.process_time)
         rows.append(row("500x375", "decoded whole / at reduced scale", least["whole"] / least["crop"], "x", ">= 1"))
         reduced, full = maker(large, "basic", None), maker(large, "basic", None, draft=False)
         both = best({"reduced": lambda: pixels_only(reduced), "full": lambda: pixels_only(full)}, 3, time.process_time)
         rows.append(row("2000x1500", "decoded whole / at reduced scale", both["full"] / both["reduced"], "x", ">= 2"))
+        announce("two reading processes against one")
         turns = {1: [], 2: []}
         for _ in range(4):
             for workers, measured in turns.items():
                 measured.append(seconds_of_feed(images, mixers, workers))
         ratio = min(turns[1]) / min(turns[2])
         rows.append(row("500x375 + PixMix", "images a second, 2 processes / 1", ratio, "x", ">= 1.7"))
+        announce("waiting in training")
         waiting = min(share_of_waiting(images, 2) for _ in range(3))
         rows.append(row("resnet8, batch 8", "share of an epoch spent waiting, 2 processes", waiting, "", "<= 0.05"))
         none = min(share_of_reading(images) for _ in range(2))
         rows.append(row("resnet8, batch 8", "share of an epoch spent reading, no process", none, "", "none"))
     print(f"load of the machine before and after: {load:.1f} and {os.getloadavg()[0]:.1f}", file=sys.stderr)
     finish("input", rows)
-    return
 
 
 def share_of_reading(images):

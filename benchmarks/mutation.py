@@ -1,9 +1,10 @@
 """Mutation testing: change one token of the code at a time, and see whether the quick tests notice.
 
     pip install -e ".[test,mutation]" -c constraints.txt
-    nice -n 10 python benchmarks/mutation.py --workers 2            (one to two hours; Ctrl-C and run again to resume)
+    nice -n 10 python benchmarks/mutation.py [--workers 2]          (one to two hours; Ctrl-C and run again to resume)
     nice -n 10 python benchmarks/mutation.py --again                (only what survived, after tests were added)
     python benchmarks/mutation.py --list                            (what is drawn, without running it)
+    python benchmarks/mutation.py --summary                         (print the kept rows in short)
     python benchmarks/mutation.py --page                            (write results/mutation.md from the kept rows)
 
 The operators are cosmic-ray's: comparisons, arithmetic, signs, `and`/`or`/`not`, constants, booleans, loops, caught
@@ -630,8 +631,8 @@ def change(row: Row) -> str:
 
 def main() -> None:
     """Draw, run what is missing, and summarise."""
-    parser = argparse.ArgumentParser(description="Mutation testing; results go to results/mutation.csv.")
-    parser.add_argument("--workers", type=int, default=1)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", type=int, default=1, help="number of processes")
     parser.add_argument("--settings", type=Path, default=SETTINGS, help="another list of modules and tests")
     folder = Path(tempfile.gettempdir()) / "twofold-mutation"
     parser.add_argument("--work", type=Path, default=folder, help="folder of the private copies and compiled kernels")

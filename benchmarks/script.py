@@ -1,23 +1,67 @@
-"""What the scripts of this folder share: where the data is, what is going on, and a last line instead of a traceback.
+"""What the scripts of this folder share: help, where the data is, what is going on, and a last line, not a traceback.
 
-Imported by a script that is run, this module prints one line when the script is interrupted, when a package or a file is
-missing, and when twofold reports an error. Any other exception is a bug, and shows its traceback.
+Imported by a script that is run, this module first answers --help with the docstring of the script, rejects options that
+the docstring does not name, and says how long the script takes. It prints one line when the script is interrupted, when
+a package or a file is missing, and when twofold reports an error. Any other exception is a bug, and shows its traceback.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import sys
 from pathlib import Path
 from types import TracebackType
 
 FOLDER = Path(__file__).resolve().parent
 EVERYTHING = 'pip install -e ".[all]" -c constraints.txt'
+OPTION = re.compile(r"--[a-z]+\b")
 PACKAGES = {  # what that does not install
     "cosmic_ray": 'pip install -e ".[mutation]"',
     "imagecorruptions": "pip install imagecorruptions",
 }
+
+
+def start(docstring: str, arguments: list[str], *, parses: bool = False) -> None:
+    """Print the docstring for --help, end the script on an option that is not there, and say how long it takes.
+
+    A script that `parses` its arguments with argparse gets the first two from there.
+    """
+    wants_help = "--help" in arguments or "-h" in arguments
+    if not parses:
+        if wants_help:
+            print(docstring.strip())
+            sys.exit()
+        check_options(docstring, arguments)
+    time = expected_time(docstring, arguments)
+    if time is not None and not wants_help:
+        print(f"expected time: {time}", file=sys.stderr, flush=True)
+
+
+def check_options(docstring: str, arguments: list[str]) -> None:
+    """End the script with one line on an option that its docstring does not name."""
+    known = {"--help", *OPTION.findall(docstring)}
+    for word in arguments:
+        if word.startswith("-") and word not in known:
+            print(f"no option {word}; choose among {', '.join(sorted(known))}", file=sys.stderr)
+            sys.exit(2)
+
+
+def expected_time(docstring: str, arguments: list[str]) -> str | None:
+    """Find what the docstring says in brackets after the last command whose options are among the arguments."""
+    found = None
+    for line in docstring.splitlines():
+        command = re.fullmatch(r".*python benchmarks/\w+\.py(.*?)\s[ #].*?\((.*)\)", line)
+        if command is None:
+            continue
+        options, remark = command.groups()
+        needed = OPTION.findall(re.sub(r"\[.*?\]", "", options))
+        if set(needed) <= set(arguments):
+            found = remark
+    if found is None or not re.search(r"second|minute|hour|day|\d s\b", found):
+        return None
+    return found
 
 
 def data_folder(*files: str) -> Path:
@@ -86,3 +130,4 @@ def _end(kind: type[BaseException], error: BaseException, trace: TracebackType |
 _main = getattr(sys.modules["__main__"], "__file__", None)
 if _main is not None and Path(_main).resolve().parent == FOLDER:
     sys.excepthook = _end
+    start(sys.modules["__main__"].__doc__ or "", sys.argv[1:], parses=hasattr(sys.modules["__main__"], "argparse"))

@@ -1,6 +1,6 @@
 """Test the papers' training claims on real images: four studies, and a verdict on every claim.
 
-    python benchmarks/studies.py --work DIR --minutes 120   # train what is missing; rerun to resume (days in all)
+    python benchmarks/studies.py --work DIR [--minutes 120] # train what is missing; rerun to resume (days in all)
     python benchmarks/studies.py --save                     # write the pages from results/studies (two minutes)
 
 All four studies are trained with one seed before the next seed starts, so that every table is complete early and then
@@ -52,7 +52,7 @@ FIELDS = ("cell", "recipe", "seed", "pair", "shift", "metric", "exact", "publish
 
 
 def main():
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--work", type=Path, help="train, with weights and outputs in this folder")
     arguments.add_argument("--minutes", type=float, default=float("inf"), help="start no cell that would end later")
     arguments.add_argument("--compile", action="store_true", help="compile the training passes")

@@ -110,6 +110,7 @@ def layouts():
     """Steps of plain cross-entropy in several forms, each over one with channels first in memory; batch 128."""
     rows = []
     for network in ZOO:
+        announce(f"forms of a step of {network}")
         plain = one(prepared("basic", network, 128))
         contenders = {"planes": with_planes(plain)}
         for form, options in FORMS.items():

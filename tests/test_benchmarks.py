@@ -35,6 +35,35 @@ def test_the_script_says_how_it_is_run_and_how_long_it_takes(script):
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_help_is_the_docstring_and_starts_nothing(script, tmp_path):
+    done = run_script(script, tmp_path, "--help")
+    if "is not installed" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert first_command(script).strip().splitlines()[0] in done.stdout
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_an_unknown_option_is_a_usage_error(script, tmp_path):
+    done = run_script(script, tmp_path, "--sav3")
+    if "is not installed" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--sav3" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+def test_the_expected_time_is_that_of_the_command(shared):
+    text = (
+        "Train.\n\n    python benchmarks/a.py [--save]    (an hour)\n    python benchmarks/a.py --page    (a second)\n"
+    )
+    assert shared.expected_time(text, ["--save"]) == "an hour"
+    assert shared.expected_time(text, ["--page"]) == "a second"
+    assert shared.expected_time("Train.\n\n    python benchmarks/a.py    (needs torch)\n", []) is None
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_the_script_needs_no_other_script_to_have_run(script, tmp_path):
     code = f"import sys; sys.path.insert(0, {str(FOLDER)!r}); import {script.stem}"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -57,20 +86,24 @@ def test_without_data_the_script_ends_with_one_line(script, tmp_path):
     if "pip install" in done.stderr:
         pytest.skip(done.stderr.strip())
     assert (done.returncode, done.stdout) == (1, "")
-    assert re.fullmatch(r"(.* \.\.\.\n)*set TWOFOLD_DATA to the folder with .*\n", done.stderr), done.stderr
+    assert re.fullmatch(r"expected time: .*\n(.* \.\.\.\n)*set TWOFOLD_DATA to the folder with .*\n", done.stderr), (
+        done.stderr
+    )
 
 
 def test_data_that_lack_a_file_are_named_with_the_file(tmp_path):
     done = run_script(FOLDER / "real_logits.py", tmp_path, TWOFOLD_DATA=str(tmp_path))
-    assert done.stderr == f"TWOFOLD_DATA is {tmp_path}, which has no cifar10_real_logits.npz\n"
+    assert done.stderr == f"expected time: seconds\nTWOFOLD_DATA is {tmp_path}, which has no cifar10_real_logits.npz\n"
 
 
 def test_an_interrupted_script_ends_with_one_line(tmp_path):
     command = [sys.executable, str(FOLDER / "double_score.py")]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        time = running.stderr.readline()
         begun = running.stderr.readline()
         running.send_signal(signal.SIGINT)
         printed, last = running.communicate(timeout=60)
+    assert time == "expected time: about a minute\n"
     assert begun == "ds_f1 of 50,000 samples ...\n"
     assert (printed, last) == ("", "double_score.py: interrupted; nothing was written\n")
     assert running.returncode == -signal.SIGINT
@@ -84,8 +117,8 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(name, pack
     )
     command = [sys.executable, "-c", code, (FOLDER / f"{name}.py").as_posix(), package]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    line = f'{name}.py: {package} is not installed: pip install -e ".[all]" -c constraints.txt\n'
-    assert (done.returncode, done.stderr) == (1, line)
+    line = f'{name}.py: {package} is not installed: pip install -e ".[all]" -c constraints.txt'
+    assert (done.returncode, done.stderr.splitlines()[1:]) == (1, [line])
 
 
 @pytest.fixture
