@@ -107,17 +107,38 @@ def test_no_two_modules_define_a_public_class_of_the_same_name():
     assert {name: places for name, places in homes.items() if len(places) > 1} == {}
 
 
-def test_the_map_for_contributors_names_every_module():
-    """Modules of nn's packages, adapters and commands are left to their folders."""
-    root = Path(__file__).resolve().parents[1]
-    map_of_modules = (root / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## The map")[1].split("## ")[0]
-    words = set(re.findall(r"\w+", map_of_modules))
-    source = root / "src" / "twofold"
-    expected = {path.stem for path in source.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
-    for package in source.iterdir():
-        if package.is_dir() and package.name not in ("adapters", "cli"):
-            expected |= {path.stem for path in package.iterdir() if path.suffix == ".py"}
-            expected |= {path.name for path in package.iterdir() if (path / "__init__.py").exists()}
-    assert sorted(expected - words - {"__init__", "__main__"}) == []
-    named = set(re.findall(r"(\w+)(?:\.py|/)", map_of_modules)) - {"src", "twofold", "files", "tests", "test_layers"}
-    assert sorted(name for name in named if name not in expected and name != "_fitting") == []
+def read_map():
+    """The entry of each package in CONTRIBUTING's map: its line, and those below it that name no other."""
+    text = (Path(__file__).resolve().parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (lines,) = re.findall(r"## The map\n\n```\nsrc/twofold/\n(.*?)```", text, flags=re.DOTALL)
+    entries: dict[str, str] = {"": ""}  # what is no package has no name
+    package = ""
+    for line in lines.splitlines():
+        start = re.match(r"  (?:  )?(\w+)(/|\.py) ", line)
+        if start is not None:
+            inside = "nn/" if line.startswith("    ") else ""
+            package = f"{inside}{start[1]}" if start[2] == "/" else ""
+        entries[package] = f"{entries.get(package, '')} {line}"
+    return entries
+
+
+@pytest.mark.parametrize("package", sorted({path.parent for path in FILES} - {ROOT}), ids=lambda path: path.name)
+def test_the_map_for_contributors_names_every_module(package):
+    """Adapters and commands are left to their folders; a package inside a package is part of its entry."""
+    entries = read_map()
+    name = str(package.relative_to(ROOT).as_posix())
+    while name not in entries:
+        name = name.rpartition("/")[0]
+    words = set(re.findall(r"\w+", entries[name]))
+    assert package.name in words | set(re.findall(r"\w+", " ".join(entries.values())))
+    if name not in ("adapters", "cli") and package.name != "_fitting":
+        assert sorted({path.stem for path in package.glob("*.py")} - words - {"__init__"}) == []
+
+
+def test_the_map_for_contributors_names_nothing_else():
+    named = set(re.findall(r"(\w+)(?:\.py|/)", " ".join(read_map().values())))
+    packages = {path.parent.name for path in FILES}
+    folders = {path.name for path in ROOT.rglob("files")}
+    assert sorted(named - packages - folders - {path.stem for path in FILES}) == []
+    tops = {path.stem for path in ROOT.glob("*.py")} - {"__init__"}
+    assert sorted(tops - named) == []
