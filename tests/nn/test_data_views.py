@@ -252,3 +252,14 @@ def test_own_statistics_are_those_of_numpy(monkeypatch):
     mean, std = own_statistics(images)
     assert mean == pytest.approx(x.mean(axis=(0, 1, 2)), rel=1e-12)
     assert std == pytest.approx(x.std(axis=(0, 1, 2)), rel=1e-9)
+
+
+def test_normalised_images_can_be_written_where_asked():
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 3, 4, 3), dtype=np.uint8)
+    statistics = (0.4, 0.5, 0.6), (0.2, 0.3, 0.1)
+    out = np.empty((2, 3, 3, 4), np.float32)
+    assert normalise(pixels, *statistics, out=out) is out
+    np.testing.assert_array_equal(out, normalise(pixels, *statistics))
+    for bad in (np.empty((2, 3, 4, 3), np.float32), np.empty((2, 3, 3, 4))):
+        with pytest.raises(InvalidInput, match="out must be float32"):
+            normalise(pixels, *statistics, out=bad)

@@ -113,7 +113,9 @@ def _channels(values: npt.NDArray[np.float64]) -> Channels:
     return red, green, blue
 
 
-def normalise(batch: Pixels, mean: Sequence[float], std: Sequence[float]) -> npt.NDArray[np.float32]:
+def normalise(
+    batch: Pixels, mean: Sequence[float], std: Sequence[float], *, out: npt.NDArray[np.float32] | None = None
+) -> npt.NDArray[np.float32]:
     """Turn uint8 images (B, H, W, 3) into float32 (B, 3, H, W): (x / 255 - mean) / std by channel.
 
     Parameters
@@ -122,6 +124,8 @@ def normalise(batch: Pixels, mean: Sequence[float], std: Sequence[float]) -> npt
         The images.
     mean, std : sequence of 3 floats
         Mean and standard deviation of the channels, of values in [0, 1].
+    out : ndarray of float32, shape (B, 3, H, W), optional
+        Where to write the result; by default a new array.
 
     Returns
     -------
@@ -131,7 +135,8 @@ def normalise(batch: Pixels, mean: Sequence[float], std: Sequence[float]) -> npt
     Raises
     ------
     InvalidInput
-        If the batch has another type or shape, or ``mean`` and ``std`` are not three numbers each with ``std`` above 0.
+        If the batch or ``out`` have another type or shape, or ``mean`` and ``std`` are not three numbers each with
+        ``std`` above 0.
 
     Examples
     --------
@@ -146,7 +151,10 @@ def normalise(batch: Pixels, mean: Sequence[float], std: Sequence[float]) -> npt
         raise InvalidInput(f"mean and std must be three numbers each, std above 0, got {mean} and {std}")
     # one table of 256 values a channel, computed in float64, so that the division is rounded once
     table = ((np.arange(256)[:, None] / 255 - means) / stds).astype(np.float32)
-    result = np.empty((len(batch), 3, *batch.shape[1:3]), dtype=np.float32)
+    shape = (len(batch), 3, *batch.shape[1:3])
+    result = np.empty(shape, dtype=np.float32) if out is None else out
+    if result.shape != shape or result.dtype != np.float32:
+        raise InvalidInput(f"out must be float32 of shape {shape}, got {result.dtype} of {result.shape}")
     for channel in range(3):  # no byte is out of range; the mode clip is faster
         np.take(table[:, channel], batch[..., channel], out=result[:, channel], mode="clip")
     return result

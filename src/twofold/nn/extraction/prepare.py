@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.utils.data import get_worker_info
 
 from twofold import _checks
 from twofold.errors import InvalidInput, TwofoldError, UnknownName
@@ -93,7 +95,9 @@ class Prepare:
         InvalidInput
             If the images have another type or shape, or ``std`` is not above 0.
         """
-        return torch.from_numpy(normalise(images, self.mean, self.std))
+        prepared = _new_images(images.shape)
+        normalise(images, self.mean, self.std, out=prepared.numpy())
+        return prepared
 
     def floats(self, pixels: npt.NDArray[np.float32]) -> Tensor:
         """Normalise a batch of pixels that are already in [0, 1].
@@ -115,8 +119,22 @@ class Prepare:
         """
         mean = torch.tensor(self.mean).view(1, 3, 1, 1)
         std = torch.tensor(self.std).view(1, 3, 1, 1)
-        channels_first = torch.from_numpy(pixels).permute(0, 3, 1, 2)
-        return ((channels_first - mean) / std).contiguous()
+        prepared = _new_images(pixels.shape)
+        torch.sub(torch.from_numpy(pixels).permute(0, 3, 1, 2), mean, out=prepared)
+        return prepared.div_(std)
+
+
+def _new_images(shape: Sequence[int]) -> Tensor:
+    """Reserve memory for a batch of B x H x W images, channels first.
+
+    In a reading process it is memory that the training sees too, so that batches are not copied on their way.
+    """
+    size = (shape[0], 3, *shape[1:3])
+    if get_worker_info() is None:
+        return torch.empty(size)
+    count = math.prod(size)
+    storage = torch.UntypedStorage._new_shared(4 * count)  # type: ignore[no-untyped-call]  # as PyTorch's collate
+    return torch.empty(0).set_(storage, 0, (count,), (1,)).view(size)
 
 
 @dataclass(frozen=True)
