@@ -54,7 +54,7 @@ CHAINS = [
     "temperature|sirc",
 ]
 PASSES = 3
-LEARNED = ("confidnet", "devries", "reservation", "odin", "rankfeat", "mds_perturbed")
+LEARNED = ("confidnet", "devries", "reservation", "odin", "rankfeat", "mds_perturbed", "conf")
 
 DOUBT = [  # trust right answers more than wrong ones; the others look for inputs unlike the training set
     *step_names("score", needs=["logits"]),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import click
 
+from twofold.cli.confidence_files import COLUMN, is_confidence_file, read_confidences, refuse_columns
 from twofold.cli.inputs import check_same_model, join_unknown, read_outputs
 from twofold.cli.intervals import format_interval, interval_as_json
 from twofold.cli.options import FILE, METRICS, PLUGIN, RESAMPLES, SCORE, SHARE, AliasedOption
@@ -54,6 +55,7 @@ CONFIDENCES = ("correct", "conf", "is_id", "conf_ood")  # arrays of a file witho
     type=METRICS,
     help="Metric to compute, or 'all'; may be repeated, or several with commas.",
 )
+@COLUMN
 @click.option("--ood-share", type=SHARE, help="OOD prevalence expected in deployment, in [0, 1).")
 @click.option("--intervals", is_flag=True, help="Add 95 % bootstrap intervals.")
 @RESAMPLES
@@ -67,28 +69,31 @@ def evaluate_command(
     id_score: str | None,
     ood_score: str | None,
     wanted: tuple[str, ...],
+    columns: tuple[str, ...],
     ood_share: float | None,
     intervals: bool,
     resamples: int,
     seed: int,
     as_json: bool,
 ) -> None:
-    """Compute the standard metrics of the confidences in an npz file.
+    """Compute the standard metrics of the confidences in an npz or CSV file.
 
     FILE holds `correct` (booleans) and `conf` (higher is safer), and optionally `is_id` (booleans) and `conf_ood`, a
     second confidence for known against unknown inputs. Or it holds `logits` and `labels` (-1 = OOD), and what else a
     score needs (`features`, `head.weight`, `head.bias`); then --id is the confidence, by default the maximum softmax
-    probability, ranked by its log-odds. `probs` may stand in for `logits`.
+    probability, ranked by its log-odds. `probs` may stand in for `logits`. A CSV file has the columns `correct` and
+    `conf`, and optionally `is_id` and `conf_ood`; --column names others.
 
     \b
       twofold evaluate scores.npz
       twofold evaluate scores.npz --metric aurc,ds_f1 --intervals --json
       twofold evaluate test.npz --unknown svhn.npz --id msp --ood energy
+      twofold evaluate answers.csv --column conf=judge_score --column correct=is_right
     """
     from twofold.metrics import evaluate
     from twofold.report import intervals as with_intervals
 
-    arrays = _read_arrays(file, unknown, train, id_score, ood_score)
+    arrays = _read_arrays(file, unknown, train, id_score, ood_score, columns)
     result = evaluate(**arrays, ood_share=ood_share, only=_metric_names(wanted))
     if not intervals:
         click.echo(result.to_json() if as_json else str(result))
@@ -137,12 +142,25 @@ def _metric_names(options: Sequence[str]) -> list[str] | Literal["all"] | None:
 
 
 def _read_arrays(
-    file: Path, unknown: Sequence[Path], train: Path | None, id_score: str | None, ood_score: str | None
+    file: Path,
+    unknown: Sequence[Path],
+    train: Path | None,
+    id_score: str | None,
+    ood_score: str | None,
+    columns: Sequence[str],
 ) -> Arguments:
-    """Read the arguments of ``evaluate`` from npz files."""
+    """Read the arguments of ``evaluate`` from npz files or a CSV file."""
     from twofold.errors import InvalidInput
     from twofold.outputs import load_npz
 
+    needs_logits = {"--unknown": unknown, "--train": train, "--id": id_score, "--ood": ood_score}
+    unusable = [option for option, value in needs_logits.items() if value]
+    if is_confidence_file(file):
+        if unusable:
+            raise InvalidInput(f"{file} holds no logits, so {' and '.join(unusable)} cannot be used")
+        table = read_confidences(file, columns, labelled=True)
+        return {"correct": table.correct, "conf": table.conf, "is_id": table.is_id, "conf_ood": table.conf_ood}
+    refuse_columns(columns)
     arrays = load_npz(file)
     if "logits" in arrays or "probs" in arrays:
         outputs = join_unknown(file, unknown)
@@ -152,8 +170,6 @@ def _read_arrays(
             check_same_model(file, outputs, train, learn)
         return _score_outputs(outputs, learn, id_score or "msp", ood_score)
 
-    needs_logits = {"--unknown": unknown, "--train": train, "--id": id_score, "--ood": ood_score}
-    unusable = [option for option, value in needs_logits.items() if value]
     if unusable:
         raise InvalidInput(f"{file} holds no logits, so {' and '.join(unusable)} cannot be used")
     if not {"correct", "conf"} <= set(arrays) or set(arrays) - set(CONFIDENCES):

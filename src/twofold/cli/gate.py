@@ -7,13 +7,22 @@ import json
 import math
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from twofold._csv import escape_row
+from twofold.cli.confidence_files import (
+    COLUMN,
+    ConfidenceTable,
+    is_confidence_file,
+    read_confidences,
+    refuse_columns,
+)
 from twofold.cli.inputs import check_same_model, read_outputs
 from twofold.cli.options import (
     COST,
@@ -40,7 +49,7 @@ from twofold.cli.shared import (
 from twofold.roles import OOD_TEST
 
 if TYPE_CHECKING:
-    from twofold.gate import Gate
+    from twofold.gate import Decision, Gate, ReportCard
     from twofold.outputs import Outputs
 
 SOURCE = click.Path(exists=True, path_type=Path)
@@ -92,6 +101,7 @@ def gate_group() -> None:
     type=FILE,
     help="Text file, one line per validation row: its scene, patient or user. By default the `groups` of SOURCE.",
 )
+@COLUMN
 @click.option("--out", required=True, type=FOLDER, help="Folder of the gate.")
 @REPLACE
 @PLUGIN
@@ -102,6 +112,7 @@ def fit_command(
     ood_score: str,
     train: Path | None,
     groups: Path | None,
+    columns: tuple[str, ...],
     out: Path,
     replace: bool,
     as_json: bool,
@@ -115,8 +126,9 @@ def fit_command(
     """Choose two thresholds on validation data and write the gate.
 
     SOURCE is a run with the roles val and ood_val (and train, for scores that learn), or an npz file with `logits` (or
-    `probs`) and `labels` (-1: OOD). Infeasible requests are rejected, and the error says what is feasible. An existing
-    gate is overwritten only with --replace.
+    `probs`) and `labels` (-1: OOD). It may also be a CSV file of confidences that twofold did not compute, with the
+    columns `correct` and `conf`, and optionally `conf_ood`, `is_id` and `group`. Infeasible requests are rejected, and
+    the error says what is feasible. An existing gate is overwritten only with --replace.
 
     --delta guarantees the risk for independent rows. Rows of one scene, patient or user are not independent: name their
     groups with --groups (rows of val first, then of ood_val), and the risk is guaranteed for the rows of new groups.
@@ -125,6 +137,7 @@ def fit_command(
       twofold gate fit twofold-demo --id msp --ood energy --objective risk --risk 0.1 --delta 0.1 --out gate
       twofold gate fit twofold-demo --objective cost --cost-wrong 1 --cost-ood 5 --cost-reject 0.2 --out gate-cost
       twofold gate fit twofold-demo --objective given --tau-id 2.2 --tau-ood 5 --out gate-given
+      twofold gate fit answers.csv --column conf=judge_score --objective risk --risk 0.1 --delta 0.1 --out gate-judge
     """
     from twofold.gate import Gate
     from twofold.run import Run
@@ -140,39 +153,51 @@ def fit_command(
         "--tau-id": tau_id,
         "--tau-ood": tau_ood,
     }
+    table = _read_own_confidences(source, columns)
+    if table is not None and table.conf_ood is None:
+        ood_score = "none"
     _check_objective(request["objective"], options, ood_score)
     costs = _without_none({"wrong": cost_wrong, "ood": cost_ood, "reject": cost_reject})
     thresholds = tuple(_without_none({"id": tau_id, "ood": tau_ood}).values())
-    validation: Run | Outputs
-    if source.is_dir():
-        validation = Run.open(source)
-    else:
-        validation = read_outputs(source)
-    training_outputs = row_groups = second = None
-    if train is not None:
-        training_outputs = read_outputs(train)
-        if not isinstance(validation, Run):
-            check_same_model(source, validation, train, training_outputs)
+    row_groups = None
     if groups is not None:
         row_groups = _read_groups(groups)
-    if ood_score != "none":
-        second = ood_score
-    gate = Gate.fit(
-        validation,
-        id_score,
-        second,
-        train=training_outputs,
-        costs=costs or None,
-        thresholds=thresholds or None,
-        groups=row_groups,
-        **request,
-    )
+    request |= {"costs": costs or None, "thresholds": thresholds or None}
+    if table is not None:
+        gate = Gate.fit_confidences(
+            table.correct, table.conf, table.conf_ood, is_id=table.is_id, groups=row_groups or table.groups, **request
+        )
+    else:
+        validation: Run | Outputs
+        if source.is_dir():
+            validation = Run.open(source)
+        else:
+            validation = read_outputs(source)
+        training_outputs = None
+        if train is not None:
+            training_outputs = read_outputs(train)
+            if not isinstance(validation, Run):
+                check_same_model(source, validation, train, training_outputs)
+        second = None if ood_score == "none" else ood_score
+        gate = Gate.fit(validation, id_score, second, train=training_outputs, groups=row_groups, **request)
     gate.save(out)
     if as_json:
         click.echo(_as_json(gate))
     else:
         click.echo(gate)
     click.echo(f"The gate is in {out}.", err=True)
+
+
+def _read_own_confidences(source: Path, columns: tuple[str, ...]) -> ConfidenceTable | None:
+    """Read a CSV file of confidences; None where the source is something else."""
+    if source.is_dir() or not is_confidence_file(source):
+        refuse_columns(columns)
+        return None
+    context = click.get_current_context()
+    for name, option in (("id_score", "--id"), ("ood_score", "--ood"), ("train", "--train")):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{source} holds confidences, which {option} would compute; leave {option} out")
+    return read_confidences(source, columns, labelled=True)
 
 
 def _without_none(values: Mapping[str, float | None]) -> dict[str, float]:
@@ -230,6 +255,7 @@ def _check_objective(objective: str, options: Mapping[str, float | None], ood_sc
 @click.option("--normalise", default="none", show_default=True, help="ID statistics: cifar10, imagenet, ...")
 @click.option("--batch", type=click.IntRange(min=1), default=256, show_default=True, help="Images per batch.")
 @click.option("--device", default="cpu", show_default=True, help="Where the network runs.")
+@COLUMN
 @PLUGIN
 @JSON
 def apply_command(
@@ -240,13 +266,15 @@ def apply_command(
     names: tuple[str, ...],
     data: str | None,
     model: str | None,
+    columns: tuple[str, ...],
     as_json: bool,
     **options: object,
 ) -> None:
     """Print a verdict for every input: accept, unsure or unknown.
 
-    Unsure means a doubtful label, unknown an out-of-distribution input. SOURCE is a run
-    or an npz file; or give images with --data and a network with --model. Prints CSV: the input, its label, the
+    Unsure means a doubtful label, unknown an out-of-distribution input. SOURCE is a run, an npz file, or a CSV file of
+    confidences with the columns `conf`, `conf_ood` (for a gate of two scores) and optionally `id`; or give images
+    with --data and a network with --model. Prints CSV: the input, its label, the
     verdict, both confidences and how far they are above their thresholds.
 
     A name that a spreadsheet could take for a formula (it begins with =, +, -, @ or a tab) gets a leading apostrophe;
@@ -255,6 +283,7 @@ def apply_command(
     \b
       twofold gate apply gate twofold-demo --name test
       twofold gate apply gate live.npz
+      twofold gate apply gate-judge answers.csv --column conf=judge_score
       twofold gate apply gate --data sheet:new.webp --model resnet20_cifar --checkpoint weights.npz --json
     """
     from twofold.gate import Gate
@@ -268,6 +297,12 @@ def apply_command(
     if names and not (sources and sources[0].is_dir()):
         raise click.UsageError("--name picks data sets of a run, and SOURCE is not a run")
     opened = Gate.load(gate)
+    if sources and not sources[0].is_dir() and is_confidence_file(sources[0]):
+        table = read_confidences(sources[0], columns, labelled=False)
+        verdicts = _verdicts_of_confidences(opened, sources[0].stem, table)
+        _print_verdicts(verdicts, as_json=as_json)
+        return
+    refuse_columns(columns)
     if not sources:
         sets = {str(data): _run_network(str(model), str(data), options)}
     elif sources[0].is_dir():
@@ -275,43 +310,49 @@ def apply_command(
         sets = {name: found[name] for name in names or found.names()}
     else:
         sets = {sources[0].stem: read_outputs(sources[0])}
+    verdicts = chain.from_iterable(_verdicts(opened, name, one) for name, one in sets.items())
+    _print_verdicts(verdicts, as_json=as_json)
+
+
+def _print_verdicts(verdicts: Iterator[tuple[object, ...]], *, as_json: bool) -> None:
+    """Print the values of ``COLUMNS`` for each input, as CSV or JSON."""
     if as_json:
         records = []
-        for name, one in sets.items():
-            for row in _verdicts(opened, name, one):
-                records.append(dict(zip(COLUMNS, map(_json_value, row), strict=True)))
+        for row in verdicts:
+            records.append(dict(zip(COLUMNS, map(_json_value, row), strict=True)))
         click.echo(json.dumps(records, indent=1))
         return
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(COLUMNS)
-    for name, one in sets.items():
-        for row in _verdicts(opened, name, one):
-            table.writerow(escape_row(row))
+    for row in verdicts:
+        table.writerow(escape_row(row))
 
 
 @gate_group.command("card")
 @click.argument("gate", type=FOLDER)
 @click.argument("source", type=SOURCE)
 @click.option("--name", "names", multiple=True, help="Data sets of the run that are judged together.")
+@COLUMN
 @PLUGIN
 @JSON
-def card_command(gate: Path, source: Path, names: tuple[str, ...], as_json: bool) -> None:
+def card_command(gate: Path, source: Path, names: tuple[str, ...], columns: tuple[str, ...], as_json: bool) -> None:
     """Judge a gate on labelled data against its promise.
 
-    SOURCE is a run or an npz file. Of a run, the test sets are judged alone, with each OOD set, and with all OOD sets
+    SOURCE is a run, an npz file, or a CSV file with the columns `correct`, `conf` and optionally `conf_ood`, `is_id`
+    and `group`. Of a run, the test sets are judged alone, with each OOD set, and with all OOD sets
     pooled, and every shifted set alone; or with --name the named sets together. Coverage is that of ID samples; risk is
     the share of failures, wrong or OOD, among accepted samples. A broken promise is exit code 1.
 
     \b
       twofold gate card gate twofold-demo
       twofold gate card gate twofold-demo --name test --name photographs
+      twofold gate card gate-judge answers.csv --column conf=judge_score
     """
     from twofold.gate import Gate
 
     opened = Gate.load(gate)
     contents, texts, broken = {}, [], []
-    for name, outputs in _labelled(source, names):
-        card = opened.report_card(outputs)
+    for name, card in _cards(opened, source, names, columns):
         contents[name] = card.to_dict()
         texts.append(f"{name}\n{card}")
         if card.kept == "no":
@@ -366,6 +407,24 @@ def _run_network(model: str, spec: str, options: Mapping[str, object]) -> Output
         return live[list(range(len(live)))]  # a copy, because the files are deleted
 
 
+def _cards(
+    gate: Gate, source: Path, names: tuple[str, ...], columns: tuple[str, ...]
+) -> Iterator[tuple[str, ReportCard]]:
+    """Yield the card of each collection of data sets, or of a file of confidences."""
+    if not source.is_dir() and is_confidence_file(source):
+        if names:
+            raise click.UsageError("--name picks data sets of a run, and SOURCE is a file")
+        table = read_confidences(source, columns, labelled=True)
+        yield (
+            source.stem,
+            gate.card_confidences(table.correct, table.conf, table.conf_ood, is_id=table.is_id, groups=table.groups),
+        )
+        return
+    refuse_columns(columns)
+    for name, outputs in _labelled(source, names):
+        yield name, gate.report_card(outputs)
+
+
 def _labelled(source: Path, names: tuple[str, ...]) -> Iterator[tuple[str, Outputs]]:
     """Yield what a card judges: the test sets, alone and with OOD sets, then shifted sets; or the named sets."""
     from twofold.gate.inputs import join_sets
@@ -396,10 +455,24 @@ def _labelled(source: Path, names: tuple[str, ...]) -> Iterator[tuple[str, Outpu
 def _verdicts(gate: Gate, name: str, outputs: Outputs) -> Iterator[tuple[object, ...]]:
     """Yield the values of ``COLUMNS`` for each input of a data set."""
     decision = gate.decide(outputs)
-    count = len(decision)
-    ids = list(range(count))
+    ids = None
     if outputs.ids is not None:
         ids = outputs.ids.tolist()
+    yield from _rows_of_decision(name, decision, ids, decision.labels.tolist())
+
+
+def _verdicts_of_confidences(gate: Gate, name: str, table: ConfidenceTable) -> Iterator[tuple[object, ...]]:
+    """Yield the values of ``COLUMNS`` for each row of a file of confidences, which has no labels."""
+    decision = gate.decide_confidences(table.conf, table.conf_ood)
+    yield from _rows_of_decision(name, decision, table.ids, [None] * len(decision))
+
+
+def _rows_of_decision(
+    name: str, decision: Decision, ids: Sequence[object] | None, labels: Sequence[object]
+) -> Iterator[tuple[object, ...]]:
+    count = len(decision)
+    if ids is None:
+        ids = range(count)
     conf_ood = margin_ood = [None] * count
     if decision.conf_ood is not None and decision.margin_ood is not None:
         conf_ood = decision.conf_ood.tolist()
@@ -407,7 +480,7 @@ def _verdicts(gate: Gate, name: str, outputs: Outputs) -> Iterator[tuple[object,
     yield from zip(
         [name] * count,
         ids,
-        decision.labels.tolist(),
+        labels,
         decision.verdict.tolist(),
         decision.conf_id.tolist(),
         conf_ood,

@@ -23,12 +23,17 @@ from twofold.gate import guarantee
 from twofold.gate.card import ReportCard, exact_interval, make_card
 from twofold.gate.files import FORMAT, VERSION, read_gate, write_gate
 from twofold.gate.inputs import (
+    CONF_ID,
+    CONF_OOD,
     ValidationData,
     confidences,
     fingerprint,
+    fingerprint_confidences,
     fit_chain,
     head_fingerprint,
     measure_widths,
+    outputs_of_confidences,
+    prepare_confidences,
     prepare_validation,
 )
 from twofold.gate.monitor import Monitor
@@ -229,41 +234,90 @@ class Gate:
             two_scores=ood is not None,
         )
         data = prepare_validation(validation, train, groups=groups, ood_share=ood_share)
-        parts = _split(request, data)
-        part = data.rows if parts is None else data.rows[parts.learn]
-        id_chain = fit_chain(scorer(id), data.train, part)
-        ood_chain = None if ood is None else fit_chain(scorer(ood), data.train, part)
-        chains = [id_chain, ood_chain]
-        outputs = id_chain.judged_outputs(data.rows)
-        conf_id, conf_ood = confidences(id_chain, ood_chain, outputs)
-        if conf_ood is None:
-            conf_ood = np.zeros(len(outputs))
-        rows = ScoredSamples(outputs.correct, outputs.is_id, conf_id, conf_ood, data.share, data.groups)
-        pair = _choose_thresholds(request, rows, parts)
-        if ood_chain is None:
-            pair = Thresholds(pair.tau_id, -math.inf)
-        cautions = list_cautions(request, rows, groups=data.group_count, given=(id, ood), chains=chains)
-        if data.copies:
-            caution = copies_caution(data.copies, len(data.rows), grouped=data.group_count is not None)
-            cautions.append(caution)
-            if request.delta is not None:
-                warnings.warn(caution, DependentRows, stacklevel=2)
         digests = {"validation": fingerprint(data.rows)}
         if data.train is not None:
             digests["train"] = fingerprint(data.train)
-        return cls(
-            id=id_chain,
-            ood=ood_chain,
-            tau_id=pair.tau_id,
-            tau_ood=pair.tau_ood,
-            promise=make_promise(request, rows, pair, groups=data.group_count, cautions=cautions),
-            classes=outputs.classes,
-            class_names=outputs.class_names,
-            widths=measure_widths(chains, outputs),
-            head=head_fingerprint(chains, outputs.head),
-            data=digests,
-            versions=_versions(),
+        gate = _fit_gate(request, data, id, ood, digests)
+        if data.copies and request.delta is not None:
+            caution = copies_caution(data.copies, len(data.rows), grouped=data.group_count is not None)
+            warnings.warn(caution, DependentRows, stacklevel=2)
+        return gate
+
+    @classmethod
+    def fit_confidences(
+        cls,
+        correct: ArrayLike,
+        conf_id: ArrayLike,
+        conf_ood: ArrayLike | None = None,
+        *,
+        is_id: ArrayLike | None = None,
+        objective: Objective = "f1",
+        risk: float | None = None,
+        delta: float | None = None,
+        coverage: float | None = None,
+        costs: CostValues | None = None,
+        thresholds: Sequence[float] | float | None = None,
+        ood_share: float | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Gate:
+        """Choose thresholds on confidences of your own: a judge of answers, logged scores, another library's detector.
+
+        The gate has an objective, a promise, a card and a monitor like any other. Ask it with
+        :meth:`decide_confidences` and judge it with :meth:`card_confidences`.
+
+        Parameters
+        ----------
+        correct : array-like of bool, shape (n_samples,)
+            Whether each answer is correct; False on every OOD sample.
+        conf_id : array-like of shape (n_samples,)
+            Confidence that the answer is correct; higher is safer to accept.
+        conf_ood : array-like of shape (n_samples,), optional
+            Confidence that the input is in-distribution. Without it the gate has one score and never says unknown.
+        is_id : array-like of bool, shape (n_samples,), optional
+            True for ID samples; by default all are.
+        objective : {"f1", "risk", "coverage", "cost", "given"}, default="f1"
+            What the thresholds are chosen for, as in :meth:`fit`.
+        risk, delta, coverage, costs, thresholds
+            Settings of the objective, as in :meth:`fit`.
+        ood_share : float, optional
+            OOD prevalence expected in deployment, by default that of the samples.
+        groups : array-like of shape (n_samples,), optional
+            The same for samples that depend on each other, as in :meth:`fit`.
+
+        Returns
+        -------
+        Gate
+            Thresholds and a promise.
+
+        Raises
+        ------
+        Infeasible
+            If the request cannot be met; its ``best`` says what can be.
+        InvalidInput
+            If the arrays differ in length or hold NaN, or a setting belongs to another objective.
+        UnfitData
+            If no sample is ID.
+
+        Examples
+        --------
+        >>> correct, confidence = [True, True, False, True, False], [0.9, 0.8, 0.75, 0.6, 0.3]
+        >>> gate = Gate.fit_confidences(correct, confidence, objective="risk", risk=0.25)
+        >>> gate.decide_confidences([0.95, 0.1]).verdict
+        array(['accept', 'unsure'], dtype='<U7')
+        """
+        request = check_request(
+            objective,
+            risk=risk,
+            delta=delta,
+            coverage=coverage,
+            costs=costs,
+            thresholds=thresholds,
+            two_scores=conf_ood is not None,
         )
+        data = prepare_confidences(correct, conf_id, conf_ood, is_id=is_id, groups=groups, ood_share=ood_share)
+        second = None if conf_ood is None else f"recorded(name={CONF_OOD!r})"
+        digests = {"validation": fingerprint_confidences(data.rows)}
+        return _fit_gate(request, data, f"recorded(name={CONF_ID!r})", second, digests)
 
     def decide(self, outputs: Outputs) -> Decision:
         """Give a verdict for every row.
@@ -293,13 +347,58 @@ class Gate:
         """
         seen = self._check_outputs(outputs)
         conf_id, conf_ood = confidences(self.id, self.ood, seen)
+        return self._compare(seen.predictions, conf_id, conf_ood)
+
+    def decide_confidences(self, conf_id: ArrayLike, conf_ood: ArrayLike | None = None) -> Decision:
+        """Give a verdict for every pair of confidences, as they were computed or logged elsewhere.
+
+        Parameters
+        ----------
+        conf_id : array-like of shape (n_samples,)
+            Confidence that the answer is correct, on the scale of the ID score.
+        conf_ood : array-like of shape (n_samples,), optional
+            Confidence that the input is in-distribution, on the scale of the OOD score; for a gate of two scores.
+
+        Returns
+        -------
+        Decision
+            Verdicts, confidences and margins, row by row. The labels are 0, because confidences name no class.
+
+        Raises
+        ------
+        InvalidInput
+            If the arrays differ in length or hold NaN, ``conf_ood`` is missing, or the gate has no OOD score.
+
+        Examples
+        --------
+        >>> gate = Gate.fit_confidences([True, False], [0.9, 0.4], objective="coverage", coverage=0.5)
+        >>> gate.decide_confidences([0.8, 0.2]).verdict
+        array(['accept', 'unsure'], dtype='<U7')
+        """
+        first = _checks.confidence(conf_id, CONF_ID)
+        self._check_count_of_scores(conf_ood)
+        second = None
+        if conf_ood is not None:
+            second = _checks.confidence(conf_ood, CONF_OOD)
+        _checks.same_rows(conf_id=first, conf_ood=second)
+        return self._compare(np.zeros(len(first), dtype=np.int64), first, second)
+
+    def _check_count_of_scores(self, conf_ood: ArrayLike | None) -> None:
+        """Raise unless there is a confidence for each score."""
+        if self.ood is None and conf_ood is not None:
+            raise InvalidInput("this gate has one score; leave conf_ood out")
+        if self.ood is not None and conf_ood is None:
+            raise InvalidInput("this gate has two scores; pass conf_ood=")
+
+    def _compare(self, labels: Labels, conf_id: Array, conf_ood: Array | None) -> Decision:
+        """Compare confidences with the thresholds."""
         code = np.where(conf_id >= self.tau_id, 0, 1)  # of VERDICTS
         margin_ood = None
         if conf_ood is not None:
             code = np.where(conf_ood >= self.tau_ood, code, 2)
             margin_ood = _margin(conf_ood, self.tau_ood)
         return Decision(
-            labels=seen.predictions,
+            labels=labels,
             verdict=np.array(VERDICTS)[code],
             conf_id=conf_id,
             conf_ood=conf_ood,
@@ -336,6 +435,53 @@ class Gate:
         """
         accepted = self.decide(outputs).verdict == "accept"
         return make_card(self.promise, self.id.judged_outputs(outputs), accepted)
+
+    def card_confidences(
+        self,
+        correct: ArrayLike,
+        conf_id: ArrayLike,
+        conf_ood: ArrayLike | None = None,
+        *,
+        is_id: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> ReportCard:
+        """Measure what this gate does on confidences whose correctness is known, compared with its promise.
+
+        Parameters
+        ----------
+        correct : array-like of bool, shape (n_samples,)
+            Whether each answer is correct; False on every OOD sample.
+        conf_id : array-like of shape (n_samples,)
+            Confidence that the answer is correct, on the scale of the ID score.
+        conf_ood : array-like of shape (n_samples,), optional
+            Confidence that the input is in-distribution; for a gate of two scores.
+        is_id : array-like of bool, shape (n_samples,), optional
+            True for ID samples; by default all are.
+        groups : array-like of shape (n_samples,), optional
+            The same for samples that depend on each other; makes the intervals those of independent groups.
+
+        Returns
+        -------
+        ReportCard
+            Coverage, risk, counts and DS-F1 with 95 % intervals, and whether the promise was kept.
+
+        Raises
+        ------
+        UnfitData
+            If there is no ID sample.
+        InvalidInput
+            If the arrays differ in length or hold NaN, or do not fit the scores of the gate.
+
+        Examples
+        --------
+        >>> gate = Gate.fit_confidences([True, False], [0.9, 0.4], objective="coverage", coverage=0.5)
+        >>> gate.card_confidences([True, False, True], [0.8, 0.7, 0.1]).risk
+        0.5
+        """
+        self._check_count_of_scores(conf_ood)
+        rows = outputs_of_confidences(correct, conf_id, conf_ood, is_id=is_id, groups=groups)
+        accepted = self.decide_confidences(conf_id, conf_ood).verdict == "accept"
+        return make_card(self.promise, rows, accepted)
 
     def to_onnx(self, model: Any, path: str | Path, **options: Any) -> None:
         """Write this gate and its classifier to one ONNX file.
@@ -560,6 +706,41 @@ class Gate:
 
 
 # Fitting
+
+
+def _fit_gate(
+    request: Request, data: ValidationData, id_: str | Chain, ood: str | Chain | None, digests: dict[str, str]
+) -> Gate:
+    """Fit both scores where they learn, choose the thresholds, and record what they do."""
+    parts = _split(request, data)
+    part = data.rows if parts is None else data.rows[parts.learn]
+    id_chain = fit_chain(scorer(id_), data.train, part)
+    ood_chain = None if ood is None else fit_chain(scorer(ood), data.train, part)
+    chains = [id_chain, ood_chain]
+    outputs = id_chain.judged_outputs(data.rows)
+    conf_id, conf_ood = confidences(id_chain, ood_chain, outputs)
+    if conf_ood is None:
+        conf_ood = np.zeros(len(outputs))
+    rows = ScoredSamples(outputs.correct, outputs.is_id, conf_id, conf_ood, data.share, data.groups)
+    pair = _choose_thresholds(request, rows, parts)
+    if ood_chain is None:
+        pair = Thresholds(pair.tau_id, -math.inf)
+    cautions = list_cautions(request, rows, groups=data.group_count, given=(id_, ood), chains=chains)
+    if data.copies:
+        cautions.append(copies_caution(data.copies, len(data.rows), grouped=data.group_count is not None))
+    return Gate(
+        id=id_chain,
+        ood=ood_chain,
+        tau_id=pair.tau_id,
+        tau_ood=pair.tau_ood,
+        promise=make_promise(request, rows, pair, groups=data.group_count, cautions=cautions),
+        classes=outputs.classes,
+        class_names=outputs.class_names,
+        widths=measure_widths(chains, outputs),
+        head=head_fingerprint(chains, outputs.head),
+        data=digests,
+        versions=_versions(),
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from twofold import _checks
 from twofold._checks import Array, ArrayLike
 from twofold._math import log_odds
 from twofold.errors import InvalidInput, UnfitData
@@ -102,6 +103,116 @@ def prepare_validation(
     if group_count == len(validation):
         codes = None  # a group of one row is a row
     return ValidationData(validation, train, share, codes, group_count, copies)
+
+
+CONF_ID, CONF_OOD = "conf_id", "conf_ood"  # names of plain confidences among the learned outputs
+
+
+def prepare_confidences(
+    correct: ArrayLike,
+    conf_id: ArrayLike,
+    conf_ood: ArrayLike | None,
+    *,
+    is_id: ArrayLike | None,
+    groups: ArrayLike | None,
+    ood_share: float | None,
+) -> ValidationData:
+    """Check plain confidences, and bring them to the form in which a gate is fitted.
+
+    Parameters
+    ----------
+    correct : array-like of bool, shape (N,)
+        Whether each answer is correct; False on every OOD row.
+    conf_id : array-like of shape (N,)
+        Confidence that the answer is correct.
+    conf_ood : array-like of shape (N,) or None
+        Confidence that the input is in-distribution.
+    is_id : array-like of bool, shape (N,), or None
+        True for ID rows; None where all are.
+    groups : array-like of shape (N,) or None
+        Group of each row.
+    ood_share : float or None
+        OOD share expected in deployment.
+
+    Returns
+    -------
+    ValidationData
+        The rows; equal ones are not counted as copies, because different inputs often have equal confidences.
+
+    Raises
+    ------
+    InvalidInput
+        If an array has the wrong shape or values, or an OOD row is correct.
+    UnfitData
+        If no row is ID.
+    """
+    rows = outputs_of_confidences(correct, conf_id, conf_ood, is_id=is_id, groups=groups)
+    if not rows.is_id.any():
+        raise UnfitData("is_id is False everywhere; a gate needs at least one ID sample")
+    codes = group_rows(rows, None)
+    group_count = count_groups(codes)
+    share = check_ood_share(ood_share, rows.is_id)
+    if group_count == len(rows):
+        codes = None  # a group of one row is a row
+    return ValidationData(rows, None, share, codes, group_count, copies=0)
+
+
+def outputs_of_confidences(
+    correct: ArrayLike,
+    conf_id: ArrayLike,
+    conf_ood: ArrayLike | None,
+    *,
+    is_id: ArrayLike | None,
+    groups: ArrayLike | None,
+) -> Outputs:
+    """Hold plain confidences as outputs of a made-up model with the classes correct and wrong, which answers correct.
+
+    Parameters
+    ----------
+    correct, conf_id, conf_ood, is_id, groups
+        As :func:`prepare_confidences` takes them.
+
+    Returns
+    -------
+    Outputs
+        The confidences are the learned outputs ``conf_id`` and ``conf_ood``.
+
+    Raises
+    ------
+    InvalidInput
+        If an array has the wrong shape or values, or an OOD row is correct.
+
+    Examples
+    --------
+    >>> outputs = outputs_of_confidences([True, False], [0.9, 0.4], None, is_id=None, groups=None)
+    >>> outputs.correct, outputs.learned["conf_id"]
+    (array([ True, False]), array([0.9, 0.4]))
+    """
+    learned = {CONF_ID: _checks.confidence(conf_id, CONF_ID)}
+    if conf_ood is not None:
+        learned[CONF_OOD] = _checks.confidence(conf_ood, CONF_OOD)
+    checked, inside = _checks.joint(correct, is_id, **learned)
+    labels = np.where(checked, 0, 1)
+    if inside is not None:
+        labels[~inside] = -1
+    return Outputs(np.zeros((len(labels), 2)), labels, learned=learned, groups=groups)
+
+
+def fingerprint_confidences(rows: Outputs) -> str:
+    """Compute the SHA-256 of plain confidences and of what is correct.
+
+    Parameters
+    ----------
+    rows : Outputs
+        What :func:`outputs_of_confidences` made.
+
+    Returns
+    -------
+    str
+        Hexadecimal digest.
+    """
+    arrays = [np.asarray(rows.learned[name]) for name in sorted(rows.learned)]
+    return _digest(rows.correct, rows.is_id, *arrays)
 
 
 def _validation_of_run(run: Run) -> Outputs:

@@ -14,7 +14,7 @@ from twofold.scores.step import holds_field
 USUAL = ("msp", "energy", "mls", "entropy", "gen", "knn", "mds", "vim", "neco", "fdbd")
 """Scores whose pairs :func:`twofold.scores.pairs.choose_pairs` tries by default, as far as the outputs allow them."""
 
-COMBINATIONS = ("sum", "product", "mc")  # scores of other scores
+NEED_SETTINGS = ("sum", "product", "mc", "recorded")  # scores of other scores, or of a confidence that has to be named
 
 
 def usual_scores(run: Run) -> list[str]:
@@ -61,7 +61,7 @@ def computable_scores(sets: Sequence[Outputs]) -> list[str]:
     Returns
     -------
     list of str
-        Names of scores, without the combinations sum, product and mc. Where the logits of a set come from
+        Names of scores, without sum, product, mc and recorded, which need settings. Where the logits of a set come from
         probabilities, scores that read their scale are left out, as far as this can be tested before a fit.
 
     Examples
@@ -71,7 +71,7 @@ def computable_scores(sets: Sequence[Outputs]) -> list[str]:
     >>> "energy" in computable_scores([Outputs.from_probabilities([[0.9, 0.1]])])
     False
     """
-    names = [name for name in step_names("score", needs=common_fields(sets)) if name not in COMBINATIONS]
+    names = [name for name in step_names("score", needs=common_fields(sets)) if name not in NEED_SETTINGS]
     without_scale = [outputs for outputs in sets if outputs.is_scale_lost]
     if not without_scale:
         return names

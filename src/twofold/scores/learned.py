@@ -361,6 +361,43 @@ def _dirichlet(logits: Floats, evidence: Evidence) -> Array:
     return np.exp(np.clip(z, -CLIP, CLIP)) + 1.0
 
 
+@register_score("recorded", paper="Geifman & El-Yaniv, NeurIPS 2017, arXiv:1705.08500", cost="1", project=())
+def recorded(learned: Learned, *, name: str = "conf") -> Array:
+    r"""Score by a confidence that somebody else computed and stored beside the outputs.
+
+    .. math:: s = c
+
+    Use it for judges, logged scores and any other confidence that twofold does not compute.
+
+    Parameters
+    ----------
+    learned : mapping of str to ndarray
+        Learned outputs by name.
+    name : str, default="conf"
+        The name of the confidence among them.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Confidence of each sample; higher is safer to accept.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no learned output of this name.
+
+    References
+    ----------
+    Geifman & El-Yaniv, NeurIPS 2017, arXiv:1705.08500: any confidence makes a classifier selective.
+
+    Examples
+    --------
+    >>> recorded({"judge": np.array([0.9, 0.2])}, name="judge")
+    array([0.9, 0.2])
+    """
+    return _value("recorded", learned, name)
+
+
 @register_score("edl_max", paper=_EDL, cost="C")
 def edl_max(logits: Floats, *, evidence: Evidence = "exp") -> Array:
     r"""Score by the largest mean probability of the Dirichlet distribution of an evidential network.
