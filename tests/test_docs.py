@@ -102,7 +102,7 @@ def test_commands_that_run_networks_work_as_shown(tmp_path, monkeypatch):
 
 
 def public_functions():
-    """Every public function and method with its docstring, without properties and overloads."""
+    """Every public function and method with its docstring, but not properties, overloads and overrides."""
     source = DOCS.parent / "src" / "twofold"
     for file in sorted(source.rglob("*.py")):
         parts = file.relative_to(source).with_suffix("").parts
@@ -114,7 +114,7 @@ def public_functions():
             for node in owner.body:
                 if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
                     decorators = {ast.unparse(one) for one in node.decorator_list}
-                    if not decorators & {"property", "cached_property", "overload"}:
+                    if not decorators & {"property", "cached_property", "overload", "override"}:
                         yield pytest.param(node, id=f"{'.'.join(parts)}.{node.name}")
 
 

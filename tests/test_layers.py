@@ -15,6 +15,7 @@ LEVELS = {
     "roles": 0,
     "_checks": 0,
     "_csv": 0,
+    "_data_spec": 0,
     "_math": 0,
     "_kernels": 0,
     "_files": 0,

@@ -2,14 +2,16 @@
 
 :data:`ArrayLike`, :data:`Array`, :data:`Floats`, :data:`Labels` and :data:`Mask` are the array types of all signatures,
 and :data:`Changes` is what a transform returns. :func:`state` declares the learnt arrays of a score or transform that
-has a ``fit``, and :class:`StepHooks` lists the optional methods by which such a class influences its chain.
+has a ``fit``, and :class:`StepHooks` lists the optional methods by which such a class influences its chain. Methods
+that a base class documents are marked by :func:`override`.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 from numpy.typing import ArrayLike
 
@@ -27,8 +29,30 @@ __all__ = [
     "StateKind",
     "StepHooks",
     "chain_state",
+    "override",
     "state",
 ]
+
+if sys.version_info >= (3, 12):
+    from typing import override
+else:
+    Method = TypeVar("Method")
+
+    def override(method: Method) -> Method:
+        """Mark a method that replaces one of its base class, which documents it.
+
+        Parameters
+        ----------
+        method : function
+            The method.
+
+        Returns
+        -------
+        function
+            The method, unchanged.
+        """
+        return method
+
 
 Changes: TypeAlias = dict[str, Any]
 """What a transform returns: the changed fields of outputs, by name. None removes a field, such as a head that no longer

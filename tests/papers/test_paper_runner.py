@@ -5,6 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import math
+import random
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -13,7 +17,7 @@ from click.testing import CliRunner
 from twofold import papers
 from twofold.cli import main
 from twofold.errors import InvalidInput
-from twofold.papers import steps
+from twofold.papers import estimator_step
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
@@ -118,7 +122,7 @@ def test_a_second_run_computes_nothing(paper, data, monkeypatch):
     work = papers.Workspace.open(data / "out", root=data)
     first = papers.run(paper.plan("mse"), work)
     assert len(first.computed) == 3
-    monkeypatch.setattr(steps, "measure_estimators", None)
+    monkeypatch.setattr(estimator_step, "measure_estimators", None)
     again = papers.run(paper.plan("mse"), work)
     assert again.computed == ()
     assert files_of(again) == files_of(first)
@@ -147,13 +151,59 @@ def test_a_killed_run_is_finished_with_the_same_bytes(paper, data, monkeypatch, 
 
     work = papers.Workspace.open(data / "killed", root=data)
     with monkeypatch.context() as patch:
-        for module in ("steps", "drawings", "runner"):
+        for module in ("estimator_step", "drawings", "runner"):
             patch.setattr(f"twofold.papers.{module}.replacing", replacing)
         with pytest.raises(KeyboardInterrupt):
             papers.run(paper.plan("mse"), work)
     finished = papers.run(paper.plan("mse"), work)
     assert finished.computed
     assert files_of(finished) == files_of(whole)
+
+
+KILLED = """
+import os, signal, sys
+from contextlib import contextmanager
+import twofold._files as files
+
+written = 0
+true_replacing = files.replacing
+
+@contextmanager
+def replacing(path):
+    global written
+    with true_replacing(path) as file:
+        yield file
+        file.flush()
+        written += 1
+        if written > int(sys.argv[4]):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+files.replacing = replacing
+from twofold import papers
+
+plan = papers.load(sys.argv[1]).plan("mse")
+papers.run(plan, papers.Workspace.open(sys.argv[2], root=sys.argv[3]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL here")
+def test_a_process_that_is_killed_is_finished_with_the_same_bytes(data, tmp_path_factory):
+    """The process dies at a random file, and so do the two that resume it."""
+    text = PAPER + plan_text("mse", "errors", DRAWINGS["mse"])
+    file = tmp_path_factory.mktemp("paper") / "mini.toml"
+    file.write_text(text)
+    plan = papers.load(file).plan("mse")
+    whole = papers.run(plan, papers.Workspace.open(data / "whole", root=data))
+    out = data / "killed"
+    for killed_at in random.Random(0).choices(range(3), k=3):  # of seven files
+        command = [sys.executable, "-c", KILLED, str(file), str(out), str(data), str(killed_at)]
+        assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    finished = papers.run(plan, papers.Workspace.open(out, root=data))
+    assert finished.computed
+    again = papers.run(plan, papers.Workspace.open(out, root=data))
+    assert again.computed == ()
+    assert files_of(again) == files_of(whole)
 
 
 def test_a_changed_file_or_source_is_noticed(paper, data):

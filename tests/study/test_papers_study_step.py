@@ -67,13 +67,21 @@ def test_a_plan_trains_extracts_and_judges_its_cells_once(tiny, root, tmp_path):
     assert trained.command(work).endswith(f"--row basic --seed 0 --out {folder}")
 
 
+def test_runs_of_a_study_are_printed_one_by_one(tiny, tmp_path):
+    """A wildcard would match other rows too, and expands to one value behind --run."""
+    work = papers.Workspace.open(tmp_path / "out")
+    trained, measured = all_steps(tiny.plan("figure1").scales["here"])
+    assert trained.run_words(work) == [str(tmp_path / "out" / "studies" / "tiny" / "runs" / "basic-s0")]
+    assert f"estimators {trained.run_words(work)[0]} --loss" in measured.command(work)
+
+
 def test_a_killed_plan_ends_with_the_same_bytes(tiny, root, tmp_path, monkeypatch):
     plan = tiny.plan("figure1")
     whole = papers.run(plan, papers.Workspace.open(tmp_path / "whole", root=root))
     work = papers.Workspace.open(tmp_path / "cut", root=root)
     measured = all_steps(plan.scales["here"])[1]
     with monkeypatch.context() as patch:
-        patch.setattr(type(measured), "_run", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(type(measured), "run", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             papers.run(plan, work)
     shutil.rmtree(tmp_path / "cut" / "cells", ignore_errors=True)
@@ -96,7 +104,7 @@ def test_rows_and_seeds_that_the_study_does_not_have_are_named(tmp_path):
 
 
 def test_a_study_with_fewer_images(root, tmp_path):
-    from twofold.study import loads, outline
+    from twofold.study import load, loads
 
     small = loads(TEXT + "\n[images]\ntest = 8\nall = 20\n")
     assert small.benchmarks[0]["test"].data.endswith("sample=8")
@@ -104,4 +112,4 @@ def test_a_study_with_fewer_images(root, tmp_path):
     with pytest.raises(InvalidInput, match="images"):
         loads(TEXT + "\n[images]\nnowhere = 8\n")
     (tmp_path / "tiny.toml").write_text(TEXT)
-    assert outline(tmp_path / "tiny.toml").families == ("aurc", "basic")
+    assert load(tmp_path / "tiny.toml", check=False).families == ("aurc", "basic")

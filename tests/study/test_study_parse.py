@@ -47,7 +47,7 @@ def test_a_preset_takes_the_place_of_values():
     [
         ('recipe = "basic"', 'recipe = "bassic"', "row basic: no recipe 'bassic'; did you mean 'basic'"),
         ("batch = 32", "bach = 32", "settings: no key 'bach'; did you mean 'batch'"),
-        ("epochs = 2\n", "epoch = 2\n", "recipe 1 .aurc.: no key 'epoch'; did you mean"),
+        ("epochs = 2\n", "epoch = 2\n", "row aurc: no key 'epoch'; did you mean"),
         ("epochs = 1\n", "epochs = 0\n", "row basic: epochs must be"),
         ("resamples = 20", "resample = 20", "no key 'resample'; did you mean 'resamples'"),
         ('model = "resnet8_cifar"', 'model = "resnet8"', "no network 'resnet8'; did you mean"),

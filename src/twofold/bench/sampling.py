@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 
 from twofold import _checks
+from twofold._data_spec import DataSpec
 from twofold.bench.catalogue import Benchmark, DataSet
 from twofold.errors import UnknownName
 from twofold.roles import ROLES
 
 EVERY = "all"  # stands for every data set that is not named otherwise
-_SAMPLE = re.compile(r"(?<=[?&]sample=)\d+")
 
 
 def sample_images(benchmark: Benchmark, images: Mapping[str, int]) -> Benchmark:
@@ -65,13 +64,13 @@ def sample_images(benchmark: Benchmark, images: Mapping[str, int]) -> Benchmark:
 
 def _sample_set(one: DataSet, count: int) -> DataSet:
     """Keep at most so many images of a data set."""
-    sampled = _SAMPLE.search(one.data)
-    if sampled is not None:  # corrupted copies of a sample
-        before = int(sampled.group())
+    spec = DataSpec.parse(one.data)
+    data = str(spec.having(sample=str(count)))
+    if "sample" in spec.keys:  # corrupted copies of a sample
+        before = int(spec.keys["sample"])
         if before <= count:
             return one
-        return replace(one, data=_SAMPLE.sub(str(count), one.data), rows=one.rows * count // before)
+        return replace(one, data=data, rows=one.rows * count // before)
     if one.embedded or 0 < one.rows <= count:
         return one
-    mark = "&" if "?" in one.data else "?"
-    return replace(one, data=f"{one.data}{mark}sample={count}", rows=count)
+    return replace(one, data=data, rows=count)

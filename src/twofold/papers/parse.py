@@ -12,7 +12,14 @@ from typing import TypeAlias
 from twofold import _checks, _toml
 from twofold.bench.published import printed_layout
 from twofold.errors import InvalidInput, TwofoldError, UnknownName
-from twofold.papers import data_tables, estimator_figures, study_step  # noqa: F401 - they register what plans name
+from twofold.papers import (  # noqa: F401 - they register what plans name
+    data_tables,
+    estimator_figures,
+    estimator_step,
+    extract_step,
+    judge_step,
+    study_step,
+)
 from twofold.papers.drawings import DRAWINGS
 from twofold.papers.plan import (
     KINDS,

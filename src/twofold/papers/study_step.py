@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -11,10 +11,12 @@ from typing import ClassVar
 from twofold import study as studies
 from twofold.bench import catalogue
 from twofold.errors import InvalidInput, UnknownName
+from twofold.papers.judge_step import JudgeRuns
 from twofold.papers.material import Material
-from twofold.papers.steps import DataNeed, JudgeRuns, Step, register_step, set_needs
+from twofold.papers.steps import DataNeed, Step, options, register_step, set_needs
 from twofold.papers.workspace import Workspace
-from twofold.study import Study, StudyCell, StudyOutline
+from twofold.study import Study, StudyCell
+from twofold.typing import override
 
 
 @register_step
@@ -62,79 +64,71 @@ class RunStudy(Step):
             name += f"-{self.preset}"
         return work.out / "studies" / name
 
-    def _outline(self) -> StudyOutline:
-        return studies.outline(self.study, preset=self.preset or None)
-
-    def _load(self) -> Study:
-        return studies.load(self.study, preset=self.preset or None)
+    def _study(self) -> Study:
+        """Read the study; what is trained is checked when it runs, so that torch is not needed before."""
+        return studies.load(self.study, preset=self.preset or None, check=False)
 
     def _cells(self, study: Study) -> tuple[StudyCell, ...]:
         """List the cells of the step."""
         return study.cells(self.rows or None, self.seeds or None)
 
-    def _check(self) -> None:
-        outline = self._outline()
+    @override
+    def check(self) -> None:
+        study = self._study()
         for row in self.rows:
-            if row not in outline.families:
-                raise UnknownName.of(f"row of {outline.name}", row, outline.families)
+            if row not in study.families:
+                raise UnknownName.of(f"row of {study.name}", row, study.families)
         for seed in self.seeds:
-            if seed not in outline.seeds:
-                raise InvalidInput(f"seed {seed} is not a seed of {outline.name}; its seeds are {outline.seeds}")
+            if seed not in study.seeds:
+                raise InvalidInput(f"seed {seed} is not a seed of {study.name}; its seeds are {study.seeds}")
 
-    def _needs(self, work: Workspace) -> list[DataNeed]:
+    @override
+    def needs(self, work: Workspace) -> list[DataNeed]:
         needs: dict[DataNeed, None] = {}
-        for benchmark in self._outline().benchmarks:
+        for benchmark in self._study().benchmarks:
             needs |= dict.fromkeys(set_needs(benchmark, benchmark.names(), work))
         return list(needs)
 
-    def _words(self, work: Workspace) -> list[str]:
+    @override
+    def command(self, work: Workspace) -> str:
         words = ["twofold", "study", "run", shlex.quote(self.study)]
         if self.preset:
             words += ["--preset", self.preset]
-        for row in self.rows:
-            words += ["--row", row]
-        for seed in self.seeds:
-            words += ["--seed", str(seed)]
-        return [*words, "--out", shlex.quote(str(self.path(work)))]
+        words += options("--row", self.rows) + options("--seed", self.seeds)
+        return " ".join([*words, "--out", shlex.quote(str(self.path(work)))])
 
-    def _run_paths(self, work: Workspace) -> list[Path]:
-        cells = self._cells(self._load())
+    @override
+    def run_paths(self, work: Workspace) -> list[Path]:
+        cells = self._cells(self._study())
         return [self.path(work) / "runs" / cell.name for cell in cells]
 
-    def _run_words(self, work: Workspace) -> list[str]:
-        folder = shlex.quote(str(self.path(work) / "runs"))
-        rows = self.rows or ("",)
-        seeds: Iterable[object] = self.seeds or ("",)
-        words = []
-        for row in rows:
-            for seed in seeds:
-                words.append(f"{folder}/*{row}*-s{seed}*" if row or seed != "" else f"{folder}/*")
-        return words
-
-    def _use_runs(self, runs: tuple[str, ...]) -> Step:
-        outline = self._outline()
-        if len(outline.benchmarks) > 1 or outline.benchmarks[0].name not in catalogue.names():
+    @override
+    def use_runs(self, runs: Sequence[str]) -> Step:
+        study = self._study()
+        if len(study.benchmarks) > 1 or study.benchmarks[0].name not in catalogue.names():
             raise InvalidInput(
-                f"the study {outline.name} is not judged by one benchmark of the catalogue; leave --run out"
+                f"the study {study.name} is not judged by one benchmark of the catalogue; leave --run out"
             )
-        benchmark = outline.benchmarks[0]
+        benchmark = study.benchmarks[0]
         step = JudgeRuns(
             benchmark.name,
             scores=benchmark.scores,
             pairs=tuple(f"{first} + {second}" for first, second in benchmark.pairs),
             protocols=benchmark.protocols,
         )
-        return step._use_runs(runs)
+        return step.use_runs(runs)
 
-    def _is_done(self, work: Workspace) -> bool:
+    @override
+    def is_done(self, work: Workspace) -> bool:
         if not self.path(work).is_dir():
             return False
-        study = self._load()
+        study = self._study()
         wanted = {cell.name for cell in self._cells(study)}
         return wanted <= set(studies.finished(study, self.path(work)))
 
-    def _run(self, work: Workspace) -> None:
-        study = self._load()
+    @override
+    def run(self, work: Workspace) -> None:
+        study = studies.load(self.study, preset=self.preset or None)
         finished = set(studies.finished(study, self.path(work)))
         for cell in self._cells(study):
             if cell.name in finished:
@@ -153,8 +147,9 @@ class RunStudy(Step):
             )
             finished.update(progress.finished)
 
-    def _read(self, work: Workspace) -> Material:
-        study = self._load()
+    @override
+    def read(self, work: Workspace) -> Material:
+        study = self._study()
         cells = {cell.name for cell in self._cells(study)}
         found = studies.results(study, self.path(work))
         rows = [row for row in found.to_dicts() if row["run"] in cells]

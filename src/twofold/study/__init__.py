@@ -19,7 +19,7 @@ and the results of all finished cells, with a report page (Markdown and HTML), i
 
 from twofold.study.folder import finished, keep, opened, results
 from twofold.study.page import document, report, table
-from twofold.study.parse import StudyOutline, command, load, loads, names, outline, titles
+from twofold.study.parse import command, load, loads, names, titles
 from twofold.study.runner import Estimate, StudyProgress, estimate, run
 from twofold.study.spec import Study, StudyCell, StudyRow, StudyTable, TableBaseline, TableColumn
 from twofold.study.tables import Value, values
@@ -28,7 +28,6 @@ __all__ = [
     "Estimate",
     "Study",
     "StudyCell",
-    "StudyOutline",
     "StudyProgress",
     "StudyRow",
     "StudyTable",
@@ -44,7 +43,6 @@ __all__ = [
     "loads",
     "names",
     "opened",
-    "outline",
     "report",
     "results",
     "run",

@@ -10,7 +10,7 @@ from twofold.bench.catalogue import Benchmark
 from twofold.bench.protocols import PROTOCOLS
 from twofold.errors import InvalidInput, TwofoldError, UnknownName
 from twofold.scores.chain import scorer
-from twofold.study.spec import Study, StudyRow, StudyTable, torch_module
+from twofold.study.spec import ROW_KEYS, Study, StudyRow, StudyTable, torch_module
 
 
 def check_study(study: Study, where: str) -> None:
@@ -133,6 +133,7 @@ def _check_benchmark(benchmark: Benchmark, where: str) -> None:
 def _check_row(study: Study, row: StudyRow) -> None:
     """Check the recipe and settings of a row, and that it has what its recipe needs."""
     recipes, training = torch_module("recipes"), torch_module("training")
+    _check_row_keys(row)
     preset = training.find_preset(study.base)
     recipe = recipes.recipe(row.recipe, **preset.parts_for(row.recipe))
     preset.settings_for(row.recipe, {**study.settings, **row.settings})  # settings check themselves
@@ -143,6 +144,14 @@ def _check_row(study: Study, row: StudyRow) -> None:
         raise InvalidInput(f"{row.recipe} needs outliers; name a data set in outliers")
     if row.passes and not row.dropout and recipe.get(recipes.Dropout) is None:
         raise InvalidInput("passes need dropout; add dropout = 0.1, or leave passes out")
+
+
+def _check_row_keys(row: StudyRow) -> None:
+    """Check that what is no key of a row is a training setting."""
+    settings = setting_names()
+    for key in row.settings:
+        if key not in settings:
+            raise UnknownName.of("key", key, (*ROW_KEYS, *settings))
 
 
 def _check_starts(study: Study, row: StudyRow) -> None:

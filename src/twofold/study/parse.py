@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from itertools import product
@@ -18,15 +18,14 @@ from twofold.bench.catalogue import Benchmark, Content
 from twofold.bench.protocols import PROTOCOLS
 from twofold.bench.sampling import sample_images
 from twofold.errors import InvalidInput, TwofoldError, UnknownName
-from twofold.study.checks import check_name, check_study, setting_names, spell_method
-from twofold.study.spec import Study, StudyRow, StudyTable, TableBaseline, TableColumn
+from twofold.study.checks import check_name, check_study, spell_method
+from twofold.study.spec import ROW_KEYS, Study, StudyRow, StudyTable, TableBaseline, TableColumn
 
 BENCHMARK_KEYS = ("classes", "protocols", "scores", "pairs", "metrics", "sets", "splits")
 KEYS = (
     *("name", "title", "source", "model", "normalise", "precision", "seeds", "tuning_seeds", "resamples", "settings"),
     *("outliers", "mixers", "recipes", "tables", "presets", "benchmark", "images", *BENCHMARK_KEYS),
 )
-ROW_KEYS = ("name", "recipe", "checkpoint", "outliers", "mixers", "dropout", "passes", "odin", "scores", "pairs")
 LISTS = ("scores", "pairs", "augment")  # keys of a row whose value is a list by itself
 
 
@@ -93,7 +92,7 @@ def command(study: Study) -> str:
     return " ".join(words)
 
 
-def load(name: str | Path, *, preset: str | None = None) -> Study:
+def load(name: str | Path, *, preset: str | None = None, check: bool = True) -> Study:
     """Load a study of the package by name, or one of your own by the path of its file.
 
     Parameters
@@ -102,6 +101,8 @@ def load(name: str | Path, *, preset: str | None = None) -> Study:
         A name of :func:`names`, or a path that ends in ``.toml``.
     preset : str, optional
         A preset of the file to apply.
+    check : bool, default=True
+        Whether networks, recipes and training settings are checked, which needs torch.
 
     Returns
     -------
@@ -114,9 +115,16 @@ def load(name: str | Path, *, preset: str | None = None) -> Study:
         If there is no such study or preset.
     InvalidInput
         If the file cannot be read or is invalid.
+    MissingExtra
+        If it is checked and torch is not installed.
+
+    Examples
+    --------
+    >>> load("sure_plus", check=False).families[0]
+    'basic'
     """
     text, where = _read_text(name)
-    return loads(text, where=where, preset=preset)
+    return loads(text, where=where, preset=preset, check=check)
 
 
 def _read_text(name: str | Path) -> tuple[str, str]:
@@ -132,72 +140,7 @@ def _read_text(name: str | Path) -> tuple[str, str]:
     return text, f"study {name}"
 
 
-@dataclass(frozen=True)
-class StudyOutline:
-    """Hold what a study file says about its cells, which is read without torch.
-
-    Parameters
-    ----------
-    name : str
-        Name of the study.
-    families : tuple of str
-        Names that the file gives to rows.
-    seeds : tuple of int
-        Seeds of the cells.
-    benchmarks : tuple of Benchmark
-        Where the rows are trained and judged.
-    """
-
-    name: str
-    families: tuple[str, ...]
-    seeds: tuple[int, ...]
-    benchmarks: tuple[Benchmark, ...]
-
-
-def outline(name: str | Path, *, preset: str | None = None) -> StudyOutline:
-    """Read rows, seeds and benchmarks of a study, for which torch is not needed.
-
-    Parameters
-    ----------
-    name : str or Path
-        A name of :func:`names`, or a path that ends in ``.toml``.
-    preset : str, optional
-        A preset of the file to apply.
-
-    Returns
-    -------
-    StudyOutline
-        What was read; recipes and settings are not checked.
-
-    Raises
-    ------
-    UnknownName
-        If there is no such study or preset.
-    InvalidInput
-        If the file cannot be read or is invalid.
-
-    Examples
-    --------
-    >>> outline("sure_plus").families[0]
-    'basic'
-    """
-    text, where = _read_text(name)
-    content = _toml.parse(text, where)
-    _toml.check_keys(content, KEYS, where)
-    if preset is not None:
-        content = _apply_preset(content, preset, where)
-    families = []
-    for place, table in enumerate(_toml.get_tables(content, "recipes", where), start=1):
-        families.append(_toml.get_text(table, "name", f"{where}, recipe {place}"))
-    return StudyOutline(
-        name=_toml.get_text(content, "name", where),
-        families=tuple(families),
-        seeds=_read_seeds(content, where),
-        benchmarks=_read_benchmarks(content, where),
-    )
-
-
-def loads(text: str, *, where: str = "study", preset: str | None = None) -> Study:
+def loads(text: str, *, where: str = "study", preset: str | None = None, check: bool = True) -> Study:
     """Parse a study from the text of its file.
 
     Parameters
@@ -208,6 +151,8 @@ def loads(text: str, *, where: str = "study", preset: str | None = None) -> Stud
         Name of the file in error messages.
     preset : str, optional
         A preset of the file to apply.
+    check : bool, default=True
+        Whether networks, recipes and training settings are checked, which needs torch.
 
     Returns
     -------
@@ -220,6 +165,8 @@ def loads(text: str, *, where: str = "study", preset: str | None = None) -> Stud
         If there is no such preset.
     InvalidInput
         If the text is not TOML, has unknown keys, lacks required ones, or a value is invalid.
+    MissingExtra
+        If it is checked and torch is not installed.
     """
     content = _toml.parse(text, where)
     _toml.check_keys(content, KEYS, where)
@@ -247,7 +194,8 @@ def loads(text: str, *, where: str = "study", preset: str | None = None) -> Stud
         preset=preset,
         text=text,
     )
-    check_study(study, where)
+    if check:
+        check_study(study, where)
     return study
 
 
@@ -384,8 +332,6 @@ def _expand_lists(table: Content, where: str) -> Iterator[StudyRow]:
 
 
 def _read_row(table: Content, name: str, family: str, where: str) -> StudyRow:
-    settings = setting_names()
-    _toml.check_keys(table, (*ROW_KEYS, *settings), where)
     return StudyRow(
         name,
         family,
@@ -398,7 +344,7 @@ def _read_row(table: Content, name: str, family: str, where: str) -> StudyRow:
         odin=_read_odin(table, where),
         scores=catalogue.read_scores(table, where),
         pairs=catalogue.read_pairs(table, where),
-        settings=_lists_to_tuples({key: value for key, value in table.items() if key in settings}),
+        settings=_lists_to_tuples({key: value for key, value in table.items() if key not in ROW_KEYS}),
     )
 
 

@@ -15,6 +15,7 @@ from twofold.errors import InvalidInput, MissingExtra, UnknownName
 if TYPE_CHECKING:
     from twofold.nn.training import Plan
 
+ROW_KEYS = ("name", "recipe", "checkpoint", "outliers", "mixers", "dropout", "passes", "odin", "scores", "pairs")
 WEIGHTS = (".safetensors", ".npz", ".pt", ".pth")  # endings of a checkpoint that is a file
 
 

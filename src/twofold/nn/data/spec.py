@@ -9,35 +9,18 @@ from __future__ import annotations
 
 import typing
 from os.path import expanduser
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
 from twofold._checks import number, whole
+from twofold._data_spec import DataSpec
 from twofold.errors import InvalidInput, UnknownName
 from twofold.nn.data.images import Images
 from twofold.nn.data.readers import READERS, Reader
 from twofold.nn.data.shared_keys import SHARED_KEYS, SharedKeys
 
 BOOLEAN_WORDS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
-
-
-class DataSpec(NamedTuple):
-    """Hold the parts of a specification; neither keys nor values are checked yet.
-
-    Attributes
-    ----------
-    kind : str
-        A registered kind.
-    path : str
-        What stands between the colon and the question mark.
-    keys : dict of str to str
-        The values as text.
-    """
-
-    kind: str
-    path: str
-    keys: dict[str, str]
 
 
 def open(spec: str, **options: object) -> Images:  # noqa: A001  # the name of the contract; builtin open is not used here
@@ -140,23 +123,15 @@ def parse(spec: str) -> DataSpec:
     """
     if not isinstance(spec, str):
         raise InvalidInput(f"a data set is named by a string kind:PATH?key=value, got {type(spec).__name__}")
-    kind, colon, rest = spec.partition(":")
+    kind, colon, _ = spec.partition(":")
     if not colon and kind not in READERS:
         raise InvalidInput(f"{spec!r} has no kind; write kind:PATH?key=value, kinds: {', '.join(sorted(READERS))}")
     if kind not in READERS:
         raise UnknownName.of("kind of data", kind, READERS)
-    path, _, query = rest.partition("?")
-    if not path:
+    parts = DataSpec.parse(spec)
+    if not parts.path:
         raise InvalidInput(f"{spec!r} has no path; write {kind}:PATH?key=value")
-    keys: dict[str, str] = {}
-    for piece in query.split("&") if query else ():
-        key, equals, value = piece.partition("=")
-        if not equals or not key:
-            raise InvalidInput(f"{spec!r}: {piece!r} must be key=value")
-        if key in keys:
-            raise InvalidInput(f"{spec!r}: {key} is given twice")
-        keys[key] = value
-    return DataSpec(kind, path, keys)
+    return parts
 
 
 def _convert_keys(reader: Reader, values: dict[str, object]) -> dict[str, object]:
