@@ -13,6 +13,7 @@ kernel = njit(nogil=True, cache=True, error_model="numpy")  # indices are unsign
 
 RIGHT, WRONG, OUTSIDE = 0, 1, 3  # kinds of sample: correct ID, wrong ID, OOD; bit 0 is failure, bit 1 is OOD
 LAST = 4  # tag of the last sample of a tie group
+FEW = 8  # values that are compared one by one rather than by bisection
 UNCLEAR = 128  # in the table of Poisson counts, all below 16: these bits alone do not decide
 
 
@@ -346,73 +347,211 @@ def seed_envelope(starts, columns, kinds, counts, levels, weight, lines, right, 
 
 
 @kernel
-def scan_envelope(starts, columns, kinds, counts, levels, weight, first, step, right, known, outside, best, arg):  # type: ignore[no-untyped-def]
-    """Raise ``best[k]``, the largest TA / accepted over pairs that accept exactly k ID samples, over all pairs.
+def order_by_column(starts, columns, kinds, counts, column_starts, rows, row_sums, column_sums):  # type: ignore[no-untyped-def]
+    """Sort samples by column, then row, and add up right, ID and OOD samples in both orders.
 
-    Works through blocks of columns, every ``step``-th from ``first``; a block of rows inside it is skipped when even
-    its most optimistic pair (all new ID samples right, no new OOD sample) improves no k. ``right``, ``known`` and
-    ``outside`` are room for one block, whose size they give.
+    Fills ``column_starts`` and ``rows`` like ``starts`` and ``columns``, and the sums before each sample, in both
+    orders, in the columns of ``row_sums`` and ``column_sums``.
     """
-    rows = starts.size - 1
-    block = right.size
-    for left in range(first * block, levels, step * block):
-        end = min(left + block, levels)
-        for c in range(block):
-            right[c] = known[c] = outside[c] = 0
-        base_right = base_known = base_outside = 0
-        top_right = top_known = 0  # counts at the far corner of the current block of rows
-        ahead = 0
-        for row_left in range(0, rows, block):
-            row_end = min(row_left + block, rows)
-            while ahead < starts[row_end]:
-                if columns[ahead] < end and kinds[ahead] != OUTSIDE:
-                    top_known += counts[ahead]
-                    if kinds[ahead] == RIGHT:
-                        top_right += counts[ahead]
-                ahead += 1
-            useful = False
-            for k in range(base_known + 1, top_known + 1):
-                if min(base_right + (k - base_known), top_right) > best[k] * (k + weight * base_outside):
-                    useful = True
-                    break
-            for row in range(row_left, row_end):
-                lowest = end  # columns left of the row's first ID sample repeat the row before
-                for s in range(starts[row], starts[row + 1]):
-                    c = columns[s]
-                    w = counts[s]
-                    if c >= end or w == 0:
-                        continue
-                    kind = kinds[s]
-                    if c < left:
-                        if kind == OUTSIDE:
-                            base_outside += w
-                        else:
-                            base_known += w
-                            if kind == RIGHT:
-                                base_right += w
-                            lowest = left
-                    elif kind == OUTSIDE:
-                        outside[c - left] += w
-                    else:
-                        known[c - left] += w
-                        if kind == RIGHT:
-                            right[c - left] += w
-                        lowest = min(lowest, c)
-                if not useful or lowest == end:
+    for s in range(columns.size):
+        column_starts[columns[s] + 1] += 1
+    for c in range(1, column_starts.size):
+        column_starts[c] += column_starts[c - 1]
+    free = column_starts[:-1].copy()
+    for row in range(starts.size - 1):
+        for s in range(starts[row], starts[row + 1]):
+            place = free[columns[s]]
+            free[columns[s]] += 1
+            rows[place] = row
+            right = counts[s] if kinds[s] == RIGHT else 0
+            outside = counts[s] if kinds[s] == OUTSIDE else 0
+            for sums, at in ((row_sums, s), (column_sums, place)):
+                sums[at + 1, 0] = right
+                sums[at + 1, 1] = counts[s] - outside
+                sums[at + 1, 2] = outside
+    for s in range(columns.size):
+        for f in range(3):
+            row_sums[s + 1, f] += row_sums[s, f]
+            column_sums[s + 1, f] += column_sums[s, f]
+
+
+@kernel
+def first_at_least(values, low, high, limit):  # type: ignore[no-untyped-def]
+    """Find the first place in ``values[low:high]``, which ascend, with a value of at least ``limit``."""
+    while low < high:
+        middle = (low + high) // 2
+        if values[middle] < limit:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def read_strip(starts, other, sums, first, last, near, far, middle, profile, inner):  # type: ignore[no-untyped-def]
+    """Add up what each line of a cell, a row or a column, accepts before the cell.
+
+    Lines ``first`` to ``last`` of one axis are read; ``near`` to ``far`` are the lines of the cell on the other axis.
+    ``profile[i]`` is set to the right, ID and OOD samples of lines ``first`` to ``first + i`` that lie before ``near``.
+    ``inner`` receives those inside the cell and, in its last three places, those in its first quarter, which ends at
+    ``first + middle`` and ``near + middle``.
+    """
+    r = k = o = 0
+    inner[:] = 0
+    for line in range(first, last):
+        start = starts[line]
+        stop = starts[line + 1]
+        inside = start
+        if stop - start > FEW:
+            inside = first_at_least(other, start, stop, near)
+        else:
+            for s in range(start, stop):  # no branch to mispredict
+                inside += other[s] < near
+        r += sums[inside, 0] - sums[start, 0]
+        k += sums[inside, 1] - sums[start, 1]
+        o += sums[inside, 2] - sums[start, 2]
+        profile[line - first, 0] = r
+        profile[line - first, 1] = k
+        profile[line - first, 2] = o
+        if inside == stop or other[inside] >= far:
+            continue
+        beyond = first_at_least(other, inside, stop, far)
+        for f in range(3):
+            inner[f] += sums[beyond, f] - sums[inside, f]
+        if line < first + middle:
+            beyond = first_at_least(other, inside, stop, near + middle)
+            for f in range(3):
+                inner[3 + f] += sums[beyond, f] - sums[inside, f]
+
+
+@kernel
+def raise_edge(profile, lines, r, k, o, weight, best, arg, axis, first, other):  # type: ignore[no-untyped-def]
+    """Raise ``best`` by the pairs along one edge of a cell; line ``other`` of the other axis is the edge."""
+    for i in range(lines):
+        known = k + profile[i, 1]
+        accepted = known + weight * (o + profile[i, 2])
+        if known > 0 and r + profile[i, 0] > best[known] * accepted:
+            best[known] = (r + profile[i, 0]) / accepted
+            arg[known, axis] = first + i
+            arg[known, 1 - axis] = other
+
+
+@kernel
+def largest_gain(profile, lines, price, slope):  # type: ignore[no-untyped-def]
+    """Compute the largest of right samples - price * OOD samples - slope * ID samples along a strip."""
+    largest = -np.inf
+    for i in range(lines):
+        largest = max(largest, profile[i, 0] - price * profile[i, 2] - slope * profile[i, 1])
+    return largest
+
+
+@kernel
+def can_improve(across, wide, down, high, inner, r, k, o, weight, best):  # type: ignore[no-untyped-def]
+    """Bound all pairs of a cell: whether one of them may exceed ``best`` at the number of ID samples it accepts.
+
+    A pair of the cell accepts what the corner before the cell accepts, a prefix of both strips, and some samples inside
+    the cell. With ``price`` at most ``weight * best``, its gain over the corner, right - price * OOD, is at most
+    ``slope`` for each further ID sample plus the largest excess over that slope in either strip; samples inside the
+    cell are counted at their best. This holds for every slope; that of what has to be exceeded makes it tight.
+    """
+    added = across[wide - 1, 1] + down[high - 1, 1] + inner[1]
+    least = np.inf
+    for known in range(k + 1, k + added + 1):
+        least = min(least, best[known])
+    if least < 0.0:
+        return True  # a number of ID samples that no pair accepts so far
+    price = weight * least
+    low = best[k + 1] * (k + 1 + weight * o)
+    top = best[k + added] * (k + added + weight * o)
+    slope = (top - low) / max(added - 1, 1)
+    most = r + largest_gain(across, wide, price, slope) + largest_gain(down, high, price, slope)
+    most += inner[0] * max(0.0, 1.0 - slope) + (inner[1] - inner[0]) * max(0.0, -slope)
+    for known in range(k + 1, k + added + 1):
+        if most + slope * (known - k) > best[known] * (known + weight * o) * (1.0 + 4e-15):
+            return True
+    return False
+
+
+@kernel
+def scan_cell(starts, columns, kinds, counts, row_sums, left, end, top, bottom, across, r, k, o, weight, best, arg):  # type: ignore[no-untyped-def]
+    """Raise ``best`` by every pair of a small cell; ``across`` is the profile of its columns, and is changed."""
+    wide = end - left
+    for row in range(top, bottom):
+        place = first_at_least(columns, starts[row], starts[row + 1], left)
+        r += row_sums[place, 0] - row_sums[starts[row], 0]
+        k += row_sums[place, 1] - row_sums[starts[row], 1]
+        o += row_sums[place, 2] - row_sums[starts[row], 2]
+        while place < starts[row + 1] and columns[place] < end:
+            for c in range(columns[place] - left, wide):
+                if kinds[place] == OUTSIDE:
+                    across[c, 2] += counts[place]
+                else:
+                    across[c, 1] += counts[place]
+                    if kinds[place] == RIGHT:
+                        across[c, 0] += counts[place]
+            place += 1
+        for c in range(wide):
+            known = k + across[c, 1]
+            accepted = known + weight * (o + across[c, 2])
+            if known > 0 and r + across[c, 0] > best[known] * accepted:
+                best[known] = (r + across[c, 0]) / accepted
+                arg[known, 0], arg[known, 1] = left + c, row
+
+
+@kernel
+def refine_envelope(by_row, by_column, kinds, counts, weight, cells, size, leaf, best, arg, children):  # type: ignore[no-untyped-def]
+    """Raise ``best[k]``, the largest TA / accepted over pairs that accept exactly k ID samples, in cells of the plane.
+
+    A cell is a square of ``size`` columns and rows: its first column and row, and the right, ID and OOD samples before
+    both. The pairs along its first edges are tried; a cell whose bound improves no k is dropped; of the others, those
+    of ``leaf`` rows are scanned and larger ones are cut into four ``children``, whose number is returned. ``by_row``
+    and ``by_column`` are the samples in both orders: starts, place on the other axis, and sums.
+    """
+    starts, columns, row_sums = by_row
+    column_starts, rows, column_sums = by_column
+    levels, height = column_starts.size - 1, starts.size - 1
+    across = np.empty((size, 3), np.int32)
+    down = np.empty((size, 3), np.int32)
+    inner = np.empty(6, np.int64)
+    unused = np.empty(6, np.int64)
+    half = size // 2
+    count = 0
+    for i in range(cells.shape[0]):
+        left, top, r, k, o = cells[i, 0], cells[i, 1], cells[i, 2], cells[i, 3], cells[i, 4]
+        end, bottom = min(left + size, levels), min(top + size, height)
+        wide, high = end - left, bottom - top
+        read_strip(column_starts, rows, column_sums, left, end, top, bottom, half, across, inner)
+        read_strip(starts, columns, row_sums, top, bottom, left, end, 0, down, unused)
+        if top // size % 2:  # otherwise the cell that was cut has tried them
+            raise_edge(across, wide, r, k, o, weight, best, arg, 0, left, top - 1)
+        if left // size % 2:
+            raise_edge(down, high, r, k, o, weight, best, arg, 1, top, left - 1)
+        new_across, new_down = across[wide - 1, 1] + inner[1], down[high - 1, 1] + inner[1]
+        if (left > 0 and new_across == 0) or (top > 0 and new_down == 0) or new_across + new_down == 0:
+            continue  # the pairs on an edge accept the same ID samples and no more OOD samples
+        if not can_improve(across, wide, down, high, inner, r, k, o, weight, best):
+            continue
+        if size <= leaf:
+            scan_cell(
+                starts, columns, kinds, counts, row_sums, left, end, top, bottom, across, r, k, o, weight, best, arg
+            )
+            continue
+        for lower in range(2):
+            for later in range(2):
+                if (lower and high <= half) or (later and wide <= half):
                     continue
-                r, k, o = base_right, base_known, base_outside
-                for c in range(lowest - left):
-                    r += right[c]
-                    k += known[c]
-                    o += outside[c]
-                for c in range(lowest - left, end - left):
-                    o += outside[c]
-                    if known[c]:
-                        r += right[c]
-                        k += known[c]
-                        if r > best[k] * (k + weight * o):
-                            best[k] = r / (k + weight * o)
-                            arg[k, 0], arg[k, 1] = left + c, row
+                child = children[count]
+                child[0], child[1] = left + later * half, top + lower * half
+                child[2], child[3], child[4] = r, k, o
+                for f in range(3):
+                    if later:
+                        child[2 + f] += across[half - 1, f]
+                    if lower:
+                        child[2 + f] += down[half - 1, f]
+                    if later and lower:
+                        child[2 + f] += inner[3 + f]
+                count += 1
+    return count
 
 
 @kernel

@@ -259,7 +259,7 @@ def test_thresholds_of_the_curve_attain_what_it_says(monotone, share):
     ],
 )
 def test_pruning_loses_nothing(inside, outside, levels, share):
-    """The kernel skips blocks of 256 x 256 pairs; an unpruned sweep over every row finds the same risks."""
+    """The kernel skips squares of pairs; an unpruned sweep over every row finds the same risks."""
     arrays = list(continuous_pair(inside, outside, inside))
     if levels:
         for i in (1, 2):
@@ -267,6 +267,49 @@ def test_pruning_loses_nothing(inside, outside, levels, share):
     want = least_risks_by_rows(*arrays, ood_weight(arrays[3], share))
     curve = metrics.ds_risk_coverage_curve(*arrays, ood_share=share)
     assert curve.risk == pytest.approx(want, abs=1e-12)
+
+
+@pytest.mark.parametrize("share", [None, 0.6])
+@pytest.mark.parametrize("kind", ["equal", "nearly equal", "saturated", "perfect", "one level"])
+def test_pruning_loses_nothing_where_many_pairs_are_as_good(kind, share):
+    """Pairs that accept the same samples, long ties and thresholds at the ends: the bounds meet what they exceed."""
+    correct, conf_id, conf_ood, is_id = continuous_pair(900, 700, 3)
+    rng = np.random.default_rng(4)
+    if kind == "equal":
+        conf_ood = conf_id
+    elif kind == "nearly equal":
+        conf_ood = conf_id + 1e-3 * rng.normal(size=len(conf_id))
+    elif kind == "saturated":
+        conf_id = np.minimum(conf_id, np.median(conf_id))
+        conf_ood = np.minimum(conf_ood, np.quantile(conf_ood, 0.8))
+    elif kind == "perfect":
+        conf_id, conf_ood = conf_id + 100 * correct, conf_ood + 100 * is_id
+    else:
+        conf_ood = np.zeros(len(conf_id))
+    want = least_risks_by_rows(correct, conf_id, conf_ood, is_id, ood_weight(is_id, share))
+    curve = metrics.ds_risk_coverage_curve(correct, conf_id, conf_ood, is_id, ood_share=share)
+    assert curve.risk == pytest.approx(want, abs=1e-12)
+
+
+def test_the_cells_that_are_searched_grow_like_n_log_n(monkeypatch):
+    """A larger world leaves about as many cells of each size, relative to n over their side."""
+    from twofold import _kernels
+
+    visited = []
+
+    def count(*arguments):
+        cells, size = arguments[5:7]
+        visited.append(len(cells) * size)
+        return refine(*arguments)
+
+    refine = _kernels.refine_envelope
+    monkeypatch.setattr(_kernels, "refine_envelope", count)
+    densest = []
+    for n in (2_000, 8_000):
+        visited.clear()
+        metrics.ds_aurc(*continuous_pair(n, n, 0))
+        densest.append(max(visited) / n)
+    assert densest[1] < 1.5 * densest[0]  # 4 if every cell were searched
 
 
 def test_pruning_loses_nothing_when_scores_fight():

@@ -494,32 +494,50 @@ def ds_f1(
 
 
 _SLICES = 4  # for large sets; fixed, so that the result does not depend on the machine
-_BLOCK = 256  # columns and rows bounded together; 128 to 512 are equally good at 10k to 50k ID samples
+_LEAF = 32  # side of the cells whose pairs are all tried; 16 to 64 are equally good
 _SEED_ROWS = 64  # rows walked in full first, so that the bounds bite from the start
 
+_Cells = npt.NDArray[np.int32]  # first column and row of each cell; right, ID and OOD samples before both
+_Pairs = npt.NDArray[np.int32]  # column and row of a pair for each number of ID samples
 
-def _envelope(data: Samples, plane: _Plane, weights: Weights | None = None) -> tuple[Array, npt.NDArray[np.int32]]:
-    """Find the best TA / accepted for each number k of accepted ID samples (-1: no pair has exactly k) and its pair."""
-    from twofold._kernels import scan_envelope, seed_envelope
+
+def _envelope(data: Samples, plane: _Plane, weights: Weights | None = None) -> tuple[Array, _Pairs]:
+    """Find the best TA / accepted for each number k of accepted ID samples (-1: no pair has exactly k) and its pair.
+
+    The plane of all pairs is one cell at first. Cells that may improve a level are cut into four, until they are small
+    enough to try every pair; the others are dropped.
+    """
+    from twofold._kernels import order_by_column, refine_envelope, seed_envelope
 
     best = np.full(data.inside + 1, -1.0)
     pair = np.full((data.inside + 1, 2), -1, np.int32)
-    points = *plane.points(weights), data.weight
-    seed_envelope(*points, _SEED_ROWS, *np.zeros((3, len(plane.tau_id)), np.int32), best, pair)
-    slices = _SLICES if data.inside >= 4 * _BLOCK else 1
-    parts = [(best.copy(), pair.copy()) for _ in range(slices)]
+    starts, columns, kinds, counts, levels = plane.points(weights)
+    scratch = np.zeros((3, levels), np.int32)
+    seed_envelope(starts, columns, kinds, counts, levels, data.weight, _SEED_ROWS, *scratch, best, pair)
+    column_starts, rows = np.zeros(levels + 1, np.int64), np.empty_like(columns)
+    row_sums, column_sums = np.zeros((2, len(columns) + 1, 3), np.int32)
+    order_by_column(starts, columns, kinds, counts, column_starts, rows, row_sums, column_sums)
+    by_row, by_column = (starts, columns, row_sums), (column_starts, rows, column_sums)
 
-    def scan(part: int) -> None:
-        scan_envelope(*points, part, slices, *np.empty((3, _BLOCK), np.int32), *parts[part])
+    def refine(cells: _Cells, size: int, best: Array, pair: _Pairs) -> _Cells:
+        children = np.empty((4 * len(cells), 5), np.int32)
+        found = refine_envelope(by_row, by_column, kinds, counts, data.weight, cells, size, _LEAF, best, pair, children)
+        return children[:found]
 
-    if slices == 1:
-        scan(0)
-    else:
-        with ThreadPoolExecutor(min(slices, os.cpu_count() or 1)) as pool:
-            list(pool.map(scan, range(slices)))
-    for ratio, place in parts:
-        better = ratio > best
-        best[better], pair[better] = ratio[better], place[better]
+    size = max(_LEAF, 1 << (max(levels, len(starts) - 1) - 1).bit_length())
+    cells = np.zeros((1, 5), np.int32)
+    while len(cells):
+        if len(cells) < 64 * _SLICES:
+            cells = refine(cells, size, best, pair)
+        else:
+            parts = [(best.copy(), pair.copy()) for _ in range(_SLICES)]
+            tasks = [(cells[i::_SLICES], size, *part) for i, part in enumerate(parts)]
+            with ThreadPoolExecutor(min(_SLICES, os.cpu_count() or 1)) as pool:
+                cells = np.concatenate(list(pool.map(lambda task: refine(*task), tasks)))
+            for ratio, place in parts:
+                better = ratio > best
+                best[better], pair[better] = ratio[better], place[better]
+        size //= 2
     return best[1:], pair[1:]
 
 
@@ -706,10 +724,12 @@ def ds_aurc(
     -----
     A level that no pair attains exactly, because of ties, takes the risk of the next attained one.
 
-    ``exact`` considers all pairs and skips blocks of them that cannot improve any level: its time is at worst quadratic
-    in the number of ID samples, and its memory is linear in n. ``grid`` is the paper's Algorithm 2 with quantile
-    thresholds and the least risk in each coverage bin, which is biased low by about half a bin. ``published`` uses the
-    grid described in :func:`ds_f1`, with its 100 bins and its integration over bin centres.
+    ``exact`` considers all pairs and skips squares of them that cannot improve any level. Its time grows like n log n
+    where the risk at a fixed coverage has a clear minimum (``docs/mathematics.md`` says why, and
+    ``benchmarks/double_score.py`` measures it) and is at worst quadratic; its memory is linear in n. ``grid`` is the
+    paper's Algorithm 2 with quantile thresholds and the least risk in each coverage bin, which is biased low by about
+    half a bin. ``published`` uses the grid described in :func:`ds_f1`, with its 100 bins and its integration over bin
+    centres.
 
     References
     ----------
