@@ -74,13 +74,9 @@ def pixels_only(made):
 
 def pixels_and_views(made):
     """The same, and what the terms of the recipe make of them."""
-    from twofold.nn.training.input import _Augmented
-
     for request in requests()[:4]:
         pixels = made.pixels(request.rows, request.epoch)
-        batch = _Augmented(pixels, request.rows, 0, request.epoch, made.mixers)
-        for term in made.terms:
-            term.make_views(batch)
+        made.views(pixels, request.rows, request.epoch)
 
 
 def seconds_of_feed(images, mixers, workers):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import signal
 import sys
 from pathlib import Path
 from types import TracebackType
@@ -124,7 +125,10 @@ def _end(kind: type[BaseException], error: BaseException, trace: TracebackType |
         sys.__excepthook__(kind, error, trace)
     else:
         refresh("")
-        print(f"{Path(sys.argv[0]).name}: {line}", file=sys.stderr)
+        print(f"{Path(sys.argv[0]).name}: {line}", file=sys.stderr, flush=True)
+    if isinstance(error, KeyboardInterrupt):
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)  # at once, so that no reading process prints a traceback of its clean-up
 
 
 _main = getattr(sys.modules["__main__"], "__file__", None)

@@ -1,7 +1,7 @@
 """A step of each recipe against as many plain steps as it has passes; memory layout, compilation; memory of SURE+.
 
     python benchmarks/training.py [--save]        (ten to fifteen minutes on two idle cores, most of it to compile)
-    python benchmarks/training.py --layouts       (only memory layout, bf16 and compilation; nothing is saved)
+    python benchmarks/training.py --layouts       (only memory layout, bf16 and compilation, ten minutes; nothing is saved)
 
 A ResNet-20 for 32x32 images, batch 64, random images. The memory of a whole process is that of a ResNet-18 with
 batch 128, as in the paper; each recipe has its own process, which this file starts with --memory NAME.
@@ -111,6 +111,7 @@ def layouts():
     rows = []
     for network in ZOO:
         announce(f"forms of a step of {network}")
+        torch.compiler.reset()  # its limit of compiled forms of one function counts all networks together
         plain = one(prepared("basic", network, 128))
         contenders = {"planes": with_planes(plain)}
         for form, options in FORMS.items():

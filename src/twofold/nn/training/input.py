@@ -187,14 +187,12 @@ class BatchMaker:
                 raise
             rows, unreadable = self._replace_unreadable(request)
             pixels = self.pixels(rows, request.epoch)
-        batch = _Augmented(pixels, rows, self.settings.seed, request.epoch, self.mixers)
-        views = {}
+        views: dict[str, Tensor] = {}
         outliers = None
         if not request.is_clean:
             outliers = self.outlier_images(len(rows), request.number)
-            for term in self.terms:
-                for name, view in term.make_views(batch).items():
-                    views[name] = self.prepare.floats(view)
+            for name, view in self.views(pixels, rows, request.epoch).items():
+                views[name] = self.prepare.floats(view)
         return PreparedBatch(
             rows=rows,
             pixels=torch.from_numpy(pixels),
@@ -234,6 +232,29 @@ class BatchMaker:
             else:
                 pixels = AUGMENTATIONS[name](pixels, rows, seed=settings.seed, epoch=epoch)
         return pixels
+
+    def views(self, pixels: Pixels, rows: Rows, epoch: int) -> dict[str, npt.NDArray[np.float32]]:
+        """Make the views that the loss terms ask for.
+
+        Parameters
+        ----------
+        pixels : ndarray of uint8, shape (B, H, W, 3)
+            Augmented images.
+        rows : ndarray of int64, shape (B,)
+            Their rows of the training set.
+        epoch : int
+            Number of the epoch, from 0.
+
+        Returns
+        -------
+        dict of str to ndarray of float32, shape (B, H, W, 3)
+            The views by name, not normalised.
+        """
+        batch = _Augmented(pixels, rows, self.settings.seed, epoch, self.mixers)
+        views = {}
+        for term in self.terms:
+            views.update(term.make_views(batch))
+        return views
 
     def _read(self, rows: Rows, epoch: int) -> Pixels:
         """Read images at one size: a random box of the whole picture where one is asked for."""
