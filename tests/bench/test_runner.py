@@ -99,6 +99,31 @@ def test_values_are_those_of_the_library(made):
     assert row["low"] <= row["value"] <= row["high"]
 
 
+def test_published_forms_stand_beside_the_exact_values(made, tmp_path):
+    _, path, exact = made
+    results, _ = judged(path, tmp_path, method="published", scores=["msp", "energy"])
+    opened = Run.open(path)
+    both = Outputs.concat([opened["test"], opened["close"]])
+    msp, energy = twofold.probability(both), scorer("energy").score(both)  # the paper takes MSP as a probability
+    here = {"score": "msp", "shift": "close", "protocol": "joint"}
+    row = value(results, **here, pair="energy", metric="ds_aurc_published")
+    assert row["value"] == metrics.ds_aurc(both.correct, msp, energy, both.is_id, method="published")
+    assert (row["better"], row["low"], row["resamples"]) == ("lower", None, None)
+    row = value(results, **here, pair=None, metric="f1_published")
+    assert row["value"] == metrics.f1(both.correct, msp, both.is_id, method="published").value
+    row = value(results, **here, pair=None, metric="aurc_id_published")
+    assert row["value"] == metrics.aurc(both.correct, msp, is_id=both.is_id, coverage="id", estimator="published")
+    same = {**here, "pair": "energy", "metric": "ds_f1"}
+    assert value(results, **same)["value"] == value(exact, **same)["value"]
+    sets = [
+        value(results, **{**here, "shift": s}, pair="energy", metric="ds_f1_published") for s in ("close", "closer")
+    ]
+    near = value(results, **{**here, "shift": "near"}, pair="energy", metric="ds_f1_published")
+    assert near["value"] == pytest.approx(np.mean([row["value"] for row in sets]))
+    with pytest.raises(InvalidInput, match="method"):
+        run(BENCHMARK, [path], tmp_path, method="grid")
+
+
 def test_near_is_the_mean_of_its_sets_and_corruption_of_its_levels(made):
     results = made[2]
     for metric in ("f1", "aurc_id"):

@@ -4,6 +4,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from twofold.nn.extraction import Prepare  # noqa: E402
 from twofold.nn.models import load as load_model  # noqa: E402
 from twofold.nn.recipes import RECIPES as RECIPES_BY_NAME  # noqa: E402
 from twofold.nn.training import Settings, train  # noqa: E402
-from twofold.study import estimate, finished, loads, report, run, values  # noqa: E402
+from twofold.study import estimate, finished, loads, opened, report, results, run, values  # noqa: E402
 from twofold.study.folder import read_json  # noqa: E402
 
 
@@ -268,3 +269,16 @@ def test_missing_pictures_to_mix_in_are_said_too(root, tmp_path):
             run(loads(text), tmp_path / "out", only=["basic"], root=tmp_path / "data")
         (tmp_path / "data" / "pictures").mkdir(exist_ok=True)
     assert not (tmp_path / "out" / "training").exists()
+
+
+def test_published_forms_are_judged_without_training_again(whole, study, root, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(whole, folder)
+    weights = {path: path.stat().st_mtime_ns for path in (folder / "training").rglob("*.safetensors")}
+    run(replace(study, method="published"), folder, only=["basic"], seeds=[0], root=root)
+    again = opened(folder)
+    assert again.method == "published"
+    assert finished(again, folder) == ("basic-s0",)
+    rows = results(again, folder).rows
+    assert {"ds_f1", "ds_f1_published", "aurc_id_published"} <= {row["metric"] for row in rows}
+    assert {path: path.stat().st_mtime_ns for path in weights} == weights

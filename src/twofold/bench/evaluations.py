@@ -17,6 +17,8 @@ from twofold.bench.protocols import Protocol, ProtocolView, ScoredSet, Tuning
 from twofold.bench.resampling import Values, average_values, values
 from twofold.bench.rows import CHOICES, VALIDATION, Key, registered_direction
 from twofold.bench.subjects import Subject
+from twofold.metrics.evaluate import EvaluationMethod, add_published_forms
+from twofold.scores.chain import scorer
 
 MEASURING = ("_math.py", "_kernels.py", "metrics", "stats/bootstrap.py", "bench/protocols.py", "bench/resampling.py")
 """Source that values depend on."""
@@ -44,7 +46,12 @@ class ViewValues:
 
 
 def measure_views(
-    views: Sequence[ProtocolView], scored: Mapping[str, ScoredSet], is_pair: bool, resamples: int, seed: int
+    views: Sequence[ProtocolView],
+    scored: Mapping[str, ScoredSet],
+    is_pair: bool,
+    resamples: int,
+    seed: int,
+    printed: Mapping[str, ScoredSet] | None = None,
 ) -> dict[str, ViewValues]:
     """Compute the metrics of views.
 
@@ -62,6 +69,8 @@ def measure_views(
         Number of bootstrap resamples.
     seed : int
         Seed of the resampling.
+    printed : mapping of str to ScoredSet, optional
+        The same with confidences on the scale that papers print, for published forms of metrics.
 
     Returns
     -------
@@ -78,7 +87,8 @@ def measure_views(
             n_id = n
         else:
             n_id = int(inputs.is_id.sum())
-        measured = values(view, scored, _metrics_of(view, is_pair), n=resamples, seed=seed)
+        names = _metrics_of(view, is_pair)
+        measured = values(view, scored, names, n=resamples, seed=seed, printed=printed)
         found[view.shift] = ViewValues(measured, n, n_id)
     return found
 
@@ -105,6 +115,8 @@ class MethodEvaluation:
         Confidences of ``pair``.
     seed : int
         Seed of the resampling.
+    method : {"exact", "published"}, default="exact"
+        Whether the published forms of metrics are measured beside them.
     """
 
     benchmark: Benchmark
@@ -115,6 +127,7 @@ class MethodEvaluation:
     first: Confidences
     second: Confidences | None
     seed: int
+    method: EvaluationMethod = "exact"
 
     @cached_property
     def views(self) -> tuple[ProtocolView, ...]:
@@ -126,6 +139,8 @@ class MethodEvaluation:
             Views of a single score also measure the metrics that the benchmark adds.
         """
         views = self.protocol.views(self.subject.roles)
+        if self.method == "published":
+            views = tuple(_with_published_forms(view) for view in views)
         if self.pair is not None:
             return tuple(view for view in views if view.pair_metrics)
         extended = []
@@ -177,6 +192,31 @@ class MethodEvaluation:
                         conf_ood = self.second.conf[name]
                     scored[name] = ScoredSet(correct, is_id, self.first.conf[name], conf_ood)
         return scored
+
+    def printed_sets(self, views: Iterable[ProtocolView]) -> dict[str, ScoredSet] | None:
+        """Collect the data sets of views with confidences on the scale that papers print.
+
+        Parameters
+        ----------
+        views : iterable of ProtocolView
+            The views.
+
+        Returns
+        -------
+        dict of str to ScoredSet, or None
+            By name of the data set; None where no published form is measured.
+        """
+        if self.method == "exact":
+            return None
+        first = scorer(self.score)
+        second = None if self.pair is None else scorer(self.pair)
+        printed = {}
+        for name, one in self.scored_sets(views).items():
+            conf_ood = one.conf_ood
+            if second is not None and conf_ood is not None:
+                conf_ood = second.to_printed_scale(conf_ood)
+            printed[name] = replace(one, conf=first.to_printed_scale(one.conf), conf_ood=conf_ood)
+        return printed
 
     # --- the cache --------------------------------------------------------------------------------------------------
 
@@ -334,6 +374,12 @@ def _metrics_of(view: ProtocolView, is_pair: bool) -> tuple[str, ...]:
     if is_pair:
         return view.pair_metrics
     return view.metrics
+
+
+def _with_published_forms(view: ProtocolView) -> ProtocolView:
+    """Add the published forms of a view's metrics."""
+    metrics = tuple(add_published_forms(view.metrics))
+    return replace(view, metrics=metrics, pair_metrics=tuple(add_published_forms(view.pair_metrics)))
 
 
 def _average_views(members: Sequence[ViewValues]) -> ViewValues:

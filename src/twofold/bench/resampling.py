@@ -17,14 +17,22 @@ import numpy.typing as npt
 
 from twofold import metrics, stats
 from twofold._checks import Array
-from twofold.bench.protocols import ProtocolView, ScoredSet
+from twofold.bench.protocols import MetricInputs, ProtocolView, ScoredSet
 from twofold.metrics.evaluate import EvaluatedSamples, ResampledMetrics
 
 Weights = npt.NDArray[np.uint8]
 Values = dict[str, Array]  # by metric: the value, then its replicates
 
 
-def values(view: ProtocolView, scored: Mapping[str, ScoredSet], names: Iterable[str], *, n: int, seed: int) -> Values:
+def values(
+    view: ProtocolView,
+    scored: Mapping[str, ScoredSet],
+    names: Iterable[str],
+    *,
+    n: int,
+    seed: int,
+    printed: Mapping[str, ScoredSet] | None = None,
+) -> Values:
     """Compute each metric on the rows of a view, then on resamples of them.
 
     Parameters
@@ -39,11 +47,14 @@ def values(view: ProtocolView, scored: Mapping[str, ScoredSet], names: Iterable[
         Number of resamples.
     seed : int
         Seed of the resampling; the draws of a data set depend on its name, its size and the seed alone.
+    printed : mapping of str to ScoredSet, optional
+        The same with confidences on the scale that papers print, for published forms of metrics, which depend on it. By
+        default that of ``scored``.
 
     Returns
     -------
     dict of str to ndarray of shape (n + 1,)
-        The value of each metric, then its replicates; NaN where it has no value.
+        The value of each metric, then its replicates; NaN where it has no value, and for replicates of published forms.
 
     Raises
     ------
@@ -59,7 +70,11 @@ def values(view: ProtocolView, scored: Mapping[str, ScoredSet], names: Iterable[
     """
     wanted = list(names)
     inputs = view.collect(scored)
-    point = metrics.evaluate(inputs.correct, inputs.conf, is_id=inputs.is_id, conf_ood=inputs.conf_ood, only=wanted)
+    drawn = [name for name in wanted if not metrics.is_published_form(name)]
+    forms = [name for name in wanted if metrics.is_published_form(name)]  # those have no replicates
+    point = dict(_evaluate(inputs, drawn))
+    if forms:
+        point |= _evaluate(view.collect(printed or scored), forms)
     found = {}
     for name in wanted:
         found[name] = np.full(n + 1, math.nan)
@@ -67,7 +82,7 @@ def values(view: ProtocolView, scored: Mapping[str, ScoredSet], names: Iterable[
     if not n:
         return found
     samples = EvaluatedSamples(inputs.correct, inputs.conf, inputs.is_id, inputs.conf_ood)
-    resampled = ResampledMetrics(samples, wanted, point)
+    resampled = ResampledMetrics(samples, drawn, point)
     kept = view.row_mask(scored)
     weights_of_sets = [_draw_weights(name, len(scored[name]), n, seed) for name in view.sets]
     for i in range(n):
@@ -75,6 +90,10 @@ def values(view: ProtocolView, scored: Mapping[str, ScoredSet], names: Iterable[
         for name, value in resampled.values(weights).items():
             found[name][i + 1] = value
     return found
+
+
+def _evaluate(inputs: MetricInputs, names: Sequence[str]) -> Mapping[str, float]:
+    return metrics.evaluate(inputs.correct, inputs.conf, is_id=inputs.is_id, conf_ood=inputs.conf_ood, only=names)
 
 
 def average_values(members: Sequence[Values]) -> Values:

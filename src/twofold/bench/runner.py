@@ -29,6 +29,7 @@ from twofold.bench.results import Results
 from twofold.bench.rows import Key
 from twofold.bench.subjects import Subject
 from twofold.errors import InvalidInput
+from twofold.metrics.evaluate import EvaluationMethod
 from twofold.run import Run
 from twofold.scores.chain import scorer
 
@@ -65,6 +66,8 @@ class Bench:
         Where tasks run.
     progress : callable, optional
         Called with label, count and total as tasks finish.
+    method : {"exact", "published"}, default="exact"
+        Whether the published forms of metrics are measured beside them.
     """
 
     benchmark: Benchmark
@@ -74,6 +77,7 @@ class Bench:
     seed: int = 0
     workers: Workers = field(default_factory=Workers)
     progress: Progress = _ignore_progress
+    method: EvaluationMethod = "exact"
 
     def confidences(self, subject: Subject, specs: Sequence[str], tuning: Tuning) -> dict[str, Confidences]:
         """Compute the confidences of scores on all data sets of a run.
@@ -138,7 +142,8 @@ class Bench:
             views = [view for view in method.views if view.shift not in found[method]]
             if views:
                 scored = method.scored_sets(views)
-                tasks.append(partial(measure_views, views, scored, method.is_pair, resamples, self.seed))
+                printed = method.printed_sets(views)
+                tasks.append(partial(measure_views, views, scored, method.is_pair, resamples, self.seed, printed))
                 waiting.append(method)
         for index, computed in self._run_tasks(label, tasks):
             method = waiting[index]
@@ -219,6 +224,7 @@ class Bench:
             first=conf[score],
             second=None if pair is None else conf[pair],
             seed=self.seed,
+            method=self.method,
         )
 
     def absent_sets(self, subject: Subject) -> Rows:
@@ -312,6 +318,7 @@ def run(
     jobs: int = 1,
     engine: Engine = "local",
     address: str | None = None,
+    method: EvaluationMethod = "exact",
     done: Progress = _ignore_progress,
 ) -> Results:
     """Judge runs by a benchmark, and write the results with what they were made of to a folder.
@@ -346,6 +353,9 @@ def run(
         What runs the tasks; workers of a cluster must be able to read the runs.
     address : str, optional
         Address of a running Dask or Ray cluster.
+    method : {"exact", "published"}, default="exact"
+        ``"published"`` also measures f1, aurc_id, ds_f1 and ds_aurc as the released code of SURE+ does, in rows of the
+        metrics ``NAME_published`` beside the exact ones and without intervals.
     done : callable, optional
         Called with label, count and total as tasks finish.
 
@@ -368,6 +378,7 @@ def run(
     _checks.whole(resamples, "resamples", 0)
     _checks.whole(jobs, "jobs", 1)
     _checks.choice(engine, "engine", ENGINES)
+    _checks.choice(method, "method", ("exact", "published"))
     subjects = [Subject.of(one, benchmark) for one in runs]
     if not subjects:
         raise InvalidInput("give at least one run; `twofold bench extract` makes them")
@@ -383,6 +394,7 @@ def run(
         seed,
         Workers(jobs, engine, address),
         done,
+        method,
     )
     rows: Rows = []
     replicates: Replicates = {}

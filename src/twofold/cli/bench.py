@@ -13,7 +13,7 @@ import click
 
 from twofold.cli.estimators import estimators_command
 from twofold.cli.extract import print_data_sets, summarise
-from twofold.cli.options import BENCHMARK, FOLDER, MODEL, PLUGIN, PROTOCOL, ROOT, RUN, SCORE, AliasedOption
+from twofold.cli.options import BENCHMARK, FOLDER, METHOD, MODEL, PLUGIN, PROTOCOL, ROOT, RUN, SCORE, AliasedOption
 from twofold.cli.shared import JSON, Verbs, from_torch, progress, resumable
 from twofold.cli.unknown_sets import build_command, embed_command, strata_command
 
@@ -254,6 +254,7 @@ def extract_command(
     help="Where the processes run.",
 )
 @click.option("--address", help="Address of a Dask or Ray cluster whose workers can read the runs.")
+@METHOD
 @PLUGIN
 @JSON
 @resumable

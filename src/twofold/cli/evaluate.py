@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -12,10 +14,11 @@ import click
 from twofold.cli.confidence_files import COLUMN, is_confidence_file, read_confidences, refuse_columns
 from twofold.cli.inputs import check_same_model, join_unknown, read_outputs
 from twofold.cli.intervals import format_interval, interval_as_json
-from twofold.cli.options import FILE, METRICS, PLUGIN, RESAMPLES, SCORE, SHARE, AliasedOption
+from twofold.cli.options import FILE, METHOD, METRICS, PLUGIN, RESAMPLES, SCORE, SHARE, AliasedOption
 from twofold.cli.shared import JSON, progress
 
 if TYPE_CHECKING:
+    from twofold.metrics.evaluate import Evaluation, EvaluationMethod
     from twofold.outputs import Outputs
     from twofold.scores.chain import Chain
     from twofold.stats import Interval
@@ -57,6 +60,7 @@ CONFIDENCES = ("correct", "conf", "is_id", "conf_ood")  # arrays of a file witho
 )
 @COLUMN
 @click.option("--ood-share", type=SHARE, help="OOD prevalence expected in deployment, in [0, 1).")
+@METHOD
 @click.option("--intervals", is_flag=True, help="Add 95 % bootstrap intervals.")
 @RESAMPLES
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the resamples.")
@@ -71,6 +75,7 @@ def evaluate_command(
     wanted: tuple[str, ...],
     columns: tuple[str, ...],
     ood_share: float | None,
+    method: EvaluationMethod,
     intervals: bool,
     resamples: int,
     seed: int,
@@ -89,30 +94,62 @@ def evaluate_command(
       twofold evaluate scores.npz --metric aurc,ds_f1 --intervals --json
       twofold evaluate test.npz --unknown svhn.npz --id msp --ood energy
       twofold evaluate answers.csv --column conf=judge_score --column correct=is_right
+      twofold evaluate test.npz --unknown svhn.npz --ood energy --method published
     """
     from twofold.metrics import evaluate
     from twofold.report import intervals as with_intervals
 
     arrays = _read_arrays(file, unknown, train, id_score, ood_score, columns)
+    printed = arrays.pop("printed", arrays)
     result = evaluate(**arrays, ood_share=ood_share, only=_metric_names(wanted))
+    exact = list(result)
+    if method == "published":
+        result = _add_published(result, printed, ood_share)
     if not intervals:
         click.echo(result.to_json() if as_json else str(result))
         return
     with progress() as bar:
-        task = bar.add_task("resampling", total=len(result))
+        task = bar.add_task("resampling", total=len(exact))
         table = with_intervals(
             **arrays,
             ood_share=ood_share,
-            only=list(result),
+            only=exact,
             n=resamples,
             seed=seed,
             done=lambda: bar.update(task, advance=1),
         )
+    table |= _without_intervals(result, table)
     if as_json:
         metrics = {name: interval_as_json(interval) for name, interval in table.items()}
         click.echo(json.dumps(result.to_dict() | {"metrics": metrics}, indent=2))
     else:
         _print_intervals(table, result.reasons)
+
+
+def _add_published(result: Evaluation, printed: Arguments, ood_share: float | None) -> Evaluation:
+    """Add the published forms of the metrics, computed of confidences on the scale that the paper uses."""
+    from twofold.metrics import evaluate
+    from twofold.metrics.evaluate import add_published_forms
+
+    forms = [name for name in add_published_forms(result) if name not in result]
+    added = evaluate(**printed, ood_share=ood_share, only=forms)
+    return replace(
+        result,
+        values_={**result.values_, **added.values_},
+        reasons={**result.reasons, **added.reasons},
+        better={**result.better, **added.better},
+    )
+
+
+def _without_intervals(result: Evaluation, table: Mapping[str, Interval]) -> dict[str, Interval]:
+    """List the values that have no interval: the published forms, which only reproduce printed numbers."""
+    from twofold.stats import Interval
+
+    found = {}
+    for name, value in result.items():
+        if name not in table:
+            found[name] = Interval(value, math.nan, math.nan, 0.95, 0, "percentile", 0)
+    return found
 
 
 def _print_intervals(table: Mapping[str, Interval], reasons: Mapping[str, str]) -> None:
@@ -123,6 +160,8 @@ def _print_intervals(table: Mapping[str, Interval], reasons: Mapping[str, str]) 
     for name, interval in table.items():
         if name in reasons:
             click.echo(f"{name:<{width}}  undefined: {reasons[name]}")
+        elif math.isnan(interval.low):
+            click.echo(f"{name:<{width}}  {interval.value:.5f} (no interval)")
         else:
             click.echo(f"{name:<{width}}  {format_interval(interval)}")
     note = coverage_note(table)
@@ -149,7 +188,7 @@ def _read_arrays(
     ood_score: str | None,
     columns: Sequence[str],
 ) -> Arguments:
-    """Read the arguments of ``evaluate`` from npz files or a CSV file."""
+    """Read the arguments of ``evaluate`` from npz files or a CSV file; ``printed`` has them on the scale of papers."""
     from twofold.errors import InvalidInput
     from twofold.outputs import load_npz
 
@@ -189,9 +228,12 @@ def _score_outputs(outputs: Outputs, train: Outputs | None, id_score: str, ood_s
         "conf": id_chain.score(outputs),
         "is_id": None if outputs.is_id.all() else outputs.is_id,
     }
+    printed = arrays | {"conf": id_chain.to_printed_scale(arrays["conf"])}
     if ood_score is not None:
-        arrays["conf_ood"] = _fitted(ood_score, train).score(outputs)
-    return arrays
+        ood_chain = _fitted(ood_score, train)
+        arrays["conf_ood"] = ood_chain.score(outputs)
+        printed["conf_ood"] = ood_chain.to_printed_scale(arrays["conf_ood"])
+    return arrays | {"printed": printed}
 
 
 def _fitted(spec: str, train: Outputs | None) -> Chain:

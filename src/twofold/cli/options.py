@@ -43,6 +43,13 @@ RESAMPLES = click.option(
     show_default=True,
     help="Bootstrap resamples per interval.",
 )
+METHOD = click.option(
+    "--method",
+    type=click.Choice(["exact", "published"]),
+    default="exact",
+    show_default=True,
+    help="published: f1, aurc_id, ds_f1 and ds_aurc also as the code of SURE+ computes them, as NAME_published.",
+)
 ROOT = click.option("--root", type=click.Path(path_type=Path), help="Folder of data; by default $TWOFOLD_DATA.")
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from twofold.cli.options import FOLDER, ROOT, STUDY, AliasedOption
+from twofold.cli.options import FOLDER, METHOD, ROOT, STUDY, AliasedOption
 from twofold.cli.shared import JSON, Verbs, progress, resumable
 
 if TYPE_CHECKING:
+    from twofold.metrics.evaluate import EvaluationMethod
     from twofold.study import Estimate
 
 PRESET = click.option("--preset", help="Named settings of the study file, such as full.")
@@ -152,6 +153,7 @@ def _print_cells(rows: list[dict[str, object]]) -> None:
     is_flag=True,
     help="Compile the training passes: takes a minute at first, then steps are faster.",
 )
+@METHOD
 @ROOT
 @JSON
 @resumable
@@ -162,6 +164,7 @@ def run_command(
     only: tuple[str, ...],
     seeds: tuple[int, ...],
     minutes: float | None,
+    method: EvaluationMethod,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -176,7 +179,7 @@ def run_command(
     """
     from twofold.study import load, run
 
-    study = load(file, preset=preset)
+    study = replace(load(file, preset=preset), method=method)
 
     def expected(estimate: Estimate) -> None:
         click.echo(f"{_cells(len(estimate.minutes))} to do: about {estimate.hours_left:.1f} hours.", err=True)

@@ -13,13 +13,22 @@ from twofold.metrics import (
     open_set,
     operating_points,
     plugin_rule,
+    published_forms,
     risk_coverage,
     saturation,
     scaling,
     selective,
     streams,
 )
-from twofold.metrics._registry import MetricInfo, coverage_note, info, names, register_metric
+from twofold.metrics._registry import (
+    MetricInfo,
+    coverage_note,
+    info,
+    is_published_form,
+    names,
+    published_form,
+    register_metric,
+)
 from twofold.metrics.aurc_estimators import *
 from twofold.metrics.calibration import *
 from twofold.metrics.costs import *
@@ -29,6 +38,7 @@ from twofold.metrics.joint import *
 from twofold.metrics.open_set import *
 from twofold.metrics.operating_points import *
 from twofold.metrics.plugin_rule import *
+from twofold.metrics.published_forms import *
 from twofold.metrics.risk_coverage import *
 from twofold.metrics.saturation import *
 from twofold.metrics.scaling import *
@@ -42,7 +52,9 @@ __all__ = [
     "evaluate",
     "info",
     "intervals",
+    "is_published_form",
     "names",
+    "published_form",
     "register_metric",
 ]
 __all__ += aurc_estimators.__all__
@@ -53,6 +65,7 @@ __all__ += joint.__all__
 __all__ += open_set.__all__
 __all__ += operating_points.__all__
 __all__ += plugin_rule.__all__
+__all__ += published_forms.__all__
 __all__ += risk_coverage.__all__
 __all__ += saturation.__all__
 __all__ += scaling.__all__

@@ -163,6 +163,8 @@ def _array_parameters(function: Metric) -> tuple[str, ...]:
 
 
 _METRICS: dict[str, MetricInfo] = {}
+_PUBLISHED: dict[str, MetricInfo] = {}  # forms of registered metrics, which names() does not list
+_PUBLISHED_SUFFIX = "_published"
 
 
 def register_metric(
@@ -269,6 +271,73 @@ def _id_against_ood(record: MetricInfo) -> MetricInfo:
     return replace(record, name=f"{record.name}_ood", function=function, task="ood", failure_form=record.name)
 
 
+def register_published_form(metric: str, function: Metric, *, formula: str) -> None:
+    """Register a metric as a paper's released code computes it, under the name ``METRIC_published``.
+
+    Such a form is computed by name like any metric, and stands beside the metric itself. It serves only to reproduce
+    printed numbers, so :func:`names` does not list it.
+
+    Parameters
+    ----------
+    metric : str
+        Name of a registered metric.
+    function : callable
+        Function of the same arrays, without settings.
+    formula : str
+        Definition in LaTeX.
+    """
+    record = _METRICS[metric]
+    name = metric + _PUBLISHED_SUFFIX
+    _PUBLISHED[name] = replace(record, name=name, function=function, formula=formula, sweep=None)
+
+
+def published_form(metric: str) -> str | None:
+    """Look up the name of a metric's published form.
+
+    Parameters
+    ----------
+    metric : str
+        Name of a metric.
+
+    Returns
+    -------
+    str or None
+        The name, which :func:`info` takes; None if there is no such form.
+
+    Examples
+    --------
+    >>> from twofold import metrics
+    >>> metrics.published_form("ds_f1"), metrics.published_form("auroc")
+    ('ds_f1_published', None)
+    """
+    name = metric + _PUBLISHED_SUFFIX
+    if name in _PUBLISHED:
+        return name
+    return None
+
+
+def is_published_form(name: str) -> bool:
+    """Tell whether a name is that of a published form.
+
+    Parameters
+    ----------
+    name : str
+        Name of a metric.
+
+    Returns
+    -------
+    bool
+        True for names such as ``ds_f1_published``.
+
+    Examples
+    --------
+    >>> from twofold import metrics
+    >>> metrics.is_published_form("ds_f1_published"), metrics.is_published_form("ds_f1")
+    (True, False)
+    """
+    return name in _PUBLISHED
+
+
 _OOD_DOCUMENTATION = """Parameters
 ----------
 is_id : array-like of bool, shape (n_samples,)
@@ -331,6 +400,8 @@ def info(name: str) -> MetricInfo:
     >>> metrics.info("aurc").better
     'lower'
     """
+    if name in _PUBLISHED:
+        return _PUBLISHED[name]
     try:
         return _METRICS[name]
     except KeyError:
@@ -357,7 +428,7 @@ def coverage_note(metrics: Iterable[str]) -> str:
     """
     groups: dict[str, list[str]] = {"all": [], "id": []}
     for name in metrics:
-        record = _METRICS.get(name)
+        record = _METRICS.get(name) or _PUBLISHED.get(name)
         if record is not None and record.coverage is not None:
             groups[record.coverage].append(name)
     words = {"all": "coverage of all samples", "id": "coverage of ID samples"}

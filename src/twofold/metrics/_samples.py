@@ -70,7 +70,7 @@ class Samples:
             if self.share is not None:
                 raise InvalidInput("the published grid has no ood_share; leave it out, or choose another rule")
             if not all(np.isfinite(_grid.single_precision(c)).all() for c in self.confs):
-                raise InvalidInput("the published grid scales scores in single precision and needs finite ones")
+                raise UnfitData("the published grid scales scores in single precision and needs finite ones")
             *first, last = self.confs
             confs = (*(_grid.single_precision(c) for c in first), _grid.min_max(last))
             axes = (_grid.linear_thresholds(),) * len(confs)

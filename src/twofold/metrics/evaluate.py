@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -22,10 +22,21 @@ from twofold._checks import AnyArray, Array, ArrayLike, Integers, Mask, NaNPolic
 from twofold._json import nan_to_none
 from twofold.errors import InvalidInput, MissingExtra, RejectedNaN, TwofoldWarning, UndefinedMetric, UnknownName
 from twofold.metrics._grid import DoubleHistogram
-from twofold.metrics._registry import Metric, MetricInfo, as_float, coverage_note, info, names
+from twofold.metrics._registry import (
+    Metric,
+    MetricInfo,
+    as_float,
+    coverage_note,
+    info,
+    is_published_form,
+    names,
+    published_form,
+)
 from twofold.metrics._sweep import SortedRows, Sweep, Weights, sweep, sweep_weighted, truth_sweep
 from twofold.metrics.operating_points import check_ood_share
 from twofold.stats import Interval, bootstrap
+
+EvaluationMethod: TypeAlias = Literal["exact", "published"]
 
 STANDARD = (
     "accuracy",
@@ -552,6 +563,7 @@ def evaluate(
     prob: ArrayLike | None = None,
     ood_share: float | None = None,
     only: Iterable[str] | None = None,
+    method: EvaluationMethod = "exact",
     nan: NaNPolicy = "error",
 ) -> Evaluation:
     """Compute the standard metrics of one confidence, or of a pair, from one sort.
@@ -580,6 +592,10 @@ def evaluate(
     only : iterable of str, str or "all", optional
         Metrics to compute instead of the standard set: any registered metric that these arrays allow. ``"all"``
         computes all of them.
+    method : {"exact", "published"}, default="exact"
+        ``"published"`` also computes f1, aurc_id, ds_f1 and ds_aurc as the released code of the SURE+ paper does, each
+        as ``NAME_published`` beside the exact value. These depend on the scale of the confidences; see
+        :func:`twofold.metrics.ds_f1_published`.
     nan : {"error", "reject"}, default="error"
         Whether a NaN confidence is an error or is ranked lowest; the result counts such samples in ``nan_rejected``.
 
@@ -604,11 +620,17 @@ def evaluate(
     (0.1111, 1.0)
     >>> list(evaluate([True, False], [0.9, 0.3], is_id=[True, False], only=["auroc_ood", "f1"]))
     ['auroc_ood', 'f1']
+    >>> list(evaluate([True, False], [0.9, 0.3], is_id=[True, False], only=["f1"], method="published"))
+    ['f1', 'f1_published']
     """
+    _checks.choice(method, "method", ("exact", "published"))
     samples = _check_samples(correct, conf, is_id, conf_ood, prob, ood_share, nan)
     values: dict[str, float] = {}
     reasons: dict[str, str] = {}
-    for name in _choose_metrics(only, samples):
+    chosen = _choose_metrics(only, samples)
+    if method == "published":
+        chosen = add_published_forms(chosen)
+    for name in chosen:
         try:
             values[name] = samples.value(name)
         except UndefinedMetric as error:
@@ -683,6 +705,33 @@ def _choose_metrics(only: Iterable[str] | None, samples: EvaluatedSamples) -> li
     return chosen
 
 
+def add_published_forms(metrics: Iterable[str]) -> list[str]:
+    """Put the published form of each metric that has one behind it.
+
+    Parameters
+    ----------
+    metrics : iterable of str
+        Names of metrics.
+
+    Returns
+    -------
+    list of str
+        Each name once.
+
+    Examples
+    --------
+    >>> add_published_forms(["aurc", "aurc_id"])
+    ['aurc', 'aurc_id', 'aurc_id_published']
+    """
+    extended: dict[str, None] = {}
+    for name in metrics:
+        extended[name] = None
+        form = published_form(name)
+        if form is not None:
+            extended[form] = None
+    return list(extended)
+
+
 def intervals(
     correct: ArrayLike,
     conf: ArrayLike,
@@ -727,7 +776,8 @@ def intervals(
     Returns
     -------
     dict of str to Interval
-        Percentile interval of each metric. A metric without a value has NaN for value and limits.
+        Percentile interval of each metric. A metric without a value has NaN for value and limits, and a published form
+        such as ``ds_f1_published`` has NaN for its limits: it only reproduces printed numbers, which have none.
 
     Raises
     ------
@@ -746,9 +796,11 @@ def intervals(
     table = {}
     for name in _choose_metrics(only, samples):
         try:
-            samples.value(name)
+            value = samples.value(name)
         except UndefinedMetric:
-            table[name] = Interval(math.nan, math.nan, math.nan, level, 0, "percentile", seed)
+            value = math.nan
+        if math.isnan(value) or is_published_form(name):
+            table[name] = Interval(value, math.nan, math.nan, level, 0, "percentile", seed)
         else:
             table[name] = samples.interval(name, n=n, level=level, seed=seed)
         if done is not None:

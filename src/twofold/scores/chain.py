@@ -17,6 +17,7 @@ from typing import Literal
 import numpy as np
 
 from twofold._files import arrays_digest, replacing, sort_header
+from twofold._math import sigmoid
 from twofold.errors import InvalidInput, NotFitted, UnknownName
 from twofold.outputs import Outputs
 from twofold.scores.parser import parse_chain
@@ -105,6 +106,29 @@ class Chain:
         if len(self.steps) > 1 or self.steps[0].settings:
             return None
         return self.steps[0].info.closed_form
+
+    def to_printed_scale(self, conf: Array) -> Array:
+        """Turn confidences into the values that papers print: probabilities for ``msp`` and ``mc_msp``.
+
+        Parameters
+        ----------
+        conf : ndarray of shape (n_samples,)
+            What :meth:`score` returned.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Probabilities where the score is a log-odds, else ``conf`` itself.
+
+        Examples
+        --------
+        >>> scorer("msp").to_printed_scale(np.array([0.0])), scorer("energy").to_printed_scale(np.array([0.0]))
+        (array([0.5]), array([0.]))
+        """
+        last = self.steps[-1].info
+        if last.closed_form == "log_odds" or last.name == "mc_msp":
+            return sigmoid(conf)
+        return conf
 
     @property
     def judges(self) -> Judged:

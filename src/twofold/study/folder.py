@@ -7,7 +7,7 @@ what the tables show. Both record what is finished, and a study resumes from eit
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, cast
 
@@ -17,6 +17,7 @@ from twofold.bench.cache import digest
 from twofold.bench.results import Results
 from twofold.bench.rows import VALIDATION, Key, ResultRow, key_of, method
 from twofold.errors import InvalidInput, RunError
+from twofold.metrics.evaluate import EvaluationMethod
 from twofold.run import Run
 from twofold.study.parse import command, loads
 from twofold.study.spec import Study, StudyCell, TableColumn
@@ -51,6 +52,7 @@ class FolderState(TypedDict):
     name: str
     preset: str | None
     file: str
+    method: EvaluationMethod
 
 
 def results(study: Study, out: str | Path) -> Results:
@@ -239,7 +241,8 @@ def opened(out: str | Path) -> Study:
     state = _read_state(Path(out))
     if state is None:
         raise InvalidInput(f"{out} holds no study: there is no {STATE} in it")
-    return loads(state["file"], where=f"{out}/{STATE}", preset=state["preset"])
+    study = loads(state["file"], where=f"{out}/{STATE}", preset=state["preset"])
+    return replace(study, method=state["method"])
 
 
 def _read_state(folder: Path) -> FolderState | None:
@@ -249,8 +252,9 @@ def _read_state(folder: Path) -> FolderState | None:
         return None
     if isinstance(content, dict) and {"name", "preset", "file"} <= content.keys():
         name, preset, file = content["name"], content["preset"], content["file"]
+        way: EvaluationMethod = "published" if content.get("method") == "published" else "exact"
         if isinstance(name, str) and isinstance(file, str) and (preset is None or isinstance(preset, str)):
-            return {"name": name, "preset": preset, "file": file}
+            return {"name": name, "preset": preset, "file": file, "method": way}
     raise RunError(f"{folder / STATE} was not written by a study; delete it, and the same command makes it again")
 
 
@@ -277,7 +281,10 @@ def claim(study: Study, folder: Path) -> None:
         raise RunError(f"{folder} holds the study {owner}; choose another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / STATE, {"name": study.name, "preset": study.preset, "file": study.text})
+        owned: dict[str, object] = {"name": study.name, "preset": study.preset, "file": study.text}
+        if study.method != "exact":
+            owned["method"] = study.method
+        write_json(folder / STATE, owned)
     except OSError as error:
         raise RunError(f"{folder} cannot be written to ({error.strerror}); choose another folder") from error
 
@@ -306,6 +313,8 @@ def cell_digests(study: Study, cell: StudyCell) -> CellDigests:
     benchmark = cell.benchmark
     sets = [(one.name, one.role, one.data) for one in benchmark.sets]
     judged_by = [sets, cell.scores, cell.pairs, benchmark.protocols, benchmark.metrics, study.resamples]
+    if study.method != "exact":
+        judged_by.append(study.method)
     return {"trained": digest(*trained_by), "judged": digest(*judged_by)}
 
 

@@ -364,6 +364,7 @@ def _finish_cell(study: Study, cell: StudyCell, setup: _Setup) -> None:
         pairs=cell.pairs,
         resamples=study.resamples,
         best=len(cell.pairs),
+        method=study.method,
         jobs=setup.jobs,
         done=setup.done,
     )

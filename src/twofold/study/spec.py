@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from twofold.bench.catalogue import Benchmark, DataSet
 from twofold.errors import InvalidInput, MissingExtra, UnknownName
+from twofold.metrics.evaluate import EvaluationMethod
 
 if TYPE_CHECKING:
     from twofold.nn.training import Plan
@@ -252,6 +253,8 @@ class Study:
         The preset of the file that was applied.
     text : str
         The file itself.
+    method : {"exact", "published"}, default="exact"
+        Whether joint metrics are also measured as the released code of SURE+ does.
 
     Examples
     --------
@@ -277,6 +280,7 @@ class Study:
     resamples: int
     preset: str | None
     text: str = field(repr=False)
+    method: EvaluationMethod = "exact"
 
     def __getitem__(self, name: str) -> StudyRow:
         for row in self.rows:
