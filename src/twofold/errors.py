@@ -157,6 +157,10 @@ class SkippedImages(TwofoldWarning):
     """Warn that unreadable images were left out or replaced, as ``on_bad="skip"`` asks."""
 
 
+class TruncatedTexts(TwofoldWarning):
+    """Warn that texts longer than a network takes were cut off."""
+
+
 class BrokenPlugin(TwofoldWarning):
     """Warn of an installed package whose scores cannot be loaded."""
 

@@ -20,7 +20,7 @@ from twofold.cli.unknown_sets import build_command, embed_command, strata_comman
 if TYPE_CHECKING:
     from twofold.bench.agreement import Agreement, RankAgreement
     from twofold.bench.catalogue import Status
-    from twofold.nn.data import Images
+    from twofold.nn.data import Images, Texts
 
 
 @click.group("bench", cls=Verbs)
@@ -77,9 +77,9 @@ def show_command(name: str, root: Path | None, as_json: bool) -> None:
     with progress() as bar:
         task = bar.add_task("opening", total=len(found.sets))
 
-        def opened(spec: str) -> Images:
+        def opened(spec: str) -> Images | Texts:
             bar.advance(task)
-            return data.open(spec)
+            return data.open_any(spec)
 
         status = found.status(root, opened)
     if as_json:
@@ -185,7 +185,7 @@ def extract_command(
     for word in chosen:
         found[word]  # an unknown name is an error
     sets = []
-    for one in found.status(root, data.open):
+    for one in found.status(root, data.open_any):
         if chosen and one.set.name not in chosen:
             continue
         if one.set.embedded:

@@ -35,14 +35,21 @@ def data_check_command(
 ) -> None:
     """Print counts, shapes and classes of a data set, and how smooth its images are.
 
-    SPEC is kind:PATH?key=value, such as folder:photos?size=32. A total variation well above that of the ID set given
-    with --against means that images were resized without antialiasing.
+    SPEC is kind:PATH?key=value, such as folder:photos?size=32 or text:queries.jsonl.gz. A total variation well above
+    that of the ID set given with --against means that images were resized without antialiasing. Of texts, the command
+    prints classes, lengths and how many are repeated.
 
     \b
       twofold data check folder:images?size=32 --against cifar10:cifar-10-batches-bin --sheet images.png
     """
     from twofold.nn import data
 
+    if data.holds_texts(spec):
+        if against is not None or sheet is not None:
+            raise click.UsageError("--against and --sheet are for images, and this data set holds texts")
+        found = data.check_texts(data.open_texts(spec))
+        click.echo(json.dumps(found.as_dict(), indent=2) if as_json else str(found))
+        return
     if sheet is not None:
         check_target(sheet, replace=replace)
     images = data.open_unread(spec) if on_bad == "skip" else data.open(spec)

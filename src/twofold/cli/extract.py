@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 @click.command("extract")
 @click.argument("model", type=MODEL)
 @click.option(
-    "--data", "specs", multiple=True, required=True, help="Data set, such as sheet:test.webp; may be repeated."
+    "--data",
+    "specs",
+    multiple=True,
+    required=True,
+    help="Data set, such as sheet:test.webp or text:test.csv; may be repeated.",
 )
 @click.option("--role", "roles", multiple=True, required=True, type=ROLE, help="Role of each data set.")
 @click.option("--name", "names", multiple=True, help="Name of each data set in the run; by default its role.")
@@ -37,7 +41,7 @@ if TYPE_CHECKING:
 @click.option(
     "--crop", type=click.IntRange(min=1), help="Side of the centre crop; by default that of the training folder."
 )
-@click.option("--batch", type=click.IntRange(min=1), default=256, show_default=True, help="Images per batch.")
+@click.option("--batch", type=click.IntRange(min=1), default=256, show_default=True, help="Images or texts per batch.")
 @click.option("--device", default="cpu", show_default=True, help="Where the network runs.")
 @WORKERS
 @ON_BAD
@@ -69,8 +73,9 @@ def extract_command(
     """Run a network once over data sets and write a run.
 
     MODEL is timm:NAME, torchvision:NAME, hf:FOLDER, file.py:function, a network of twofold.nn (see `twofold list
-    models`) or a folder of `twofold train`. Images are read where they are; nothing is downloaded. The run holds
-    logits, labels, features and the last layer of each data set; every other command reads it.
+    models`) or a folder of `twofold train`. Images and texts are read where they are; nothing is downloaded. The run
+    holds logits, labels, features and the last layer of each data set; every other command reads it. Texts go through
+    the model's own tokenizer, and names of classes through its label2id.
 
     Rerun the command to resume an interrupted extraction; complete data sets are skipped. Launch it with torchrun to
     split the work across processes.
@@ -78,6 +83,7 @@ def extract_command(
     \b
       twofold extract resnet20_cifar --checkpoint weights.npz --classes 10 --normalise imagenet \\
         --data sheet:cifar10_test.webp?labels=image_labels.npz --role test --out run
+      twofold extract hf:my-bert --data "text:queries.csv?text=query&label=intent" --role test --out run
     """
     extract_all = from_torch("extraction").extract_all
     names = names or roles

@@ -1,6 +1,7 @@
-"""Read images from local files as arrays: readers, views and checks. Needs NumPy and Pillow, not torch.
+"""Read images and texts from local files: readers, views and checks. Needs NumPy and Pillow, not torch.
 
 ``open("cifar100:PATH?split=test")`` returns :class:`Images`; ``images.read(rows)`` returns uint8 (B, H, W, 3).
+``open_texts("text:PATH")`` returns :class:`Texts`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from twofold.nn.data.classes import class_list, superclasses
 from twofold.nn.data.images import Images
 from twofold.nn.data.readable import drop_unreadable, find_unreadable
 from twofold.nn.data.readers import READERS
-from twofold.nn.data.spec import open, open_unread  # noqa: A004  # the name of the contract
+from twofold.nn.data.spec import holds_texts, open, open_any, open_texts, open_unread  # noqa: A004  # the name of the contract
+from twofold.nn.data.texts import TextReport, Texts, check_texts
 from twofold.nn.data.views import (
     STATISTICS,
     Parts,
@@ -36,16 +38,22 @@ __all__ = [
     "Parts",
     "Report",
     "Statistics",
+    "TextReport",
+    "Texts",
     "check",
+    "check_texts",
     "cifar40_60",
     "class_list",
     "contact_sheet",
     "drop_unreadable",
     "find_unreadable",
     "hold_out",
+    "holds_texts",
     "normalise",
     "open",
+    "open_any",
     "open_set",
+    "open_texts",
     "open_unread",
     "own_statistics",
     "resize",

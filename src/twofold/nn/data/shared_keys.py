@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typing
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,8 +14,10 @@ from twofold.nn import corruptions
 from twofold.nn.data.classes import class_list
 from twofold.nn.data.images import ClassSelection, Images
 from twofold.nn.data.sources import StackedSource
-from twofold.nn.data.views import shuffled
+from twofold.nn.data.texts import Texts
 from twofold.nn.rows import draw_rows
+
+Rows = TypeVar("Rows", Images, Texts)
 
 
 @dataclass(frozen=True)
@@ -98,18 +101,52 @@ class SharedKeys:
             images = images.subset(_parse_classes(self.classes), keep_labels=bool(self.keep_labels))
         if self.without is not None:
             images = _remove_classes(images, _parse_classes(self.without), keep_labels=bool(self.keep_labels))
-        if self.shuffle is not None:
-            images = shuffled(images, seed=self.shuffle)
-        if self.rows is not None:
-            images = images[_parse_slice(self.rows, len(images))]
-        if self.limit is not None:
-            images = images[: whole(self.limit, "limit", 1)]
-        seed = 0 if self.seed is None else self.seed
-        if self.sample is not None:
-            images = images[draw_rows(len(images), self.sample, seed=seed)]
+        images = self._select_rows(images)
         if self.corrupt is not None:
-            images = _corrupt(images, self.corrupt, self.level, seed=seed)
+            images = _corrupt(images, self.corrupt, self.level, seed=self.seed or 0)
         return images if self.name is None else replace(images, name=self.name)
+
+    def apply_to_texts(self, texts: Texts) -> Texts:
+        """Apply the keys that choose and order rows to a data set of texts.
+
+        Parameters
+        ----------
+        texts : Texts
+            The data set.
+
+        Returns
+        -------
+        Texts
+            A view of it.
+
+        Raises
+        ------
+        InvalidInput
+            If a key is one of images, does not go with another, or does not fit the data set.
+
+        Examples
+        --------
+        >>> SharedKeys(limit=1).apply_to_texts(Texts.of(["yes", "no"])).texts
+        ('yes',)
+        """
+        for key in OF_IMAGES:
+            if getattr(self, key) is not None:
+                raise InvalidInput(f"{key}= is for images; texts take shuffle, rows, limit, sample, seed and name")
+        self._check_combinations()
+        texts = self._select_rows(texts)
+        return texts if self.name is None else replace(texts, name=self.name)
+
+    def _select_rows(self, data: Rows) -> Rows:
+        """Order, cut and draw rows."""
+        if self.shuffle is not None:
+            data = data[np.random.default_rng(self.shuffle).permutation(len(data))]  # as views.shuffled does
+        if self.rows is not None:
+            data = data[_parse_slice(self.rows, len(data))]
+        if self.limit is not None:
+            data = data[: whole(self.limit, "limit", 1)]
+        if self.sample is not None:
+            data = data[draw_rows(len(data), self.sample, seed=self.seed or 0)]
+        return data
 
     def _check_combinations(self) -> None:
         """Raise if a key excludes another, or is of no use without another."""
@@ -125,6 +162,7 @@ class SharedKeys:
             raise InvalidInput("level goes with corrupt=NAME or corrupt=all")
 
 
+OF_IMAGES = ("pad", "size", "crop", "classes", "without", "keep_labels", "corrupt", "level")  # no keys of texts
 SHARED_KEYS: dict[str, object] = typing.get_type_hints(SharedKeys)  # types by name
 
 

@@ -19,6 +19,7 @@ from twofold.errors import InvalidInput, UnknownName
 from twofold.nn.data.images import Images
 from twofold.nn.data.readers import READERS, Reader
 from twofold.nn.data.shared_keys import SHARED_KEYS, SharedKeys
+from twofold.nn.data.texts import Texts
 
 BOOLEAN_WORDS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
@@ -85,14 +86,114 @@ def open_unread(spec: str, **options: object) -> Images:
     >>> len(open_unread("noise:uniform?n=10&size=8"))
     10
     """
+    found = _read(spec, options)
+    if not isinstance(found, Images):
+        raise InvalidInput(f"{spec} holds texts, and images are needed here; `twofold extract` takes texts")
+    return found
+
+
+def open_texts(spec: str, **options: object) -> Texts:
+    """Open a data set of texts named by a string.
+
+    Parameters
+    ----------
+    spec : str
+        ``text:FILE?text=COLUMN&label=COLUMN``; ``shuffle``, ``rows``, ``limit``, ``sample``, ``seed`` and ``name`` are
+        further keys.
+    **options
+        More keys, which override those of ``spec``. None counts as not set.
+
+    Returns
+    -------
+    Texts
+        The data set, in the order of the file.
+
+    Raises
+    ------
+    UnknownName
+        If the kind or a key does not exist.
+    InvalidInput
+        If ``spec`` is malformed or of images, or the file is missing or damaged.
+    MissingExtra
+        If a Parquet file is read without pyarrow.
+
+    Examples
+    --------
+    >>> import gzip, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with gzip.open(f"{folder}/queries.jsonl.gz", "wt") as file:
+    ...         _ = file.write('{"text": "what is my balance", "label": "balance"}')
+    ...     open_texts(f"text:{folder}/queries.jsonl.gz").targets
+    ('balance',)
+    """
+    found = _read(spec, options)
+    if not isinstance(found, Texts):
+        raise InvalidInput(f"{spec} holds images, and texts are needed here; write text:FILE")
+    return found
+
+
+def open_any(spec: str) -> Images | Texts:
+    """Open a data set of images or texts, whichever the string names.
+
+    Parameters
+    ----------
+    spec : str
+        ``kind:PATH?key=value&key=value``.
+
+    Returns
+    -------
+    Images or Texts
+        The data set; one image is decoded at once.
+
+    Raises
+    ------
+    UnknownName, InvalidInput, MissingExtra
+        As :func:`open` and :func:`open_texts` do.
+
+    Examples
+    --------
+    >>> len(open_any("noise:uniform?n=10&size=8"))
+    10
+    """
+    if holds_texts(spec):
+        return open_texts(spec)
+    return open(spec)
+
+
+def holds_texts(spec: str) -> bool:
+    """Tell whether a data set is one of texts, by its kind.
+
+    Parameters
+    ----------
+    spec : str
+        ``kind:PATH?key=value&key=value``.
+
+    Returns
+    -------
+    bool
+        True for texts, False for images.
+
+    Examples
+    --------
+    >>> holds_texts("text:queries.csv"), holds_texts("folder:photos")
+    (True, False)
+    """
+    return READERS[parse(spec).kind].is_text
+
+
+def _read(spec: str, options: dict[str, object]) -> Images | Texts:
+    """Read a data set by its kind, and apply the keys that all kinds share."""
     kind, path, keys = parse(spec)
     reader = READERS[kind]
     values = _convert_keys(reader, {**keys, **options})
     if "corrupt" in values and "level" in reader.keys:
         raise InvalidInput(f"{kind}: holds corrupted images already; corrupt= is for clean ones")
-    own_keys, shared_keys = _divide_keys(reader, values)
-    images = reader.read(_expand_home(path), **own_keys)
-    return SharedKeys(**shared_keys).apply(images)  # type: ignore[arg-type]  # converted to the types of the fields
+    own_keys, shared_values = _divide_keys(reader, values)
+    shared = SharedKeys(**shared_values)  # type: ignore[arg-type]  # converted to the types of the fields
+    found = reader.read(_expand_home(path), **own_keys)
+    if isinstance(found, Texts):
+        return shared.apply_to_texts(found)
+    return shared.apply(found)
 
 
 def parse(spec: str) -> DataSpec:

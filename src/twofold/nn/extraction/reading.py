@@ -10,11 +10,13 @@ import numpy as np
 import numpy.typing as npt
 from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSampler, default_collate
 
+from twofold._checks import Labels
 from twofold.errors import InvalidInput
 from twofold.nn.extraction.prepare import Prepare
 from twofold.nn.rows import Ids, ImageRows, Pixels
 
 Transform: TypeAlias = Callable[[Pixels], object]
+RowNumbers: TypeAlias = range | tuple[int, ...]  # consecutive rows, or any
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,17 +47,20 @@ class RowReader:
     rows : int
         Number of rows.
     read : callable
-        Takes a range of rows and returns an :class:`InputBatch`.
+        Takes row numbers and returns an :class:`InputBatch`.
     class_names : tuple of str, optional
         Names of the classes, if they are known.
     ids : str, default="int64"
         Type in which ids are stored.
+    lengths : ndarray of int64, shape (N,), optional
+        Lengths of the rows, by which the batches of a shard are sorted; None keeps the order.
     """
 
     rows: int
-    read: Callable[[range], InputBatch]
+    read: Callable[[RowNumbers], InputBatch]
     class_names: tuple[str, ...] | None = None
     ids: str = "int64"
+    lengths: Labels | None = None
 
     @classmethod
     def of(cls, data: object, prepare: Transform | None) -> RowReader:
@@ -100,8 +105,8 @@ def _read_images(images: ImageRows, prepare: Transform) -> RowReader:
     if all_ids is not None and all_ids.dtype.kind == "U":
         stored_type = f"S{np.char.encode(all_ids, 'utf-8').dtype.itemsize}"
 
-    def read(rows: range) -> InputBatch:
-        some = slice(rows.start, rows.stop)
+    def read(rows: RowNumbers) -> InputBatch:
+        some = slice(rows[0], rows[-1] + 1)  # images are read in order
         labels = None if images.labels is None else _as_labels(images.labels[some])
         some_ids = None if all_ids is None else all_ids[some]
         return InputBatch(prepare(images.read(some)), labels, some_ids)
@@ -112,7 +117,7 @@ def _read_images(images: ImageRows, prepare: Transform) -> RowReader:
 def _read_dataset(dataset: Any, collate: Callable[[list[Any]], object]) -> RowReader:
     """Read a data set of PyTorch, whose items have any type."""
 
-    def read(rows: range) -> InputBatch:
+    def read(rows: RowNumbers) -> InputBatch:
         collated = collate([dataset[row] for row in rows])
         if isinstance(collated, Mapping):
             inputs = {name: value for name, value in collated.items() if name != "labels"}
@@ -139,11 +144,11 @@ class BatchDataset(Dataset[InputBatch]):
     ----------
     reader : RowReader
         Where rows come from.
-    batches : sequence of range
+    batches : sequence of row numbers
         Rows of each batch.
     """
 
-    def __init__(self, reader: RowReader, batches: Sequence[range]) -> None:
+    def __init__(self, reader: RowReader, batches: Sequence[RowNumbers]) -> None:
         self.reader, self.batches = reader, batches
 
     def __len__(self) -> int:

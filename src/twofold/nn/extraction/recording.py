@@ -15,7 +15,7 @@ from twofold.errors import InvalidInput
 from twofold.nn.dropout import row_keys, switch_on
 from twofold.nn.extraction import dropout
 from twofold.nn.extraction.layers import collect_layer_statistics
-from twofold.nn.extraction.reading import InputBatch
+from twofold.nn.extraction.reading import InputBatch, RowNumbers
 from twofold.nn.models import Captured, Classifier
 from twofold.nn.models.head import Batch
 from twofold.nn.perturb import Perturbation
@@ -79,15 +79,15 @@ class Recorder:
         """
         return self.passes or len(self.classifiers)
 
-    def record(self, batch: InputBatch, first: int) -> Arrays:
+    def record(self, batch: InputBatch, rows: RowNumbers) -> Arrays:
         """Run the network on one batch.
 
         Parameters
         ----------
         batch : InputBatch
             The batch.
-        first : int
-            Row of the data set at which the batch starts; it seeds the stochastic passes.
+        rows : sequence of int
+            Row numbers of the batch, which seed the stochastic passes.
 
         Returns
         -------
@@ -119,7 +119,7 @@ class Recorder:
                 at_head = None
                 if len(dropouts) == 1:
                     at_head = dropout.find_dropout_at_head(captured, dropout_inputs)
-                arrays |= self._pass_arrays(self._run_passes(inputs, dropouts, at_head, first, len(captured.logits)))
+                arrays |= self._pass_arrays(self._run_passes(inputs, dropouts, at_head, rows))
         for name, perturbation in self.learned.items():
             found = perturbation(main, inputs)
             values = found if isinstance(found, Mapping) else {name: found}
@@ -187,16 +187,16 @@ class Recorder:
             yield member(inputs)
 
     def _run_passes(
-        self, inputs: Batch, dropouts: Sequence[nn.Module], at_head: Tensor | None, first: int, count: int
+        self, inputs: Batch, dropouts: Sequence[nn.Module], at_head: Tensor | None, rows: RowNumbers
     ) -> Iterator[Captured]:
         """Run passes with dropout on, seeded by row and pass: neither resuming nor the size of a batch matters."""
         if not dropouts:
             raise InvalidInput("passes need dropout layers with a rate above 0, and the model has none")
         main = self.classifiers[0]
-        rows = np.arange(first, first + count)
+        numbers = np.asarray(rows)
         with torch.random.fork_rng():
             for number in range(self.passes):
-                keys = row_keys((self.seed, number), rows)
+                keys = row_keys((self.seed, number), numbers)
                 torch.manual_seed(int(keys[0] >> np.uint64(1)))  # of dropout that PyTorch draws
                 with switch_on(dropouts, keys, self.device):
                     if at_head is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,8 @@ def extract_all(
     model : str
         A model as :func:`twofold.nn.models.load` takes it, or the folder of a trained ensemble.
     sets : sequence of (spec, role, name)
-        Each data set: its specification for :func:`twofold.nn.data.open`, its role and its name in the run. Put the
-        training set first if ``mahalanobis`` is set.
+        Each data set: its specification for :func:`twofold.nn.data.open` or ``open_texts``, its role and its name in
+        the run. Put the training set first if ``mahalanobis`` is set.
     out : str or Path
         Folder of the run, created if it does not exist.
     checkpoints : sequence of str, default=()
@@ -116,8 +116,17 @@ def extract_all(
         members = [load(spec, classes=classes) for spec in list_members(model)]
     for member in members:
         remember_input(member, trained)
-    open_set = data.open_unread if options.get("on_bad") == "skip" else data.open
-    opened = {name: open_set(spec) for spec, _, name in sets}
+    opened = {name: _open_set(spec, on_bad=options.get("on_bad")) for spec, _, name in sets}
+    if any(isinstance(one, data.Texts) for one in opened.values()):
+        pixel_options = {
+            "normalise": normalise,
+            "resize": resize,
+            "crop": crop,
+            "odin": odin,
+            "odin_grid": odin_grid,
+            "mahalanobis": mahalanobis,
+        }
+        _refuse_pixel_options(pixel_options)
     for _, role, name in sets:
         if not replace and _holds(out, name):
             continue
@@ -130,22 +139,44 @@ def extract_all(
             learned["mds_perturbed"] = PerturbedMahalanobis(_fit_mds(out), mahalanobis, prepare.std)
         if rankfeat is not None:
             learned["rankfeat"] = RankFeat(tuple(rankfeat.split(",")))
-        begin(name, len(opened[name]))
+        rows = opened[name]
+        facts = {"model": model}
+        transform = None
+        if not isinstance(rows, data.Texts):
+            facts["normalise"] = name_statistics(prepare)
+            transform = prepare
+            if trained is None:
+                rows = image_input.fit(rows)
+        begin(name, len(rows))
         extract(
             members if len(members) > 1 else members[0],
-            opened[name] if trained is not None else image_input.fit(opened[name]),
+            rows,
             out,
             name=name,
             role=role,
-            prepare=prepare,
+            prepare=transform,
             head=head,
             features="float16" if half else "float32",
             layers=_parse_layers(layers),
             learned=learned,
             replace=replace,
-            **{"model": model, "normalise": name_statistics(prepare), **options},
+            **{**facts, **options},
         )
     return Run.open(out)
+
+
+def _open_set(spec: str, *, on_bad: object) -> data.Images | data.Texts:
+    """Open a data set of images or texts."""
+    if on_bad == "skip" and not data.holds_texts(spec):
+        return data.open_unread(spec)
+    return data.open_any(spec)
+
+
+def _refuse_pixel_options(options: Mapping[str, object]) -> None:
+    """Raise if an option is set that means nothing for texts."""
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise InvalidInput(f"{' and '.join(given)} need pixels, and these data sets hold texts")
 
 
 def _is_run(out: str | Path) -> bool:

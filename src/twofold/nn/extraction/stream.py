@@ -21,14 +21,16 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from twofold import _checks
+from twofold._checks import Labels
 from twofold.errors import InvalidInput, LowPrecision, RunError
-from twofold.nn.data import Images, drop_unreadable
+from twofold.nn.data import Images, Texts, drop_unreadable
 from twofold.nn.device import check_device
 from twofold.nn.extraction.joining import announce_process, have_joined, remove_announcements
 from twofold.nn.extraction.prepare import Prepare, explain_size_errors
-from twofold.nn.extraction.reading import BatchDataset, InputBatch, RowReader, Transform
+from twofold.nn.extraction.reading import BatchDataset, InputBatch, RowNumbers, RowReader, Transform
 from twofold.nn.extraction.recording import Arrays, Recorder, move_to
 from twofold.nn.extraction.stored import recall_input
+from twofold.nn.extraction.tokens import read_tokens
 from twofold.nn.models import Classifier
 from twofold.nn.perturb import Perturbation
 from twofold.roles import OOD
@@ -78,7 +80,7 @@ def extract(
         Any module whose last layer is linear. Several modules for the same task are a deep ensemble: its members count
         as passes, and features and logits are those of the first. The modules are moved to ``device`` and set to
         evaluation mode.
-    data : Images, DataLoader or Dataset
+    data : Images, Texts, DataLoader or Dataset
         Rows of :mod:`twofold.nn.data`; a ``DataLoader`` that does not shuffle; or a map-style ``Dataset`` of
         ``(input, label)`` or of dictionaries with ``labels``. Of a ``DataLoader`` the data set and the collate function
         are used, not the batch size.
@@ -92,6 +94,7 @@ def extract(
     prepare : callable, default=Prepare()
         Turns uint8 images (B, H, W, 3) into the inputs of the model. The default is the normalisation of the training
         where the model carries it (see Notes), else a division by 255. Only used with rows of :mod:`twofold.nn.data`.
+        For texts it is a tokenizer of transformers; the default is the one in the folder of the model.
     head : str, optional
         Name of the last linear layer, as :class:`~twofold.nn.models.Classifier` takes it. By default it is found.
     batch : int, default=256
@@ -154,6 +157,9 @@ def extract(
     alone: neither resuming nor another ``batch`` changes them. Alpha dropout is the exception; its masks depend on the
     batch too.
 
+    Texts are padded to the longest of their batch. Those of a shard are sorted by their number of tokens first and
+    stored in the order of the data set. Names of classes are numbered by the model's ``label2id``.
+
     Examples
     --------
     >>> import tempfile
@@ -177,7 +183,10 @@ def extract(
         trained.check_normalisation(prepare if isinstance(prepare, Prepare) else None)
         data = trained.fit(data, role)
         prepare = prepare or trained.image_input.prepare
-    reader = RowReader.of(data, prepare)
+    if isinstance(data, Texts):
+        reader = read_tokens(data, prepare, classifiers[0].model, labelled=role not in OOD)
+    else:
+        reader = RowReader.of(data, prepare)
     recorder = Recorder(
         classifiers=classifiers,
         device=device,
@@ -251,7 +260,7 @@ def _probe(reader: RowReader, recorder: Recorder) -> Arrays:
     with torch.no_grad(), explain_size_errors(lambda: shape[-2:]):
         for classifier in recorder.classifiers:
             classifier(move_to(few.inputs, recorder.device))
-    return recorder.record(few, 0)
+    return recorder.record(few, range(min(2, reader.rows)))
 
 
 def _describe_fields(probe: Arrays, reader: RowReader) -> dict[str, tuple[npt.DTypeLike, tuple[int, ...]]]:
@@ -283,18 +292,33 @@ def _write_shards(
     done: Callable[[int], object],
 ) -> None:
     """Record the shards batch by batch; a finished shard is on disk before the next begins."""
-    batches = [rows for shard in shards for rows in _cut_batches(shard, batch)]
+    batches = [rows for shard in shards for rows in _cut_batches(shard, batch, reader.lengths)]
     loader = DataLoader(BatchDataset(reader, batches), batch_size=None, collate_fn=_as_it_is, num_workers=workers)
     items: Iterator[InputBatch] = iter(loader)
     for shard in shards:
-        parts = [recorder.record(next(items), rows.start) for rows in _cut_batches(shard, batch)]
+        own = _cut_batches(shard, batch, reader.lengths)
+        parts = [recorder.record(next(items), rows) for rows in own]
         arrays = {field: np.concatenate([part[field] for part in parts]) for field in parts[0]}
+        if reader.lengths is not None:
+            arrays = _restore_order(arrays, own)
         writer.write(shard.start, **arrays)
         done(len(shard))
 
 
-def _cut_batches(shard: range, batch: int) -> list[range]:
-    return [range(start, min(start + batch, shard.stop)) for start in range(shard.start, shard.stop, batch)]
+def _cut_batches(shard: range, batch: int, lengths: Labels | None) -> list[RowNumbers]:
+    """Cut a shard into batches; rows with lengths are sorted first, so that those of a batch need little padding."""
+    rows: RowNumbers = shard
+    if lengths is not None:
+        order = np.argsort(lengths[shard.start : shard.stop], kind="stable")
+        rows = tuple((shard.start + order).tolist())
+    return [rows[start : start + batch] for start in range(0, len(rows), batch)]
+
+
+def _restore_order(arrays: Arrays, batches: Sequence[RowNumbers]) -> Arrays:
+    """Bring the rows of sorted batches back to the order of the data set."""
+    rows = np.concatenate([np.asarray(batch) for batch in batches])
+    places = np.argsort(rows)
+    return {field: array[places] for field, array in arrays.items()}
 
 
 def _as_it_is(batch: Any) -> Any:

@@ -7,12 +7,13 @@ import typing
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from twofold.errors import NameTaken
 from twofold.nn.data.images import Images
+from twofold.nn.data.texts import Texts
 
-ReadFunction: TypeAlias = Callable[..., Images]
+ReadFunction: TypeAlias = Callable[..., Images] | Callable[..., Texts]
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class Reader:
     kind : str
         What a specification starts with, such as ``"cifar10"``.
     read : callable
-        Takes the path and the keys of the kind as keyword-only arguments, and returns :class:`Images`.
+        Takes the path and the keys of the kind as keyword-only arguments, and returns
+        :class:`Images` or :class:`~twofold.nn.data.texts.Texts`.
 
     Examples
     --------
@@ -39,6 +41,17 @@ class Reader:
     def summary(self) -> str:
         """First line of the function's docstring."""
         return (inspect.getdoc(self.read) or "").partition("\n")[0]
+
+    @cached_property
+    def is_text(self) -> bool:
+        """Whether the kind holds texts and not images.
+
+        Examples
+        --------
+        >>> READERS["idx"].is_text
+        False
+        """
+        return typing.get_type_hints(self.read)["return"] is Texts
 
     @cached_property
     def keys(self) -> dict[str, object]:
@@ -60,7 +73,10 @@ class Reader:
 READERS: dict[str, Reader] = {}
 
 
-def reader(kind: str, *, replace: bool = False) -> Callable[[ReadFunction], ReadFunction]:
+Read = TypeVar("Read", bound=ReadFunction)
+
+
+def reader(kind: str, *, replace: bool = False) -> Callable[[Read], Read]:
     """Register a function as the reader of a kind.
 
     Parameters
@@ -92,7 +108,7 @@ def reader(kind: str, *, replace: bool = False) -> Callable[[ReadFunction], Read
     >>> _ = READERS.pop("blank")
     """
 
-    def register(read: ReadFunction) -> ReadFunction:
+    def register(read: Read) -> Read:
         if kind in READERS and not replace:
             raise NameTaken(f"a reader of the kind {kind!r} is registered already; pass replace=True to replace it")
         READERS[kind] = Reader(kind, read)
