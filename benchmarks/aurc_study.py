@@ -28,7 +28,7 @@ from twofold import metrics
 from twofold._math import harmonic, log_factorial, log_softmax, softmax
 from twofold.metrics import aurc_weight_bias, aurc_weight_mse, aurc_weights
 from twofold.outputs import Outputs
-from twofold.report.figures import COLOURS, DASHES, STYLE
+from twofold.plot.themes import COLOURS, DASHES, drawing_style
 from twofold.scores.chain import scorer
 
 COMMAND = "python benchmarks/aurc_study.py --save"
@@ -676,9 +676,7 @@ def draw_forms(s):
 
 def draw(s):
     """Draw all figures, in matplotlib's style and ours."""
-    from matplotlib import style
-
-    with style.context(["default", STYLE]):
+    with drawing_style():
         draw_error(s)
         draw_weight_bias()
         draw_weight_mse()

@@ -30,7 +30,7 @@ from twofold.bench.clique_maps import CliqueMap, clique_map
 from twofold.bench.compare import check_blocks, compare
 from twofold.bench.results import Results
 from twofold.errors import TooFewBlocks
-from twofold.report import figures
+from twofold.plot import CliqueDisplay, RankDisplay, RiskCoverageDisplay
 
 COMMAND = "python benchmarks/real_bench.py --save"
 
@@ -43,7 +43,7 @@ def main():
     if "--words" in sys.argv:
         page, table = rewrite_words((RESULTS / "real_bench.md").read_text(encoding="utf-8"))
         (RESULTS / "real_bench.md").write_text(page, encoding="utf-8")
-        figures.clique_map(table, RESULTS / "real_bench_cliques.png")
+        CliqueDisplay.from_map(table).save(RESULTS / "real_bench_cliques.png")
         return
     work = work_folder(WORK)
     runs = extract(NETWORKS, work)
@@ -269,7 +269,7 @@ def shapes(world, folder):
         risk = 1 - np.cumsum(correct[order]) / np.arange(1, len(order) + 1)
         keep = np.flatnonzero(inside[order])
         curves[name] = known[keep] / inside.sum(), risk[keep]
-    figures.risk_coverage(curves, folder / "real_bench_risk.png")
+    RiskCoverageDisplay.from_points(curves).save(folder / "real_bench_risk.png")
     area = 1000 * metrics.ds_aurc(correct, first, second, inside)
     single = [1000 * metrics.aurc_id(correct, conf, inside) for conf in (first, second)]
     return f"""## Surface and curve (SURE+ paper, Figures 1b and 2)
@@ -522,9 +522,9 @@ def precision(world):
 def cliques(world, folder):
     plain = Results.of([row for row in world.every.rows if row["pair"] is None])
     table = clique_map(plain, "augrc", protocol="fd_shifts", test="rank_z", by=("benchmark", "role"))
-    figures.clique_map(table, folder / "real_bench_cliques.png")
+    CliqueDisplay.from_map(table).save(folder / "real_bench_cliques.png")
     compared = compare(plain, "augrc", protocol="fd_shifts", test="conover_t")
-    figures.critical_difference(compared, folder / "real_bench_ranks.png")
+    RankDisplay.from_comparison(compared).save(folder / "real_bench_ranks.png")
     by_blocks = compare(plain, "augrc", protocol="fd_shifts", blocks=("benchmark", "model", "recipe", "seed", "run"))
     return "\n\n".join([
         "## Top cliques (stratified-OOD paper)",

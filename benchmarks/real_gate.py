@@ -30,7 +30,7 @@ from twofold.errors import Infeasible
 from twofold.gate import Gate
 from twofold.nn.corruptions import NAMES as TYPES
 from twofold.outputs import Outputs
-from twofold.report import figures
+from twofold.plot.themes import COLOURS, drawing_style
 from twofold.run import Run
 from twofold.scores import fit_all, score_all
 from twofold.scores.registry import step_names
@@ -558,7 +558,7 @@ def mixture(world, found, rows):
 def draw(worlds, measured, path):
     from matplotlib import pyplot as plt
 
-    with plt.style.context(["default", figures.STYLE]):
+    with drawing_style():
         figure, axes = plt.subplots(
             2, len(worlds), figsize=(3.6 * len(worlds) + 0.4, 5.4), squeeze=False, sharex=True, layout="constrained"
         )
@@ -572,7 +572,7 @@ def draw(worlds, measured, path):
                     if not groups[0]:
                         continue
                     found = np.array([[100 * c.risk for c in g] for g in groups])
-                    colour = figures.COLOURS[i]
+                    colour = COLOURS[i]
                     low, high = np.quantile(found, (0.25, 0.75), axis=1)
                     one.fill_between(range(6), low, high, color=colour, alpha=0.15, linewidth=0)
                     one.plot(

@@ -151,8 +151,8 @@ def test_a_killed_run_is_finished_with_the_same_bytes(paper, data, monkeypatch, 
 
     work = papers.Workspace.open(data / "killed", root=data)
     with monkeypatch.context() as patch:
-        for module in ("estimator_step", "drawings", "runner"):
-            patch.setattr(f"twofold.papers.{module}.replacing", replacing)
+        for module in ("papers.estimator_step", "papers.drawings", "papers.runner", "plot.display"):
+            patch.setattr(f"twofold.{module}.replacing", replacing)
         with pytest.raises(KeyboardInterrupt):
             papers.run(paper.plan("mse"), work)
     finished = papers.run(paper.plan("mse"), work)

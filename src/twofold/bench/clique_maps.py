@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +22,12 @@ from twofold.bench.blocks import (
 from twofold.bench.compare import TESTS, Comparison, compare_blocks
 from twofold.bench.results import Results
 from twofold.errors import InvalidInput, TooFewBlocks
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from twofold.plot import CliqueDisplay
+    from twofold.plot.themes import ThemeName
 
 GROUP = ("benchmark", "model", "role")  # a column of the map: source, backbone, distance
 ROLES_BY_DISTANCE = ("iid", "shift", "corruption", "near", "mid", "far", "new")
@@ -80,6 +87,30 @@ class CliqueMap:
             Those of kind ``"group"``.
         """
         return _select_groups(self.dropped)
+
+    def plot(self, ax: Axes | None = None, *, theme: ThemeName | None = None) -> CliqueDisplay:
+        """Draw a dot where a method is in the top clique of a group.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; by default on a new figure.
+        theme : {"light", "dark"}, optional
+            The colours; by default those that suit the axes.
+
+        Returns
+        -------
+        CliqueDisplay
+            The drawn display, with ``ax_`` and ``figure_``; its ``save`` writes a file.
+
+        Raises
+        ------
+        MissingExtra
+            If matplotlib is not installed.
+        """
+        from twofold.plot import CliqueDisplay
+
+        return CliqueDisplay.from_map(self).plot(ax, theme=theme)
 
     def to_dict(self) -> dict[str, object]:
         """Convert the map to plain values for JSON.

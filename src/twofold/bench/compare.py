@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -35,6 +36,12 @@ from twofold.stats.cliques import Cliques, cliques
 from twofold.stats.exact import LEAST_BLOCKS, least_friedman_p, required_blocks
 from twofold.stats.rank_tests import Friedman
 from twofold.stats.table import Better, rank_table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from twofold.plot import RankDisplay
+    from twofold.plot.themes import ThemeName
 
 TESTS = ("conover_t", "rank_z", "wilcoxon")
 FEW = 10  # blocks up to which the reference distributions of rank tests are rough (Demšar 2006, section 3.2.2)
@@ -119,6 +126,30 @@ class Comparison:
             In the order of ``methods``.
         """
         return np.asarray(self.values.mean(axis=0))
+
+    def plot(self, ax: Axes | None = None, *, theme: ThemeName | None = None) -> RankDisplay:
+        """Draw mean ranks, with bars that join statistically tied methods.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; by default on a new figure.
+        theme : {"light", "dark"}, optional
+            The colours; by default those that suit the axes.
+
+        Returns
+        -------
+        RankDisplay
+            The drawn display, with ``ax_`` and ``figure_``; its ``save`` writes a file.
+
+        Raises
+        ------
+        MissingExtra
+            If matplotlib is not installed.
+        """
+        from twofold.plot import RankDisplay
+
+        return RankDisplay.from_comparison(self).plot(ax, theme=theme)
 
     def to_dict(self) -> dict[str, object]:
         """Convert the comparison to plain values for JSON.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,6 +33,12 @@ from twofold.bench.rows import (
 from twofold.bench.tables import ColumnNames, Pivot, pivot_rows
 from twofold.bench.text import format_overview
 from twofold.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from twofold.plot import PivotDisplay
+    from twofold.plot.themes import ThemeName
 
 
 @dataclass(frozen=True, eq=False)
@@ -348,6 +354,46 @@ class Results:
             The table as a float with a caption.
         """
         return self.pivot(index, columns, metric=metric, protocol=protocol).to_latex(digits=digits)
+
+    def plot(
+        self,
+        metric: str,
+        ax: Axes | None = None,
+        *,
+        protocol: str | None = None,
+        index: ColumnNames = "score",
+        columns: ColumnNames = "shift",
+        digits: int = 2,
+        theme: ThemeName | None = None,
+    ) -> PivotDisplay:
+        """Draw the :meth:`pivot` of a metric as a heat map: strong colour is good, bold is best.
+
+        Parameters
+        ----------
+        metric : str
+            The metric to show.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; by default on a new figure.
+        protocol : str, optional
+            Needed where several protocols have the metric.
+        index, columns : str or tuple of str, default="score", "shift"
+            Columns of the results that label the rows and columns of the table.
+        digits : int, default=2
+            Digits after the decimal point.
+        theme : {"light", "dark"}, optional
+            The colours; by default those that suit the axes.
+
+        Returns
+        -------
+        PivotDisplay
+            The drawn display, with ``ax_`` and ``figure_``; its ``save`` writes a file.
+
+        Raises
+        ------
+        MissingExtra
+            If matplotlib is not installed.
+        """
+        return self.pivot(index, columns, metric=metric, protocol=protocol).plot(ax, digits=digits, theme=theme)
 
     def to_pandas(self) -> Any:
         """Convert the rows to a pandas data frame.

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -25,6 +25,12 @@ from twofold.bench.rows import (
 )
 from twofold.bench.text import coverage_of, latex_table, markdown_table, scale, title
 from twofold.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from twofold.plot import PivotDisplay
+    from twofold.plot.themes import ThemeName
 
 ColumnNames: TypeAlias = str | tuple[str, ...]
 Grid: TypeAlias = Sequence[Sequence[ResultRow | None]]  # the row of each cell, None where there is none
@@ -150,6 +156,32 @@ class Pivot:
         if self.level is not None:
             return f"the {self.level:.0%} interval of the value holds the best value"
         return "the best value lies within the interval of the value (one standard deviation after over_seeds)"
+
+    def plot(self, ax: Axes | None = None, *, digits: int = 2, theme: ThemeName | None = None) -> PivotDisplay:
+        """Draw the table as a heat map: strong colour is good, bold is best.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; by default on a new figure.
+        digits : int, default=2
+            Digits after the decimal point.
+        theme : {"light", "dark"}, optional
+            The colours; by default those that suit the axes.
+
+        Returns
+        -------
+        PivotDisplay
+            The drawn display, with ``ax_`` and ``figure_``; its ``save`` writes a file.
+
+        Raises
+        ------
+        MissingExtra
+            If matplotlib is not installed.
+        """
+        from twofold.plot import PivotDisplay
+
+        return PivotDisplay.from_pivot(self, digits=digits).plot(ax, theme=theme)
 
     def to_markdown(self, *, digits: int = 2) -> str:
         """Format the table as Markdown: best values bold, ties with a dagger.

@@ -57,7 +57,7 @@ def compare_command(
     from twofold.bench import clique_maps
     from twofold.bench.compare import compare
     from twofold.bench.results import Results
-    from twofold.report import figures
+    from twofold.plot import CliqueDisplay, RankDisplay
 
     for target in (figure, clique_map):
         if target is not None:
@@ -68,9 +68,9 @@ def compare_command(
     if clique_map is not None:
         cliques = clique_maps.clique_map(opened, metric=metric, protocol=protocol, test=test, alpha=alpha)
     if figure is not None:
-        figures.critical_difference(found, figure)
+        RankDisplay.from_comparison(found).save(figure)
     if cliques is not None and clique_map is not None:
-        figures.clique_map(cliques, clique_map)
+        CliqueDisplay.from_map(cliques).save(clique_map)
     if as_json:
         report = found.to_dict()
         if cliques is not None:

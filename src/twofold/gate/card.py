@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -14,6 +14,12 @@ from twofold.gate.grouped import Codes, count_groups, group_codes, group_sums, r
 from twofold.gate.promise import Promise
 from twofold.metrics.operating_points import ood_weight, operating_point
 from twofold.outputs import Outputs
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from twofold.plot import EvaluationDisplay
+    from twofold.plot.themes import ThemeName
 
 Kept = Literal["yes", "no", "inconclusive", "no promise"]
 Bounds = tuple[float, float]
@@ -90,6 +96,30 @@ class ReportCard:
             One entry per field, ready for JSON.
         """
         return dataclasses.asdict(self)
+
+    def plot(self, ax: Axes | None = None, *, theme: ThemeName | None = None) -> EvaluationDisplay:
+        """Draw coverage, risk and DS-F1 with their intervals.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; by default on a new figure.
+        theme : {"light", "dark"}, optional
+            The colours; by default those that suit the axes.
+
+        Returns
+        -------
+        EvaluationDisplay
+            The drawn display, with ``ax_`` and ``figure_``; its ``save`` writes a file.
+
+        Raises
+        ------
+        MissingExtra
+            If matplotlib is not installed.
+        """
+        from twofold.plot import EvaluationDisplay
+
+        return EvaluationDisplay.from_card(self).plot(ax, theme=theme)
 
     def __str__(self) -> str:
         units = "samples"

@@ -28,7 +28,11 @@ from twofold.errors import InvalidInput
 from twofold.gate.schema import LOG_LINES, VERDICTS, LogLine, parse_monitor, require
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from twofold.gate.gate import Decision
+    from twofold.plot import MonitorDisplay
+    from twofold.plot.themes import ThemeName
 
 FORMAT, VERSION = "twofold-monitor", 2
 
@@ -102,6 +106,30 @@ class Monitor:
     def log_e(self) -> float:
         """Natural logarithm of the e-value; an alarm is raised at ``log(2 / false_alarms)``."""
         return _log_mixture(self.counts) - _log_best(self.counts, self.low, self.high)
+
+    def plot(self, ax: Axes | None = None, *, theme: ThemeName | None = None) -> MonitorDisplay:
+        """Draw the rates of verdicts and the alarm statistic over the inputs seen.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; by default on a new figure.
+        theme : {"light", "dark"}, optional
+            The colours; by default those that suit the axes.
+
+        Returns
+        -------
+        MonitorDisplay
+            The drawn display, with ``ax_`` and ``figure_``; its ``save`` writes a file.
+
+        Raises
+        ------
+        MissingExtra
+            If matplotlib is not installed.
+        """
+        from twofold.plot import MonitorDisplay
+
+        return MonitorDisplay.from_monitor(self).plot(ax, theme=theme)
 
     def update(self, verdicts: Decision | ArrayLike) -> bool:
         """Count one batch, and return whether an alarm is or was raised.

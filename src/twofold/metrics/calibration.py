@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,12 @@ from twofold._math import log_odds, softmax
 from twofold.errors import InvalidInput, UndefinedMetric
 from twofold.metrics._registry import register_metric
 from twofold.metrics._sweep import Sweep
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from twofold.plot import ReliabilityDisplay
+    from twofold.plot.themes import ThemeName
 
 __all__ = [
     "accuracy",
@@ -70,6 +76,30 @@ class ReliabilityDiagram:
     def gap(self) -> Array:
         """Accuracy minus stated probability: below zero where the model is overconfident."""
         return self.accuracy - self.prob
+
+    def plot(self, ax: Axes | None = None, *, theme: ThemeName | None = None) -> ReliabilityDisplay:
+        """Draw the share correct over the stated probability.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; by default on a new figure.
+        theme : {"light", "dark"}, optional
+            The colours; by default those that suit the axes.
+
+        Returns
+        -------
+        ReliabilityDisplay
+            The drawn display, with ``ax_`` and ``figure_``; its ``save`` writes a file.
+
+        Raises
+        ------
+        MissingExtra
+            If matplotlib is not installed.
+        """
+        from twofold.plot import ReliabilityDisplay
+
+        return ReliabilityDisplay.from_diagram(self).plot(ax, theme=theme)
 
 
 def reliability_diagram(

@@ -9,7 +9,7 @@ value and raise ``UndefinedMetric``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -19,7 +19,14 @@ from twofold.errors import InvalidInput, UndefinedMetric, UnfitData
 from twofold.metrics._registry import register_metric
 from twofold.metrics._sweep import Sweep, truth_sweep, truth_weighted
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from twofold.plot import PrecisionRecallDisplay, RocDisplay
+    from twofold.plot.themes import ThemeName
+
 __all__ = [
+    "PrecisionRecallCurve",
     "RocCurve",
     "aupr",
     "aupr_unsafe",
@@ -31,6 +38,7 @@ __all__ = [
     "fpr95",
     "fpr95_unsafe",
     "fpr_at_tpr",
+    "precision_recall_curve",
     "roc_curve",
 ]
 
@@ -691,6 +699,32 @@ class RocCurve:
     fpr: Array
     tpr: Array
 
+    def plot(self, ax: Axes | None = None, *, name: str | None = None, theme: ThemeName | None = None) -> RocDisplay:
+        """Draw the share of safe samples accepted over that of unsafe ones.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; by default on a new figure.
+        name : str, optional
+            Name in the legend.
+        theme : {"light", "dark"}, optional
+            The colours; by default those that suit the axes.
+
+        Returns
+        -------
+        RocDisplay
+            The drawn display, with ``ax_`` and ``figure_``; its ``save`` writes a file.
+
+        Raises
+        ------
+        MissingExtra
+            If matplotlib is not installed.
+        """
+        from twofold.plot import RocDisplay
+
+        return RocDisplay.from_curve(self, name=name).plot(ax, theme=theme)
+
 
 def roc_curve(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") -> RocCurve:
     """Compute the ROC curve: the share of safe samples accepted over that of unsafe ones, at each threshold.
@@ -730,3 +764,98 @@ def roc_curve(truth: ArrayLike, conf: ArrayLike, *, nan: NaNPolicy = "error") ->
         fpr=np.concatenate([[0.0], sweep.loss / unsafe]),
         tpr=np.concatenate([[0.0], sweep.right / safe]),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class PrecisionRecallCurve:
+    """Hold the attainable points of a precision-recall curve, from the surest positives to all samples.
+
+    Attributes
+    ----------
+    threshold : ndarray of shape (n_thresholds,)
+        The distinct confidences in the order in which samples are called positive: decreasing for the safe class,
+        increasing for the unsafe class.
+    precision : ndarray of shape (n_thresholds,)
+        Share of positives among the samples up to each threshold.
+    recall : ndarray of shape (n_thresholds,)
+        Share of the positives that is found, rising to 1.
+    positive : {"safe", "unsafe"}
+        The class that is found.
+    """
+
+    threshold: Array
+    precision: Array
+    recall: Array
+    positive: Positive
+
+    def plot(
+        self, ax: Axes | None = None, *, name: str | None = None, theme: ThemeName | None = None
+    ) -> PrecisionRecallDisplay:
+        """Draw precision over recall.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; by default on a new figure.
+        name : str, optional
+            Name in the legend.
+        theme : {"light", "dark"}, optional
+            The colours; by default those that suit the axes.
+
+        Returns
+        -------
+        PrecisionRecallDisplay
+            The drawn display, with ``ax_`` and ``figure_``; its ``save`` writes a file.
+
+        Raises
+        ------
+        MissingExtra
+            If matplotlib is not installed.
+        """
+        from twofold.plot import PrecisionRecallDisplay
+
+        return PrecisionRecallDisplay.from_curve(self, name=name).plot(ax, theme=theme)
+
+
+def precision_recall_curve(
+    truth: ArrayLike, conf: ArrayLike, *, positive: Positive = "safe", nan: NaNPolicy = "error"
+) -> PrecisionRecallCurve:
+    """Compute precision and recall at each threshold.
+
+    Parameters
+    ----------
+    truth : array-like of shape (n_samples,)
+        True for the safe class (correct, or ID), as booleans or 0/1.
+    conf : array-like of shape (n_samples,)
+        Confidence; higher is safer to accept.
+    positive : {"safe", "unsafe"}, default="safe"
+        The class to find: safe samples from the most confident end, or unsafe ones from the least confident end.
+    nan : {"error", "reject"}, default="error"
+        Whether NaN in ``conf`` is an error or ranks lowest.
+
+    Returns
+    -------
+    PrecisionRecallCurve
+        ``threshold``, ``precision`` and ``recall``; tied samples enter together. The mean precision over steps of
+        recall is :func:`average_precision`.
+
+    Raises
+    ------
+    InvalidInput
+        If the arrays differ in length, hold NaN or impossible values, or ``positive`` is unknown.
+    UndefinedMetric
+        If one of the two classes is missing.
+
+    Examples
+    --------
+    >>> curve = precision_recall_curve([True, False, True], [0.9, 0.5, 0.4])
+    >>> curve.recall, curve.precision.round(3)
+    (array([0.5, 0.5, 1. ]), array([1.   , 0.5  , 0.667]))
+    """
+    _checks.choice(positive, "positive", ("safe", "unsafe"))
+    sweep = truth_sweep(truth, conf, nan=nan)
+    _both(sweep, "precision_recall_curve")
+    threshold = np.unique(_checks.confidence(conf, nan=nan))[::-1]
+    if positive == "unsafe":
+        sweep, threshold = _turned(sweep), threshold[::-1]
+    return PrecisionRecallCurve(threshold, sweep.right / sweep.accepted, sweep.right / sweep.right[-1], positive)

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -35,6 +35,12 @@ from twofold.metrics._registry import (
 from twofold.metrics._sweep import SortedRows, Sweep, Weights, sweep, sweep_weighted, truth_sweep
 from twofold.metrics.operating_points import check_ood_share
 from twofold.stats import Interval, bootstrap
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from twofold.plot import EvaluationDisplay
+    from twofold.plot.themes import ThemeName
 
 EvaluationMethod: TypeAlias = Literal["exact", "published"]
 
@@ -188,6 +194,30 @@ class Evaluation(Mapping[str, float]):
         except ImportError as error:
             raise MissingExtra('to_pandas needs pandas: pip install "twofold[report]"') from error
         return pd.Series(self.values_, name="value", dtype="float64")
+
+    def plot(self, ax: Axes | None = None, *, theme: ThemeName | None = None) -> EvaluationDisplay:
+        """Draw the metrics as dots on a common axis.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; by default on a new figure.
+        theme : {"light", "dark"}, optional
+            The colours; by default those that suit the axes.
+
+        Returns
+        -------
+        EvaluationDisplay
+            The drawn display, with ``ax_`` and ``figure_``; its ``save`` writes a file.
+
+        Raises
+        ------
+        MissingExtra
+            If matplotlib is not installed.
+        """
+        from twofold.plot import EvaluationDisplay
+
+        return EvaluationDisplay.from_evaluation(self).plot(ax, theme=theme)
 
     def __str__(self) -> str:
         width = max(map(len, self.values_), default=0)

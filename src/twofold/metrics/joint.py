@@ -18,7 +18,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,12 @@ from twofold.metrics._samples import Samples
 from twofold.metrics._sweep import Sweep, Weighted, Weights, sweep, sweep_weighted
 from twofold.metrics.operating_points import DoublePoint, Method, OperatingPoint
 from twofold.metrics.selective import _aurc, _aurc_weighted, aurc
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from twofold.plot import F1SurfaceDisplay, RiskCoverageDisplay
+    from twofold.plot.themes import ThemeName
 
 __all__ = [
     "DoubleCurve",
@@ -84,6 +90,34 @@ class DoubleCurve:
     tau_ood: Array
     monotone: bool
 
+    def plot(
+        self, ax: Axes | None = None, *, name: str | None = None, theme: ThemeName | None = None
+    ) -> RiskCoverageDisplay:
+        """Draw the least risk over ID coverage.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; by default on a new figure.
+        name : str, optional
+            Name in the legend.
+        theme : {"light", "dark"}, optional
+            The colours; by default those that suit the axes.
+
+        Returns
+        -------
+        RiskCoverageDisplay
+            The drawn display, with ``ax_`` and ``figure_``; its ``save`` writes a file.
+
+        Raises
+        ------
+        MissingExtra
+            If matplotlib is not installed.
+        """
+        from twofold.plot import RiskCoverageDisplay
+
+        return RiskCoverageDisplay.from_curve(self, name=name).plot(ax, theme=theme)
+
 
 @dataclass(frozen=True, eq=False)
 class Surface:
@@ -114,6 +148,38 @@ class Surface:
     f1: Array
     risk: Array
     coverage: Array
+
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        quantity: Literal["f1", "risk", "coverage"] = "f1",
+        theme: ThemeName | None = None,
+    ) -> F1SurfaceDisplay:
+        """Draw F1, risk or coverage over both thresholds.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; by default on a new figure.
+        quantity : {"f1", "risk", "coverage"}, default="f1"
+            What the colours show.
+        theme : {"light", "dark"}, optional
+            The colours; by default those that suit the axes.
+
+        Returns
+        -------
+        F1SurfaceDisplay
+            The drawn display, with ``ax_`` and ``figure_``; its ``save`` writes a file.
+
+        Raises
+        ------
+        MissingExtra
+            If matplotlib is not installed.
+        """
+        from twofold.plot import F1SurfaceDisplay
+
+        return F1SurfaceDisplay.from_surface(self, quantity=quantity).plot(ax, theme=theme)
 
 
 def _method(method: str) -> None:

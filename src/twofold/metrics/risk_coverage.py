@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +12,12 @@ from twofold._checks import Array, ArrayLike, NaNPolicy
 from twofold.errors import InvalidInput
 from twofold.metrics._sweep import sweep
 from twofold.metrics.selective import Coverage, check_convention
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from twofold.plot import RiskCoverageDisplay
+    from twofold.plot.themes import ThemeName
 
 __all__ = [
     "RiskCoverageCurve",
@@ -44,6 +51,34 @@ class RiskCoverageCurve:
     risk: Array
     generalised_risk: Array
     counts: Coverage
+
+    def plot(
+        self, ax: Axes | None = None, *, name: str | None = None, theme: ThemeName | None = None
+    ) -> RiskCoverageDisplay:
+        """Draw risk over coverage.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; by default on a new figure.
+        name : str, optional
+            Name in the legend.
+        theme : {"light", "dark"}, optional
+            The colours; by default those that suit the axes.
+
+        Returns
+        -------
+        RiskCoverageDisplay
+            The drawn display, with ``ax_`` and ``figure_``; its ``save`` writes a file.
+
+        Raises
+        ------
+        MissingExtra
+            If matplotlib is not installed.
+        """
+        from twofold.plot import RiskCoverageDisplay
+
+        return RiskCoverageDisplay.from_curve(self, name=name).plot(ax, theme=theme)
 
 
 def risk_coverage_curve(

@@ -5,16 +5,13 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from twofold._csv import escape_row
 from twofold._files import replacing
-from twofold.errors import MissingExtra
-from twofold.report.figures import STYLE
+from twofold.plot import display
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as MatplotlibFigure
@@ -69,27 +66,6 @@ def register_drawing(name: str) -> Callable[[DrawingFunction], DrawingFunction]:
     return register
 
 
-def figure_style() -> AbstractContextManager[None]:
-    """Combine matplotlib's own defaults with those of reports, whatever the user has set.
-
-    Returns
-    -------
-    context manager
-        Within which figures are made and written.
-
-    Raises
-    ------
-    MissingExtra
-        If matplotlib is not installed.
-    """
-    try:
-        style = import_module("matplotlib.style")
-    except ImportError as error:
-        raise MissingExtra('figures need matplotlib: pip install "twofold[report]"') from error
-    context: AbstractContextManager[None] = style.context(["default", STYLE])
-    return context
-
-
 def write_figure(drawn: DrawnFigure, folder: Path, name: str) -> list[Path]:
     """Write a figure as SVG and PNG, and its numbers as CSV.
 
@@ -108,11 +84,8 @@ def write_figure(drawn: DrawnFigure, folder: Path, name: str) -> list[Path]:
         The files.
     """
     files = []
-    for kind, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
-        target = folder / f"{name}.{kind}"
-        with replacing(target) as file:
-            drawn.figure.savefig(file, format=kind, dpi=150, metadata=metadata)
-        files.append(target)
+    for kind in ("svg", "png"):
+        files.append(display.write_figure(drawn.figure, folder / f"{name}.{kind}", tight=False, dpi=150))
     target = folder / f"{name}.csv"
     with replacing(target) as file:
         file.write(format_csv(drawn.columns, drawn.rows).encode())

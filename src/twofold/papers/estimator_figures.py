@@ -18,7 +18,7 @@ from twofold.metrics import aurc_weight_bias, aurc_weight_mse
 from twofold.metrics.selective import Estimator
 from twofold.papers.drawings import DrawnFigure, register_drawing
 from twofold.papers.material import Material
-from twofold.report.figures import COLOURS, DASHES, GREY
+from twofold.plot.themes import COLOURS, DASHES, LIGHT
 from twofold.typing import Array
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def draw_weight_bias(material: Material, *, sizes: tuple[int, ...] = (8, 32, 128
             axes.plot(beta, bias, **_look(name))
             for quantile, value in zip(beta, bias, strict=True):
                 rows.append((n, name, float(quantile), float(value)))
-        axes.axhline(0, color=GREY, linewidth=0.6)
+        axes.axhline(0, color=LIGHT.soft, linewidth=0.6)
         axes.set_ylim(-1.5, 0.75)
         axes.set_title(f"n = {n}")
         axes.set_xlabel("quantile of the confidence")
@@ -118,7 +118,7 @@ def draw_weight_mse(material: Material, *, sizes: tuple[int, ...] = (8, 32, 128,
             axes.plot(quantile, error, **_look(name))
             for numbers in zip(quantile, error, order, strict=True):
                 rows.append((n, name, *map(float, numbers)))
-        axes.plot(quantile, order, color=GREY, linestyle=":", linewidth=1.4, label="Eq. 24")
+        axes.plot(quantile, order, color=LIGHT.soft, linestyle=":", linewidth=1.4, label="Eq. 24")
         axes.set_title(f"n = {n}")
     for axes in panels:
         axes.set_yscale("log")
@@ -157,7 +157,7 @@ def draw_estimates(material: Material, *, losses: tuple[Loss, ...] = LOSSES) -> 
     figure, panels, cases = _make_case_panels(cells)
     for axes, (model, loss) in zip(panels, cases, strict=True):
         own = _keep(cells, model=model, loss=loss)
-        axes.axhline(own[0].population, color=GREY, linewidth=0.9, linestyle=":", label="population")
+        axes.axhline(own[0].population, color=LIGHT.soft, linewidth=0.9, linestyle=":", label="population")
         for name in SHOWN:
             line = _keep(own, estimator=name)
             means = _values(line, "mean")
@@ -239,7 +239,7 @@ def _draw_case(axes: Axes, cells: Sequence[EstimatorCell], quantity: Quantity) -
     """Draw one network and loss."""
     drawn: list[float] = []
     if quantity == "bias":
-        axes.axhline(0, color=GREY, linewidth=0.6)
+        axes.axhline(0, color=LIGHT.soft, linewidth=0.6)
     for name in SHOWN:
         line = _keep(cells, estimator=name)
         sizes = _values(line, "size")
@@ -327,7 +327,7 @@ def _draw_confidence(axes: Axes, cells: Sequence[EstimatorCell], column: int) ->
     """Draw the estimates of one confidence function beside each other; the first column gets the legend."""
     is_first = column == 0
     label = "population" if is_first else ""
-    axes.hlines(cells[0].population, column - 0.4, column + 0.4, color=GREY, linewidth=1.2, label=label)
+    axes.hlines(cells[0].population, column - 0.4, column + 0.4, color=LIGHT.soft, linewidth=1.2, label=label)
     for place, name in enumerate(SHOWN):
         cell = _keep(cells, estimator=name)[-1]
         axes.errorbar(
@@ -378,7 +378,7 @@ def draw_forms(material: Material, *, losses: tuple[Loss, ...] = LOSSES) -> Draw
         right.scatter(harmonic, below, **look)
         for cell, share in zip(own, below, strict=True):
             rows.append((cell.model, cell.loss, cell.population, cell.mean, float(share)))
-    left.axline((0.01, 0.01), slope=1, color=GREY, linewidth=0.6)
+    left.axline((0.01, 0.01), slope=1, color=LIGHT.soft, linewidth=0.6)
     left.set(xscale="log", yscale="log", xlabel="harmonic form", ylabel="log form", title="AURC of whole data sets")
     right.set(xscale="log", ylim=(0, None), xlabel="harmonic form", ylabel="log form below it, %", title="difference")
     left.legend(frameon=False)

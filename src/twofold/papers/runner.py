@@ -18,13 +18,14 @@ import twofold
 from twofold._files import replacing
 from twofold.bench.cache import digest
 from twofold.errors import InvalidInput
-from twofold.papers.drawings import DRAWINGS, figure_style, format_csv, write_figure
+from twofold.papers.drawings import DRAWINGS, format_csv, write_figure
 from twofold.papers.material import Material
 from twofold.papers.plan import STATES, PaperPlan, Scale, ScaleName
 from twofold.papers.settings_tables import SETTINGS, SettingsRow
 from twofold.papers.steps import Step
 from twofold.papers.tables import PaperTable
 from twofold.papers.workspace import Workspace
+from twofold.plot.themes import drawing_style
 from twofold.report.document import Document, Part, ReportTable, Section
 from twofold.report.html import format_html
 
@@ -248,7 +249,7 @@ def _write_item(plan: PaperPlan, scale: Scale, name: str, steps: Sequence[Step],
     parts: list[Part] = []
     summary = ""
     if plan.drawing is not None:
-        with figure_style():
+        with drawing_style():
             drawn = DRAWINGS[plan.drawing.name](material, **plan.drawing.options)
             files += write_figure(drawn, folder, plan.item)
         parts += drawn.notes

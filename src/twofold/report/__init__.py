@@ -9,7 +9,7 @@ Start at :func:`report`. A page is made in one pass through these modules:
    from ``commands``;
 4. ``document`` holds the result and formats it as Markdown, LaTeX or JSON; ``html`` formats it as a page.
 
-Benchmark results have a page of their own, ``results_page``. ``tables`` and ``figures`` stand alone.
+Benchmark results have a page of their own, ``results_page``. ``tables`` stands alone.
 """
 
 from __future__ import annotations

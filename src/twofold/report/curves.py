@@ -8,11 +8,14 @@ import numpy as np
 
 from twofold import metrics
 from twofold.errors import UndefinedMetric
+from twofold.plot.confidences import score_densities
+from twofold.plot.curves import oracle_curve
+from twofold.plot.display import thin
 from twofold.report.charts import bar_rows
 from twofold.report.document import Figure, Part, Section
 from twofold.report.measure import EXACT, KIND_NAMES, UNKNOWN_NAMES, Measurements, Roles
 from twofold.report.scored import Pool
-from twofold.report.svg import Plot, clip_text, round_values, thin
+from twofold.report.svg import Plot, clip_text, round_values
 from twofold.typing import Array, Mask
 
 AXES = ("share of known inputs accepted", "risk: failures among accepted")
@@ -119,10 +122,8 @@ def _best_pairs_curve(measurements: Measurements, name: str) -> _Curve:
 
 
 def _oracle_curve(pool: Pool) -> _Curve:
-    """Compute the least risk that any score can reach: every failure is rejected before any correct prediction."""
-    accuracy = float(pool.correct.sum() / pool.is_id.sum())
-    coverage = np.linspace(0.001, 1.0, 240)
-    return _Curve("oracle", "k2", coverage, np.maximum(0.0, 1.0 - accuracy / coverage))
+    best = oracle_curve(float(pool.correct.sum() / pool.is_id.sum()))
+    return _Curve(best.name, "k2", best.x, best.y)
 
 
 def _cloud_figure(measurements: Measurements) -> Figure:
@@ -170,15 +171,14 @@ def density_section(measurements: Measurements) -> Section:
 
 
 def _density_figure(pool: Pool, spec: str, key: str) -> Figure:
-    conf = pool.conf[spec]
-    edges = _density_edges(conf)
-    low, high = float(edges[0]), float(edges[-1])
-    centres = (edges[1:] + edges[:-1]) / 2
     curves = []
-    for kind, mask in pool.kinds.items():
-        if mask.sum() > 1:
-            density = _smooth_density(conf[mask], edges)
-            curves.append(_Curve(KIND_NAMES[kind], STYLES[kind], centres, density))
+    for drawn in score_densities(pool.conf[spec], pool.kinds):
+        curves.append(_Curve(KIND_NAMES[drawn.name], STYLES[drawn.name], drawn.x, drawn.y))
+    low, high = 0.0, 1.0
+    if curves:
+        centres = curves[0].x
+        half = (centres[1] - centres[0]) / 2
+        low, high = float(centres[0] - half), float(centres[-1] + half)
     top = max((float(np.quantile(curve.y, 0.985)) for curve in curves), default=1.0)
     x_label = clip_text(spec, 40)
     if spec == "msp":
@@ -191,24 +191,6 @@ def _density_figure(pool: Pool, spec: str, key: str) -> Figure:
         rows += curve.rows()
     caption = "Each curve has area 1, so kinds with many and few inputs can be compared; higher scores are safer."
     return Figure(key, spec, caption, plot.svg(), ("kind", "score", "density"), tuple(rows))
-
-
-def _density_edges(conf: Array) -> Array:
-    """Choose 60 bins between extreme quantiles of the finite confidences."""
-    finite = conf[np.isfinite(conf)]
-    low, high = 0.0, 1.0
-    if len(finite):
-        low, high = np.quantile(finite, (0.002, 0.998))
-    if high <= low:
-        high = low + 1.0
-    return np.linspace(low, high, 61)
-
-
-def _smooth_density(conf: Array, edges: Array) -> Array:
-    """Compute a histogram of area 1, smoothed over neighbouring bins; values beyond the edges count at the edges."""
-    counts = np.histogram(np.clip(conf, edges[0], edges[-1]), edges)[0]
-    smooth = np.convolve(np.pad(counts, 1, "edge"), (0.25, 0.5, 0.25), "valid")
-    return smooth / (len(conf) * (edges[1] - edges[0]))
 
 
 # --- ROC ------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from html import escape
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from twofold.typing import Array
 
@@ -503,29 +502,6 @@ def widen(span: tuple[float, float]) -> tuple[float, float]:
     if high > low:
         return low, high
     return low - 0.5, high + 0.5
-
-
-def thin(count: int, most: int = 240) -> npt.NDArray[np.int64]:
-    """Choose evenly spaced points of a long curve, both ends included.
-
-    Parameters
-    ----------
-    count : int
-        Number of points of the curve.
-    most : int, default=240
-        Number of points to keep.
-
-    Returns
-    -------
-    ndarray of int
-        Indices of the points to keep, ascending.
-
-    Examples
-    --------
-    >>> thin(5, 3).tolist(), thin(2).tolist()
-    ([0, 2, 4], [0, 1])
-    """
-    return np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))
 
 
 def round_values(values: Array) -> list[float]:
