@@ -36,14 +36,19 @@ MODULES = {
     "twofold.scores.logits": "From logits",
     "twofold.scores.distance": "From features and head: angles and distances",
     "twofold.scores.neighbours": "From the nearest training rows",
+    "twofold.scores.nearest": "From the rank among the training rows",
     "twofold.scores.subspace": "From the subspace of the training features",
+    "twofold.scores.activations": "From the single entries of a feature",
+    "twofold.scores.gradients": "From gradients in closed form",
     "twofold.scores.regret": "From the regret of learning one more sample",
     "twofold.scores.density": "From densities and trees",
     "twofold.scores.layers": "From several layers",
     "twofold.scores.passes": "From several passes or members",
     "twofold.scores.learned": "From outputs that a model learnt for the purpose",
     "twofold.scores.combine": "Combinations",
+    "twofold.scores.zero_shot": "Of zero-shot classifiers",
     "twofold.scores.transforms": "Transforms",
+    "twofold.scores.shaping": "Transforms learnt from the entries of features",
 }
 
 

@@ -2,8 +2,8 @@
 
 :data:`ArrayLike`, :data:`Array`, :data:`Floats`, :data:`Labels` and :data:`Mask` are the array types of all signatures,
 and :data:`Changes` is what a transform returns. :func:`state` declares the learnt arrays of a score or transform that
-has a ``fit``, and :class:`StepHooks` lists the optional methods by which such a class influences its chain. Methods
-that a base class documents are marked by :func:`override`.
+has a ``fit``, :func:`array_setting` a setting that may be an array, and :class:`StepHooks` lists the optional methods
+by which such a class influences its chain. Methods that a base class documents are marked by :func:`override`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ __all__ = [
     "StateField",
     "StateKind",
     "StepHooks",
+    "array_setting",
     "chain_state",
     "override",
     "state",
@@ -117,6 +118,34 @@ def state(shape: str | None = None, *, kind: StateKind = "float", optional: bool
     True
     """
     return field(default=None, repr=False, metadata={"state": StateField(shape, kind, optional, nan)})
+
+
+def array_setting(shape: str, *, default: str | None = None) -> Any:
+    """Declare a setting that may be an array: stored by ``save`` beside the learnt arrays, checked when it is loaded.
+
+    In the text of a chain an array stands as ``name=...``.
+
+    Parameters
+    ----------
+    shape : str
+        Allowed shapes, in the notation of :func:`state`; the words stand for sizes of their own.
+    default : str, optional
+        Value where no array is given; by default None.
+
+    Returns
+    -------
+    dataclasses.Field
+        Default of a field of the step.
+
+    Examples
+    --------
+    >>> @dataclass(frozen=True, eq=False)
+    ... class Nearest:
+    ...     points: Array | None = array_setting("M D")
+    >>> Nearest().points is None
+    True
+    """
+    return field(default=default, repr=False, metadata={"array": StateField(shape, "float", True, False)})
 
 
 def chain_state() -> Any:

@@ -82,7 +82,7 @@ def whole():
 
 LEARNED = ("confidnet", "devries", "gambler")
 SPECS = [
-    *(name for name in SCORES if name not in (*LEARNED, "sum", "product")),
+    *(name for name in SCORES if name not in (*LEARNED, "sum", "product", "neglabel")),
     *(f"{name}|energy" for name in TRANSFORMS),
     'sum(of=("msp", "knn(k=3)"), weights=(1.0, 0.5))',
     'product(of=("energy", "react|vim"))',
@@ -115,6 +115,11 @@ SPECS = [
     'project(kind="class")|msp',
     'project(kind="class_avg")|rmds',
     "react(percentile=60.0)|scale|entropy",
+    "cadref(base='gen')",
+    "cadref(base='msp')",
+    "cadref(base='mls')",
+    "neglabel(negatives=((1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1), (0, 1, 0, 0, 0, 0, -1, 0, 0, 0, 0, 0)), groups=2)",
+    "mcm(text=((1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1), (0, 1, 0, 0, 0, 0, -1, 0, 0, 0, 0, 0)), temperature=0.1)",
 ]
 
 

@@ -28,6 +28,7 @@ def complete(features, weight, labels, bias=None, dtype=np.float64):
         np.asarray(weight, float), (passes.mean(axis=0) - np.asarray(head.bias)).T.astype(float), rcond=None
     )
     layers = {"passes/features": mean[0].T.astype(dtype)}
+    layers |= {"penultimate/perturbed": h[::-1], "relu1/max": h[:, :1], "relu1/min": -h[:, -1:]}
     for name in ("first", "second"):
         layers |= {f"{name}/mean": h, f"{name}/var": h**2}
         layers |= {f"{name}/gram{power}": h * power for power in range(1, 6)}
@@ -140,7 +141,18 @@ EXPLAINED = {  # what even normal worlds may refuse, as the docstrings say
     ("pca_error(kind='class_pred', fused=True)", class_without_rows): "class 3 is predicted, and had no training row",
     ("project(kind='class_pred')|energy", class_without_rows): "class 3 is predicted, and had no training row",
     ("temperature|energy", more_features_than_rows): "no temperature fits",
+    ("combood", class_without_rows): "the bank has 45 rows; choose a smaller k",
+    ("combood", more_features_than_rows): "the bank has 24 rows; choose a smaller k",
 }
+OTHER_WIDTH = {
+    "prototype": "prototype has 6 values",
+    "text": "text has 6 columns",
+    "negatives": "negatives has 6 columns",
+}
+for chain in CHAINS:
+    for setting, problem in OTHER_WIDTH.items():
+        if f"{setting}=((" in chain or f"{setting}=(0" in chain:
+            EXPLAINED[chain, more_features_than_rows] = problem
 
 
 def tried(spec, world):

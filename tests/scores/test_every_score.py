@@ -14,7 +14,14 @@ from twofold.scores.chain import _read_file, load_chain, scorer
 from twofold.scores.registry import PROJECTIONS, info, step_names
 
 CLASSES, WIDTH = 4, 6
-SPECS = {"sum": "sum(of=('msp', 'knn'))", "product": "product(of=('react|energy', 'mds'))", "mc": "mc(knn)"}
+NEGATIVES = "((1, 0, 0, 0, 0, 0), (0, -1, 0, 0, 0, 1), (0, 0, -1, 0, 0, 0))"
+SPECS = {
+    "sum": "sum(of=('msp', 'knn'))",
+    "product": "product(of=('react|energy', 'mds'))",
+    "mc": "mc(knn)",
+    "neglabel": f"neglabel(negatives={NEGATIVES}, groups=2, temperature=0.5)",
+    "nac": "nac(alpha=1.0, bins=10)",  # steep states jump between bins with the rounding of half precision
+}
 SCORES = [SPECS.get(name, name) for name in step_names("score")]
 SETTINGS = [
     "energy(temperature=3)",
@@ -42,19 +49,43 @@ SETTINGS = [
     "plugin_bb(id_share=0.5)",
     "mc(energy)",
     "mc(msp)",
+    "cadref(base='msp')",
+    "cadref(base='mls')",
+    "cadref(base='gen')",
+    "weiper(kind='kld', repeats=20, bins=10)",
+    "grood(prototype=(0.5, 1.0, 0.5, 0.0, 0.5, 0.5))",
+    "combood(of='penultimate', k=5)",
+    "trust(alpha=0.2, k=3)",
+    "cfood(share=0.1)",
+    "mcm(text=((1, 0, 0, 0, 0, 0), (0, 1, 0, 0, 1, 0)), temperature=0.1)",
+    "adascale(kind='l')|energy",
+    "pro(of='gen')",
 ]
+NAMED_CLASSES = ("weiper",)  # random directions belong to the places of the classes
 BEHIND = ["msp", "energy", "entropy"]
+TRANSFORMS = [{"optfs": "optfs(bins=3)"}.get(name, name) for name in step_names("transform")]  # rounding crosses bins
 CHAINS = [
     *SCORES,
     *SETTINGS,
-    *(f"{t}|{s}" for t in step_names("transform") for s in BEHIND),
+    *(f"{t}|{s}" for t in TRANSFORMS for s in BEHIND),
     *(f"project(kind={kind!r})|{s}" for kind in PROJECTIONS for s in ("msp", "cosine_weight")),
     "react|dice|energy",
     "react|knn",
     "temperature|sirc",
 ]
 PASSES = 3
-LEARNED = ("confidnet", "devries", "reservation", "odin", "rankfeat", "mds_perturbed", "conf")
+LEARNED = (
+    "confidnet",
+    "devries",
+    "reservation",
+    "odin",
+    "iodin",
+    "rankfeat",
+    "mds_perturbed",
+    "pro/msp",
+    "pro/gen",
+    "conf",
+)
 
 DOUBT = [  # trust right answers more than wrong ones; the others look for inputs unlike the training set
     *step_names("score", needs=["logits"]),
@@ -70,9 +101,15 @@ DOUBT = [  # trust right answers more than wrong ones; the others look for input
     "mc_mls",
     "mc_entropy",
     "mc_expected_entropy",
+    "cadref",
+    "weiper",
+    "trust",
+    "gradorth",
+    "graduncertainty",
+    "mcm",
 ]
 ODD = ["klm", "openmax"]
-DOUBT = [SPECS.get(name, name) for name in DOUBT if name not in (*ODD, "mc", "sum", "product")]
+DOUBT = [SPECS.get(name, name) for name in DOUBT if name not in (*ODD, "joint_energy", "mc", "sum", "product")]
 FAR = [  # trust features of class means more than features like no class
     "mds",
     "rmds",
@@ -87,6 +124,11 @@ FAR = [  # trust features of class means more than features like no class
     "gmm",
     "isolation_forest",
     "relation",
+    "caref",
+    "cadref",
+    "grood",
+    "cfood(share=0.1)",
+    "combood(of='penultimate')",
 ]
 
 
@@ -101,6 +143,9 @@ def outputs(n=60, seed=0, dtype=np.float64):
     kept = features * (rng.random((PASSES, n, WIDTH)) > 0.2)  # dropout
     passes = np.stack([head.logits(h) for h in kept]).astype(dtype)
     layers = {"passes/features": kept.mean(axis=0).astype(dtype)}
+    layers["penultimate/perturbed"] = (features + 0.1 * rng.normal(size=features.shape)).astype(dtype)
+    layers["relu1/max"] = features.max(axis=1, keepdims=True)
+    layers["relu1/min"] = -features[:, :1] - features[:, 1:2]
     for name, table in (("first", features[:, :3]), ("second", features[:, 2:])):
         layers |= {f"{name}/mean": table, f"{name}/var": table**2}
         layers |= {f"{name}/gram{power}": table * power for power in range(1, 6)}
@@ -139,6 +184,8 @@ def test_rows_are_independent(fitted):
 
 
 def test_relabelling_classes_changes_nothing(fitted):
+    if fitted.steps[-1].info.name in NAMED_CLASSES:
+        pytest.skip("its random directions belong to the places of the classes")
     turn = np.array([2, 0, 3, 1])  # new name of each old class
 
     def renamed(o):
@@ -220,7 +267,7 @@ def test_half_precision_inputs_work(fitted):
         assert np.corrcoef(got, reference)[0, 1] > 0.95
 
 
-@pytest.mark.parametrize("spec", [*SCORES, *(f"{t}|energy" for t in step_names("transform"))])
+@pytest.mark.parametrize("spec", [*SCORES, *(f"{t}|energy" for t in TRANSFORMS)])
 def test_a_missing_need_is_explained(spec):
     chain = fit(spec)
     test = outputs(seed=2)

@@ -21,7 +21,7 @@ from twofold.scores.tuning import tune
 SCORING = (
     *("_math.py", "_kernels.py", "outputs"),
     *(f"scores/{name}.py" for name in ("chain", "overflow", "parser", "registry", "scoring", "step", "tensors")),
-    *("scores/tuning.py", "scores/transforms.py", "scores/_fitting"),
+    *("scores/tuning.py", "scores/transforms.py", "scores/_fitting", "scores/neighbours.py", "scores/nearest.py"),
 )
 """Source that confidences depend on, beside that of the score itself."""
 

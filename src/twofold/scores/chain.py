@@ -461,8 +461,8 @@ def scorer(spec: str | Chain, **settings: object) -> Chain:
     spec : str or Chain
         The text; a chain is returned as it is, or rebuilt, not fitted, with further ``settings``.
     **settings
-        Further settings of the score. They may be objects, such as an index for ``knn``; a chain with such an object
-        cannot be saved.
+        Further settings of the score. Arrays, such as the ``negatives`` of ``neglabel``, are saved with the chain. A
+        setting may also be an object, such as an index for ``knn``; a chain with such an object cannot be saved.
 
     Returns
     -------
@@ -481,9 +481,13 @@ def scorer(spec: str | Chain, **settings: object) -> Chain:
     >>> scorer("energy").spec, scorer("temperature( value = 2.0 ) | msp").spec
     ('energy', 'temperature(value=2.0)|msp')
     """
-    if isinstance(spec, Chain):
-        return Chain(parse_chain(spec.spec, settings)) if settings else spec
-    return Chain(parse_chain(spec, settings))
+    if not isinstance(spec, Chain):
+        return Chain(parse_chain(spec, settings))
+    if not settings:
+        return spec
+    *transforms, score = [ChainStep.make(step.info, step.settings) for step in spec.steps]
+    changed = ChainStep.make(score.info, {**score.settings, **settings})
+    return Chain((*transforms, changed))
 
 
 def fit_all(

@@ -52,16 +52,48 @@ def _layer_numbers(keys: Sequence[str]) -> list[int]:
     return [names.index(_layer_of(key)) for key in keys]
 
 
-def _pack_keys(keys: Sequence[str]) -> Packed:
-    """Encode the names of keys as an array, which is all that a saved chain can hold: UTF-8 text, one to a line."""
+def pack_keys(keys: Sequence[str]) -> Packed:
+    """Encode the names of keys as an array, which is all that a saved chain can hold: UTF-8 text, one to a line.
+
+    Parameters
+    ----------
+    keys : sequence of str
+        Names of recorded layers.
+
+    Returns
+    -------
+    ndarray of shape (n_bytes,), uint8
+        The text.
+
+    Raises
+    ------
+    InvalidInput
+        If a name has a line break.
+    """
     text = "\n".join(keys)
     if text.count("\n") != len(keys) - 1:
         raise InvalidInput(f"keys of layers must have no line breaks, got {list(keys)}")
     return np.frombuffer(text.encode(), np.uint8)
 
 
-def _unpack_keys(packed: Packed) -> list[str]:
-    """Decode what :func:`_pack_keys` encoded."""
+def unpack_keys(packed: Packed) -> list[str]:
+    """Decode what :func:`pack_keys` encoded.
+
+    Parameters
+    ----------
+    packed : ndarray of shape (n_bytes,), uint8
+        The text.
+
+    Returns
+    -------
+    list of str
+        Names of recorded layers.
+
+    Examples
+    --------
+    >>> unpack_keys(pack_keys(["relu1/max", "relu1/min"]))
+    ['relu1/max', 'relu1/min']
+    """
     return packed.tobytes().decode().split("\n")
 
 
@@ -90,7 +122,7 @@ def _check_layers(score: str, layers: Layers, keys: Sequence[str], widths: Label
 def _check_keys(packed: Packed, widths: Labels) -> list[str]:
     """Return the keys in loaded arrays; raise unless they are distinct names, each with a width."""
     try:
-        keys = _unpack_keys(packed)
+        keys = unpack_keys(packed)
     except UnicodeDecodeError as error:
         raise InvalidInput("keys holds no UTF-8 text") from error
     if len(set(keys)) != len(keys) or len(keys) != len(widths) or (widths < 1).any():
@@ -244,14 +276,14 @@ class Gram(StepHooks):
         widths = _measure_widths(layers, keys)
         held_out = _draw_rows(truth, share, seed)
         low, high = _class_ranges(layers, keys, widths, np.where(held_out, -1.0, truth), classes)
-        fitted = replace(self, keys=_pack_keys(keys), widths=widths, low=low, high=high)
+        fitted = replace(self, keys=pack_keys(keys), widths=widths, low=low, high=high)
         rows = np.flatnonzero(held_out)
         total = fitted._total_deviation(layers, rows, np.asarray(predictions))
         return replace(fitted, typical=np.where(total > 0, total / max(len(rows), 1), 1.0))
 
     def _total_deviation(self, layers: Layers, rows: Labels, predictions: Labels) -> Array:
         """Sum the deviations of these rows from the ranges of their predicted classes, for each layer."""
-        keys = _unpack_keys(self.keys)
+        keys = unpack_keys(self.keys)
         numbers = _layer_numbers(keys)
         total = np.zeros(max(numbers) + 1)
         for key, columns, layer in zip(keys, _slices(self.widths), numbers, strict=True):
@@ -299,7 +331,7 @@ class Gram(StepHooks):
         InvalidInput
             If a layer that was fitted is missing or has another width.
         """
-        keys, chosen = _unpack_keys(self.keys), np.asarray(predictions)
+        keys, chosen = unpack_keys(self.keys), np.asarray(predictions)
         _check_layers("gram", layers, keys, self.widths)
         deviation = np.zeros((len(chosen), len(self.typical)))
         for key, columns, layer in zip(keys, _slices(self.widths), _layer_numbers(keys), strict=True):
@@ -549,7 +581,7 @@ class MahalanobisLayers(StepHooks):
             centres.append(gaussian.centres.ravel())
         return replace(
             self,
-            keys=_pack_keys(keys),
+            keys=pack_keys(keys),
             widths=_measure_widths(layers, keys),
             ranks=np.array(ranks, dtype=np.int64),
             shift=np.concatenate(means),
@@ -559,9 +591,9 @@ class MahalanobisLayers(StepHooks):
 
     def _unflatten(self) -> list[_LayerGaussian]:
         """Cut the flat arrays into the parts of each layer."""
-        groups = _group_by_layer(_unpack_keys(self.keys)).values()
+        groups = _group_by_layer(unpack_keys(self.keys)).values()
         classes = len(self.centres) // int(self.ranks.sum())
-        sizes = _layer_sizes(_unpack_keys(self.keys), self.widths)
+        sizes = _layer_sizes(unpack_keys(self.keys), self.widths)
         means = np.split(self.shift, np.cumsum(sizes)[:-1])
         whitens = np.split(self.whiten, np.cumsum(sizes * self.ranks)[:-1])
         centres = np.split(self.centres, np.cumsum(classes * self.ranks)[:-1])
@@ -613,12 +645,12 @@ class MahalanobisLayers(StepHooks):
 
     def _score_layers(self, layers: Layers) -> Array:
         """Compute the scores (N, L) of the single layers."""
-        _check_layers("mds_layers", layers, _unpack_keys(self.keys), self.widths)
+        _check_layers("mds_layers", layers, unpack_keys(self.keys), self.widths)
         return np.stack([gaussian.score(layers) for gaussian in self._unflatten()], axis=1)
 
     def _score_set(self, layers: Layers, whose: str) -> Array:
         """Compute the scores (N, L) of the single layers for a whole set, a block of rows at a time."""
-        keys = _unpack_keys(self.keys)
+        keys = unpack_keys(self.keys)
         _check_layers("mds_layers", layers, keys, self.widths, f"the {whose}")
         scores = []
         for first in range(0, len(layers[keys[0]]), ROWS):

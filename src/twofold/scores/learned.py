@@ -20,6 +20,7 @@ from twofold.typing import Array, Floats
 Learned = Mapping[str, Floats]
 Evidence: TypeAlias = Literal["exp", "relu", "softplus"]
 
+PRO_SCORES = ("msp", "entropy", "gen")  # scores that pro may follow
 CLIP = 10.0  # bound of the logits before they become evidence
 _GAMBLERS = "Liu et al., NeurIPS 2019, arXiv:1907.00208"
 _EDL = "Sensoy, Kaplan, Kandemir, NeurIPS 2018, arXiv:1806.01768"
@@ -275,6 +276,85 @@ def odin_name(temperature: float, epsilon: float) -> str:
     heat = _checks.number(temperature, "temperature", 0.0, np.inf, open_low=True, open_high=True)
     step = _checks.number(epsilon, "epsilon", 0.0, np.inf, open_high=True)
     return f"odin_t{heat:g}_e{step:g}"
+
+
+@register_score("iodin", paper="Regmi, ASCOOD, 2025", cost="1", project=())
+def iodin(learned: Learned) -> Array:
+    r"""Score as ODIN does, after a step that moves only the input entry with the largest gradient.
+
+    .. math:: \tilde x_i = x_i - \epsilon \, \mathrm{sign}(g_i) \, [i = \arg\max_j |g_j|], \qquad
+              s = \max_k \tilde z_k - T \log \sum_k e^{\tilde z_k / T}
+
+    with g the gradient of the cross-entropy of the predicted class at temperature T = 1000, and a step of 0.0014 in
+    pixels. It needs gradients, so extraction computes it (``--iodin``).
+
+    Parameters
+    ----------
+    learned : mapping of str to ndarray
+        Learned outputs by name; ``"iodin"``, which extraction stores, is returned.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Confidence of each sample; higher is safer to accept.
+
+    Raises
+    ------
+    InvalidInput
+        If ``learned["iodin"]`` is missing.
+
+    References
+    ----------
+    Regmi, ASCOOD, 2025.
+
+    Examples
+    --------
+    >>> iodin({"iodin": np.array([-2300.0, -2302.0])})
+    array([-2300., -2302.])
+    """
+    return _value("iodin", learned, "iodin")
+
+
+@register_score("pro", paper="Chen et al., CVPR 2025, arXiv:2503.18784", cost="1", project=(), grid={"of": PRO_SCORES})
+def pro(learned: Learned, *, of: str = "msp") -> Array:
+    r"""Score by the least confidence along a few small steps of the input that lower it.
+
+    .. math:: s = \min_{0 \le t \le T} S(x_t), \qquad x_{t+1} = x_t - \epsilon \, \mathrm{sign}(\nabla_x S(x_t))
+
+    It needs gradients, so extraction computes it (``--pro``).
+
+    Parameters
+    ----------
+    learned : mapping of str to ndarray
+        Learned outputs by name; ``"pro/msp"`` and the like, which extraction stores, are returned.
+    of : {"msp", "entropy", "gen"}, default="msp"
+        The score S: the log of the largest probability, the negative entropy, or the negative generalised entropy.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Confidence of each sample; higher is safer to accept.
+
+    Raises
+    ------
+    InvalidInput
+        If ``of`` is unknown, or its value is not among the learned outputs.
+
+    Notes
+    -----
+    Meant for networks that were trained to be robust against adversarial inputs.
+
+    References
+    ----------
+    Chen et al., CVPR 2025, arXiv:2503.18784.
+
+    Examples
+    --------
+    >>> pro({"pro/msp": np.array([-0.1, -2.0])})
+    array([-0.1, -2. ])
+    """
+    _checks.choice(of, "of", PRO_SCORES)
+    return _value("pro", learned, f"pro/{of}")
 
 
 @register_score("rankfeat", paper="Song, Sebe, Wang, NeurIPS 2022, arXiv:2209.08590", cost="1", project=())

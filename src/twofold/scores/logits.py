@@ -326,6 +326,42 @@ def energy(logits: Floats, *, temperature: float = 1.0, weights: tuple[float, ..
     return t * logsumexp(z[:, w > 0] + np.log(w[w > 0]))
 
 
+@register_score("joint_energy", paper="Wang et al., NeurIPS 2021, arXiv:2109.14162", cost="C")
+def joint_energy(logits: Floats) -> Array:
+    r"""Score by the sum of the energies of the single classes, for heads with one sigmoid per class.
+
+    .. math:: s = \sum_k \log(1 + e^{z_k})
+
+    above 0.
+
+    Parameters
+    ----------
+    logits : ndarray of shape (n_samples, n_classes)
+        Logits of the samples to score.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Confidence of each sample; higher is safer to accept.
+
+    Notes
+    -----
+    Meant for networks that may name several classes at once. After training with a softmax the logits of the other
+    classes carry little, and the score is poor.
+
+    References
+    ----------
+    Wang et al., NeurIPS 2021, arXiv:2109.14162.
+
+    Examples
+    --------
+    >>> joint_energy(np.array([[0.0, 0.0], [2.0, -1.0]])).round(4)
+    array([1.3863, 2.4402])
+    """
+    z = np.asarray(logits, dtype=np.float64)
+    return np.logaddexp(0.0, z).sum(axis=1)
+
+
 @register_score(
     "gen",
     paper="Liu, Lochman, Zach, CVPR 2023",

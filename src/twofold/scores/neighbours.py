@@ -62,8 +62,24 @@ def unit(rows: Floats) -> Floats:
 
 
 @once
-def _whole_bank(features: Floats) -> Floats:
-    """Normalise all training rows."""
+def unit_bank(features: Floats) -> Floats:
+    """Normalise all training rows, once for all scores.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n_samples, n_features)
+        Training features.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_features)
+        Unit rows, read-only.
+
+    Examples
+    --------
+    >>> unit_bank(np.array([[3.0, 4.0]]))
+    array([[0.6, 0.8]])
+    """
     bank = unit(features)
     bank.flags.writeable = False
     return bank
@@ -80,7 +96,7 @@ def _sampled_bank(features: Floats, classes: Labels, rows: int, seed: int) -> Fl
 def _bank(features: Floats, classes: Labels, rows: int, seed: int) -> Floats:
     """Return the unit training rows, all or a stratified sample; repeated calls return the same object."""
     if rows >= len(features):
-        return _whole_bank(features)
+        return unit_bank(features)
     return _sampled_bank(features, classes, rows, seed)
 
 
@@ -91,8 +107,26 @@ def _select_bank_rows(values: npt.NDArray[F], classes: Labels, rows: int, seed: 
     return values[draw_stratified(classes, rows, seed)]
 
 
-def _known_classes(labels: Labels | None, predictions: Labels) -> Labels:
-    """Return the labels, or the predictions where there are none."""
+def known_classes(labels: Labels | None, predictions: Labels) -> Labels:
+    """Return the labels, or the predictions where there are none.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n_samples,) or None
+        Training labels.
+    predictions : ndarray of shape (n_samples,)
+        Predicted classes of the training rows.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Class of each row.
+
+    Examples
+    --------
+    >>> known_classes(None, np.array([1, 0]))
+    array([1, 0])
+    """
     return np.asarray(predictions if labels is None else labels)
 
 
@@ -125,10 +159,35 @@ def draw_stratified(classes: Labels, rows: int, seed: int) -> Places:
     return np.sort(mixed[every])
 
 
-def _bank_size(fraction: float | None, total: int) -> int:
-    """Return how many training rows the bank holds; by default at most 50,000."""
+def bank_size(fraction: float | None, total: int, most: int = 50_000) -> int:
+    """Return how many training rows a bank holds.
+
+    Parameters
+    ----------
+    fraction : float or None
+        Share of the training rows, in (0, 1]; None for all, at most ``most``.
+    total : int
+        Number of training rows.
+    most : int, default=50_000
+        Largest number where no share is given.
+
+    Returns
+    -------
+    int
+        Number of rows, at least 1.
+
+    Raises
+    ------
+    InvalidInput
+        If ``fraction`` is outside (0, 1].
+
+    Examples
+    --------
+    >>> bank_size(0.5, 90), bank_size(None, 90_000)
+    (45, 50000)
+    """
     if fraction is None:
-        return min(total, 50_000)
+        return min(total, most)
     return max(1, round(total * _checks.number(fraction, "fraction", 0.0, 1.0, open_low=True)))
 
 
@@ -352,8 +411,8 @@ class Neighbours(StepHooks):
         """
         if not callable(self.index):
             _checks.choice(self.index, "index", ("exact", "faiss"))
-        classes = _known_classes(labels, predictions)
-        bank = _bank(features, classes, _bank_size(self.fraction, len(features)), self.seed)
+        classes = known_classes(labels, predictions)
+        bank = _bank(features, classes, bank_size(self.fraction, len(features)), self.seed)
         fitted = replace(self, bank=bank)
         if fitted.rank > len(bank):
             raise InvalidInput(f"knn(k={self.k}): the bank has {len(bank)} rows; choose a smaller k")
@@ -587,8 +646,8 @@ class NNGuide(StepHooks):
                 f"nnguide(base={self.base!r}): the base must need logits alone, not {', '.join(blank.needs)}"
             )
         base = blank.fit(outputs, val=val_outputs)
-        classes = _known_classes(outputs.labels, outputs.predictions)
-        rows = _bank_size(self.fraction, len(features))
+        classes = known_classes(outputs.labels, outputs.predictions)
+        rows = bank_size(self.fraction, len(features))
         if _checks.whole(self.k, "k", 1) > rows:
             raise InvalidInput(
                 f"nnguide(k={self.k}): the bank has {rows} rows; choose a smaller k or a larger fraction"
@@ -709,8 +768,8 @@ class Relation:
             If ``power`` or ``fraction`` is out of range.
         """
         _checks.number(self.power, "power", 0.0, np.inf, open_low=True, open_high=True)
-        classes = _known_classes(labels, predictions)
-        rows = _bank_size(self.fraction, len(features))
+        classes = known_classes(labels, predictions)
+        rows = bank_size(self.fraction, len(features))
         bank = _bank(features, classes, rows, self.seed)
         kept = _select_bank_rows(logits, classes, rows, self.seed)
         return replace(self, bank=bank, answers=softmax(kept).astype(bank.dtype))
@@ -834,7 +893,7 @@ class LocalOutlierFactor(StepHooks):
             raise InvalidInput(f"lof(k={k}): each of {rows} training rows has {rows - 1} others; choose a smaller k")
         kept = np.arange(rows)
         if rows < len(features):
-            kept = draw_stratified(_known_classes(labels, predictions), rows, self.seed)
+            kept = draw_stratified(known_classes(labels, predictions), rows, self.seed)
         h = np.asarray(features[kept], dtype=np.float64)
         bank = h - h.mean(axis=0)
         fitted = replace(self, centre=h.mean(axis=0), bank=bank)

@@ -27,7 +27,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from twofold._checks import as_names
 from twofold.errors import BrokenPlugin, InvalidInput, NameTaken, UnknownName
 from twofold.outputs import FIELDS
-from twofold.typing import StepHooks
+from twofold.typing import StateField, StepHooks
 
 Maker: TypeAlias = Callable[..., Any]
 M = TypeVar("M", bound=Maker)
@@ -49,14 +49,19 @@ _BUILT_IN = (
     "twofold.scores.logits",
     "twofold.scores.distance",
     "twofold.scores.neighbours",
+    "twofold.scores.nearest",
     "twofold.scores.subspace",
+    "twofold.scores.activations",
+    "twofold.scores.gradients",
     "twofold.scores.regret",
     "twofold.scores.density",
     "twofold.scores.layers",
     "twofold.scores.passes",
     "twofold.scores.learned",
     "twofold.scores.combine",
+    "twofold.scores.zero_shot",
     "twofold.scores.transforms",
+    "twofold.scores.shaping",
 )
 _entry_points: list[str] = []  # those that were loaded, or could not be; begins with "" once loading has started
 _plugins: list[str] = []
@@ -146,7 +151,22 @@ class StepInfo:
         if self.is_function:
             parameters = inspect.signature(self.maker).parameters.values()
             return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
-        return {field.name: field.default for field in dataclass_fields(self.maker) if not field.metadata}
+        found = {}
+        for field in dataclass_fields(self.maker):
+            if not field.metadata or "array" in field.metadata:
+                found[field.name] = field.default
+        return found
+
+    @property
+    def array_settings(self) -> dict[str, StateField]:
+        """Settings that may be arrays, and the shapes that they may have."""
+        if self.is_function:
+            return {}
+        found = {}
+        for field in dataclass_fields(self.maker):
+            if "array" in field.metadata:
+                found[field.name] = field.metadata["array"]
+        return found
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -184,7 +204,7 @@ def dataclass_fields(instance_or_class: Any) -> tuple[dataclasses.Field[Any], ..
     Returns
     -------
     tuple of dataclasses.Field
-        Settings have no metadata; learnt arrays have ``"state"``, learnt chains ``"chains"``.
+        Settings have no metadata, or ``"array"``; learnt arrays have ``"state"``, learnt chains ``"chains"``.
     """
     return dataclasses.fields(instance_or_class)
 

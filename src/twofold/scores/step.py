@@ -13,7 +13,15 @@ from twofold.errors import InvalidInput, NotFitted, TwofoldError, UnknownName
 from twofold.outputs import FIELDS, Outputs
 from twofold.scores.overflow import guard_overflow
 from twofold.scores.registry import Judged, StepInfo, array_parameters
-from twofold.scores.tensors import collect_arrays, make_contiguous, reject_unknown, restore_step
+from twofold.scores.tensors import (
+    check_array_setting,
+    collect_arrays,
+    is_array_like,
+    make_contiguous,
+    reject_unknown,
+    restore_settings,
+    restore_step,
+)
 from twofold.typing import Array, StepHooks
 
 if TYPE_CHECKING:
@@ -48,6 +56,8 @@ class ChainStep:
     def make(cls, record: StepInfo, settings: Mapping[str, object]) -> ChainStep:
         """Create a step, checking the names of the settings; the step itself checks their values when it runs.
 
+        Arrays among the settings are checked and copied, so that later changes of the caller's array have no effect.
+
         Parameters
         ----------
         record : StepInfo
@@ -63,21 +73,44 @@ class ChainStep:
         Raises
         ------
         InvalidInput
-            If the step has no setting of that name; the message suggests the nearest ones.
+            If the step has no setting of that name; the message suggests the nearest ones. If an array does not have
+            the declared shape, or holds values that are not finite.
         """
         for name in settings:
             if name not in record.settings:
                 problem = UnknownName.of("setting", name, record.settings or ["(none)"])
                 raise InvalidInput(f"{record.name}: {problem}")
-        return cls(record, dict(settings))
+        checked = dict(settings)
+        for name, declared in record.array_settings.items():
+            if is_array_like(checked.get(name)):
+                checked[name] = check_array_setting(checked[name], declared, f"{record.name}: {name}")
+        return cls(record, checked)
 
     @property
     def spec(self) -> str:
         """The step as text."""
         if not self.settings:
             return self.info.name
-        inside = ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
+        inside = ", ".join(f"{name}={_format_setting(value)}" for name, value in self.settings.items())
         return f"{self.info.name}({inside})"
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """Settings that are arrays, by name."""
+        return {name: value for name, value in self.settings.items() if isinstance(value, np.ndarray)}
+
+    @property
+    def missing_arrays(self) -> tuple[str, ...]:
+        """Settings whose array is not there, because the step was built from the text of another chain."""
+        return tuple(name for name in self.info.array_settings if self.settings.get(name) is ...)
+
+    def _require_arrays(self) -> None:
+        """Raise if a text such as ``mcm(text=...)`` stands for an array that is not there."""
+        if self.missing_arrays:
+            name = self.missing_arrays[0]
+            raise InvalidInput(
+                f"{self.spec}: the array {name} is not part of the text; pass {name}= to scorer({self.info.name!r})"
+            )
 
     def setting(self, name: str) -> object:
         """Return the value of a setting, or its default.
@@ -149,7 +182,9 @@ class ChainStep:
 
     @property
     def ready(self) -> bool:
-        """Whether the step can run: it needs no fit, or has been fitted."""
+        """Whether the step can run: it needs no fit, or has been fitted, and its arrays are there."""
+        if self.missing_arrays:
+            return False
         return self.learnt is not None or not self.info.learns
 
     def fit(self, sets: Mapping[str, Outputs | None]) -> ChainStep:
@@ -170,6 +205,7 @@ class ChainStep:
         InvalidInput
             If a required set or field is missing, or values are so large that their squares overflow.
         """
+        self._require_arrays()
         if not self.info.learns:
             return self
         blank = self.info.maker(**self.settings)
@@ -257,6 +293,7 @@ class ChainStep:
             If a field that the step needs is missing, the learnt arrays are for outputs of other sizes, or values are
             so large that their squares overflow.
         """
+        self._require_arrays()
         if not self.ready:
             raise NotFitted(f"{self.info.name} is not fitted; call .fit(train) on the chain first")
         arguments = self.arguments(outputs)
@@ -305,12 +342,13 @@ class ChainStep:
         return self.info.run_method(step, **arguments)
 
     def tensors(self) -> dict[str, Array]:
-        """Return the learnt arrays by name, including those of the chains inside.
+        """Return the learnt arrays and the arrays among the settings by name, including those of the chains inside.
 
         Returns
         -------
         dict of str to ndarray
-            Copies in C order; empty before the fit. Arrays of the i-th inner chain have the prefix ``i.``.
+            Copies in C order. Before the fit there are no learnt arrays. Arrays of the i-th inner chain have the prefix
+            ``i.``.
 
         Examples
         --------
@@ -318,10 +356,11 @@ class ChainStep:
         >>> scorer("energy").steps[0].tensors()
         {}
         """
-        return {} if self.learnt is None else collect_arrays(self.learnt)
+        learnt = {} if self.learnt is None else collect_arrays(self.learnt)
+        return {**self.arrays, **learnt}
 
     def restore(self, tensors: Mapping[str, Array]) -> ChainStep:
-        """Build the step with the learnt arrays that :meth:`tensors` returned.
+        """Build the step with the arrays that :meth:`tensors` returned.
 
         Parameters
         ----------
@@ -338,11 +377,20 @@ class ChainStep:
         InvalidInput
             If an array is missing, unknown, or does not have the declared kind and shape.
         """
+        settings, tensors = restore_settings(self.info, self.settings, tensors)
+        step = dataclasses.replace(self, settings=settings)
         if not self.info.learns:
             reject_unknown(self.info.name, tensors.keys())
-            return self
-        learnt = restore_step(self.info, self.settings, self.inner_chains, tensors)
-        return dataclasses.replace(self, learnt=learnt)
+            return step
+        learnt = restore_step(self.info, settings, step.inner_chains, tensors)
+        return dataclasses.replace(step, learnt=learnt)
+
+
+def _format_setting(value: object) -> str:
+    """Return the text of a setting; an array, which has none, is written as ``...``."""
+    if isinstance(value, np.ndarray) or value is ...:
+        return "..."
+    return repr(value)
 
 
 def _split_parameter(parameter: str) -> tuple[str, str]:

@@ -1,17 +1,19 @@
-"""The learnt arrays of a step: collected for a file, checked when they are loaded, and put back.
+"""The arrays of a step: collected for a file, checked when they are loaded, and put back.
 
-A step declares them with :func:`twofold.typing.state`, and the chains that it fits with
-:func:`twofold.typing.chain_state`. Arrays of the i-th inner chain carry the prefix ``i.``.
+A step declares learnt arrays with :func:`twofold.typing.state`, settings that are arrays with
+:func:`twofold.typing.array_setting`, and the chains that it fits with :func:`twofold.typing.chain_state`. Arrays of the
+i-th inner chain carry the prefix ``i.``.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Set
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from twofold import _checks
 from twofold.errors import InvalidInput
 from twofold.scores.registry import StepInfo, dataclass_fields
 from twofold.typing import Array, StateField, StepHooks
@@ -21,6 +23,101 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 DTYPE_KINDS = {"float": "f", "integer": "iu", "bool": "b", "byte": "u"}  # NumPy's kinds for each kind of StateField
+
+
+def is_array_like(value: object) -> bool:
+    """Check whether the value of a setting is an array that a text cannot hold.
+
+    Parameters
+    ----------
+    value : object
+        Value of a setting.
+
+    Returns
+    -------
+    bool
+        False for None, for the ``...`` that stands for an array, and for the literals of a text.
+
+    Examples
+    --------
+    >>> is_array_like(np.eye(2)), is_array_like(((1.0, 0.0),)), is_array_like("mean")
+    (True, False, False)
+    """
+    return hasattr(value, "shape")
+
+
+def check_array_setting(value: Any, declared: StateField, where: str) -> Array:
+    """Copy an array among the settings to a read-only array in float64, and check its shape.
+
+    Parameters
+    ----------
+    value : array-like
+        A NumPy array or a tensor.
+    declared : StateField
+        Shapes that it may have.
+    where : str
+        Names of step and setting, for the error.
+
+    Returns
+    -------
+    ndarray
+        The copy.
+
+    Raises
+    ------
+    InvalidInput
+        If it does not have the declared shape, or holds values that are not finite.
+
+    Examples
+    --------
+    >>> check_array_setting(np.eye(2), StateField("M D", "float", True, False), "mcm: text").shape
+    (2, 2)
+    """
+    array: Array = _checks.plain(value, where).astype(np.float64, order="C", copy=True)
+    _check_array(array, declared, {}, where)
+    _checks.finite(array, where)
+    array.flags.writeable = False
+    return array
+
+
+def restore_settings(
+    record: StepInfo, settings: Mapping[str, object], tensors: Mapping[str, Array]
+) -> tuple[dict[str, object], dict[str, Array]]:
+    """Put loaded arrays in the place of the ``...`` among the settings of a step.
+
+    Parameters
+    ----------
+    record : StepInfo
+        Record of the step.
+    settings : mapping of str to object
+        Settings by name.
+    tensors : mapping of str to ndarray
+        Arrays of the step by name.
+
+    Returns
+    -------
+    settings : dict of str to object
+        The settings, with their arrays.
+    tensors : dict of str to ndarray
+        The other arrays.
+
+    Raises
+    ------
+    InvalidInput
+        If an array is missing, or does not have the declared kind and shape.
+    """
+    restored, others = dict(settings), dict(tensors)
+    for name, declared in record.array_settings.items():
+        if settings.get(name) is not ...:
+            continue
+        where = f"{record.name}: {name}"
+        if name not in others:
+            raise InvalidInput(f"{where} is missing")
+        loaded = others.pop(name)
+        if loaded.dtype.kind != "f":
+            raise InvalidInput(f"{where} must hold numbers of the kind float, got {loaded.dtype}")
+        restored[name] = check_array_setting(loaded, declared, where)
+    return restored, others
 
 
 def make_contiguous(fitted: T) -> T:

@@ -8,7 +8,13 @@ Notation of the score modules: z logits, h features, p = softmax(z), W and b the
 ['ash', 'dice', 'lts', 'project', 'react', 'scale', 'temperature', 'vra']
 """
 
-from twofold.nn.onnx import _combined_scores, _feature_scores, _logit_scores, _transforms  # noqa: F401  # fill the tables
+from twofold.nn.onnx import (  # fill the tables
+    _combined_scores,  # noqa: F401
+    _feature_scores,  # noqa: F401
+    _logit_scores,  # noqa: F401
+    _newer_scores,  # noqa: F401
+    _transforms,  # noqa: F401
+)
 from twofold.nn.onnx.export import OPSET, to_onnx
 from twofold.nn.onnx.steps import SCORES, TRANSFORMS, TensorOutputs
 

@@ -55,7 +55,13 @@ def _find_obstacle(name: str, step: FittedStep, score: ChainStep) -> str:
         return 'use kind="global"'
     if name == "kpca_error" and step.map == "exact":
         return 'use map="cosine", "fourier" or "nystroem"'
-    if name == "knn" and step.bank.size > BANK:
+    if name == "weiper" and step.kind == "kld":
+        return 'it compares histograms; use kind="msp"'
+    if name == "weiper" and step.weights.size > BANK:
+        return f"its {len(step.weights)} perturbed heads are too large for the file; fit it with fewer repeats"
+    if name in ("knn", "grood") and step.bank.size > BANK:
+        if name == "grood":
+            return f"its bank of {len(step.bank)} rows is too large for the file; fit it on fewer training rows"
         return f"its bank of {len(step.bank)} rows is too large for the file; fit it with a smaller fraction"
     if name == "energy" and step.weights is not None and not all(weight > 0 for weight in step.weights):
         return "weights must all be above 0"
