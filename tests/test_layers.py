@@ -20,6 +20,7 @@ LEVELS = {
     "_kernels": 0,
     "_files": 0,
     "_npz": 0,
+    "_notebook": 0,
     "_json": 0,
     "_toml": 0,
     "outputs": 1,

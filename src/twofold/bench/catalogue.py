@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from twofold import _toml
+from twofold._notebook import NotebookTable, card
 from twofold.errors import InvalidInput, TwofoldError, UnknownName
 from twofold.roles import ROLES
 
@@ -200,6 +201,16 @@ class Benchmark:
     scores: tuple[str, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
     metrics: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        size = f"{self.classes} classes, {len(self.sets)} data sets"
+        return f"Benchmark({self.name!r}: {size}; {', '.join(self.protocols)})"
+
+    def _repr_html_(self) -> str:
+        rows = [(one.name, one.role, one.rows or "", one.data) for one in self.sets]
+        facts = {"title": self.title, "source": self.source, "classes": self.classes}
+        facts["protocols"] = ", ".join(self.protocols)
+        return card(f"Benchmark {self.name}", facts, NotebookTable(("data set", "role", "rows", "data"), rows))
 
     def __getitem__(self, name: str) -> DataSet:
         for one in self.sets:

@@ -17,6 +17,7 @@ import numpy as np
 
 from twofold._checks import Array, choice, number
 from twofold._json import finite_or_none
+from twofold._notebook import NotebookTable, card
 from twofold.bench.blocks import (
     MODEL,
     BlockTable,
@@ -200,6 +201,18 @@ class Comparison:
             "top": name in self.top,
             "difference": None if difference is None else difference.to_dict(),
         }
+
+    def __repr__(self) -> str:
+        size = f"{len(self.methods)} methods, {count(len(self.blocks), 'block')}"
+        return f"Comparison({self.metric}: {size}; {self.methods[0]!r} first, {len(self.top)} in the top clique)"
+
+    def _repr_html_(self) -> str:
+        heading, *lines = self._format_methods()
+        notes = [_format_friedman(self.friedman), self._describe_pairwise_test()]
+        notes += [f"warning: {warning}" for warning in self.warnings]
+        if self.dropped:
+            notes.append(f"left out: {len(self.dropped)}; print the comparison for the reasons")
+        return card(self._heading(), None, NotebookTable(heading, lines), notes)
 
     def __str__(self) -> str:
         lines = [self._heading(), _format_friedman(self.friedman), self._describe_pairwise_test(), ""]

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from twofold._checks import Array
+from twofold._notebook import MOST_ROWS, NotebookTable, card
 from twofold.bench import storage
 from twofold.bench.reductions import SAME_EXPERIMENT, average_seeds, select_runs
 from twofold.bench.rows import (
@@ -27,6 +28,7 @@ from twofold.bench.rows import (
     group_rows,
     key_of,
     measured_rows,
+    method,
     transpose_rows,
     valued_rows,
 )
@@ -76,6 +78,29 @@ class Results:
 
     def __iter__(self) -> Iterator[ResultRow]:
         return iter(self.rows)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{number} {name}" for name, number in self._count_values().items())
+        return f"Results({len(self)} rows: {counts})"
+
+    def _count_values(self) -> dict[str, int]:
+        """Count runs, methods, data sets, protocols and metrics."""
+        seen: dict[str, set[object]] = {name: set() for name in ("runs", "methods", "shifts", "protocols", "metrics")}
+        for row in self.rows:
+            if row["metric"] is None:
+                continue
+            for name, value in zip(
+                seen, (row["run"], method(row), row["shift"], row["protocol"], row["metric"]), strict=True
+            ):
+                seen[name].add(value)
+        return {name: len(values) for name, values in seen.items()}
+
+    def _repr_html_(self) -> str:
+        columns = ("run", "score", "pair", "shift", "protocol", "metric", "value")
+        rows = []
+        for row in self.rows[:MOST_ROWS]:
+            rows.append(tuple("" if row[column] is None else row[column] for column in columns))
+        return card(f"Results of {len(self):,} rows", self._count_values(), NotebookTable(columns, rows, len(self)))
 
     @classmethod
     def of(cls, rows: Iterable[ResultRow], replicates: Mapping[Key, ArrayLike] | None = None) -> Results:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from twofold import _checks
 from twofold._checks import Array, ArrayLike, Labels
 from twofold._math import sigmoid
+from twofold._notebook import MOST_ROWS, NotebookTable, card
 from twofold.errors import DependentRows, InvalidInput
 from twofold.gate import guarantee
 from twofold.gate.card import ReportCard, exact_interval, make_card
@@ -92,6 +93,22 @@ class Decision:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{count} {name}" for name, count in self._count_verdicts().items())
+        return f"Decision({len(self)} inputs: {counts})"
+
+    def _count_verdicts(self) -> dict[str, int]:
+        return {name: int((self.verdict == name).sum()) for name in VERDICTS}
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[object, ...]] = []
+        for row in range(min(len(self), MOST_ROWS)):
+            conf_ood: object = "" if self.conf_ood is None else float(self.conf_ood[row])
+            rows.append((row, int(self.labels[row]), str(self.verdict[row]), float(self.conf_id[row]), conf_ood))
+        columns = ("row", "label", "verdict", "conf_id", "conf_ood")
+        facts = {name: f"{count:,} ({count / max(len(self), 1):.1%})" for name, count in self._count_verdicts().items()}
+        return card(f"Decision on {len(self):,} inputs", facts, NotebookTable(columns, rows, len(self)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -640,6 +657,13 @@ class Gate:
         for (side, chain), tau in zip(self._sides(), self.taus(), strict=False):  # one score shows one threshold
             lines.append(f"{side} {chain.spec}: {_describe_threshold(chain, tau)}")
         return "\n".join([*lines, str(self.promise)])
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for (side, chain), tau in zip(self._sides(), self.taus(), strict=False):  # one score shows one threshold
+            rows.append((side, chain.spec, _describe_threshold(chain, tau)))
+        head, *cautions = str(self.promise).splitlines()
+        return card("Gate", {"promise": head}, NotebookTable(("side", "score", "accepts where"), rows), cautions)
 
     def taus(self) -> Thresholds:
         """Return both thresholds.

@@ -24,6 +24,7 @@ import numpy as np
 from twofold._checks import ArrayLike
 from twofold._files import read_regular, replacing
 from twofold._json import decode_json, encode_json
+from twofold._notebook import NotebookTable, card
 from twofold.errors import InvalidInput
 from twofold.gate.schema import LOG_LINES, VERDICTS, LogLine, parse_monitor, require
 
@@ -88,6 +89,20 @@ class Monitor:
         accepted, unsure, unknown = self.counts
         state = "alarm" if self.alarm else "no alarm"
         return f"Monitor({accepted} accept, {unsure} unsure, {unknown} unknown; {state})"
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for name, count, rate, low, high in zip(
+            VERDICTS, self.counts, self.rates.values(), self.low, self.high, strict=True
+        ):
+            rows.append((name, count, f"{rate:.4f}", f"{low:.4f} to {high:.4f}"))
+        limit = math.log(2.0 / self.false_alarms)
+        facts = {
+            "alarm": "yes" if self.alarm else "no",
+            "log e-value": f"{self.log_e:.3f}, alarm at {limit:.3f}",
+        }
+        columns = ("verdict", "inputs", "rate", "promised")
+        return card(f"Monitor of {self.n:,} inputs", facts, NotebookTable(columns, rows))
 
     @property
     def n(self) -> int:

@@ -20,6 +20,7 @@ import numpy as np
 from twofold import _checks
 from twofold._checks import AnyArray, Array, ArrayLike, Integers, Mask, NaNPolicy
 from twofold._json import nan_to_none
+from twofold._notebook import NotebookTable, card
 from twofold.errors import InvalidInput, MissingExtra, RejectedNaN, TwofoldWarning, UndefinedMetric, UnknownName
 from twofold.metrics._grid import DoubleHistogram
 from twofold.metrics._registry import (
@@ -57,6 +58,7 @@ STANDARD = (
 )
 STANDARD_WITH_ID = ("aurc_id", "f1", "auroc_ood", "fpr95_ood", "fpr95_unsafe_ood")
 STANDARD_WITH_PAIR = ("ds_f1", "ds_aurc")
+SHOWN_IN_REPR = 4  # metrics; printing shows all
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +239,26 @@ class Evaluation(Mapping[str, float]):
             rows.append(note)
         return "\n".join(rows)
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        shown = [f"{name} {value:.4g}" for name, value in list(self.values_.items())[:SHOWN_IN_REPR]]
+        left_out = len(self.values_) - len(shown)
+        if left_out:
+            shown.append(f"{left_out} more")
+        return f"Evaluation({self.n} samples ({self.n_id} ID, {self.n_ood} OOD): {', '.join(shown)})"
+
+    def _repr_html_(self) -> str:
+        arrows = {"higher": "↑", "lower": "↓"}
+        rows = []
+        for name, value in self.values_.items():
+            shown: object = value
+            if name in self.reasons:
+                shown = f"undefined: {self.reasons[name]}"
+            rows.append((name, arrows.get(self.better.get(name, ""), ""), shown))
+        facts = {"OOD share": self.ood_share, "NaN confidences": self.nan_rejected or None}
+        note = coverage_note(self.values_)
+        title = f"Evaluation of {self.n:,} samples ({self.n_id:,} ID, {self.n_ood:,} OOD)"
+        table = NotebookTable(("metric", "better", "value"), rows)
+        return card(title, facts, table, [note] if note else [])
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ import numpy as np
 
 from twofold._checks import AnyArray, Array, ArrayLike, finite
 from twofold._math import Floats
+from twofold._notebook import card
 from twofold.errors import InvalidInput
 from twofold.outputs._fields import COARSE, FINE, check_floats, is_half
 from twofold.outputs._memory import evenly_spaced_rows, read_only, release, row_slices
@@ -87,6 +88,10 @@ class Head:
     def __repr__(self) -> str:
         classes, columns = self.weight.shape
         return f"Head({classes} classes, {columns} features)"
+
+    def _repr_html_(self) -> str:
+        classes, columns = self.weight.shape
+        return card("Head", {"classes": classes, "features": columns, "type": str(self.weight.dtype)})
 
     def same_as(self, other: Head) -> bool:
         """Check whether both heads hold the same numbers.

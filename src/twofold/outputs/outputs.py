@@ -15,6 +15,7 @@ import numpy as np
 from twofold._checks import AnyArray, ArrayLike, Labels, Mask, choice, dims, plain, same_rows, whole
 from twofold._files import replacing
 from twofold._math import Floats
+from twofold._notebook import NotebookTable, card
 from twofold.errors import InvalidInput
 from twofold.outputs._fields import (
     FIELDS,
@@ -601,6 +602,17 @@ class Outputs:
         if present:
             text += f"; {', '.join(present)}"
         return f"Outputs({text})"
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for name, array in self.flat().items():
+            rows.append((name, " x ".join(map(str, array.shape)), str(array.dtype)))
+        facts: dict[str, object] = {"rows": len(self), "classes": self.classes}
+        if self.labels is not None:
+            facts["OOD rows"] = int((~self.is_id).sum())
+        if self.head is not None:
+            facts["head"] = repr(self.head)
+        return card("Outputs", facts, NotebookTable(("array", "shape", "type"), rows))
 
     def __reduce__(self) -> tuple[object, ...]:
         # read-only mappings cannot be pickled; the flat form can, and processes exchange outputs

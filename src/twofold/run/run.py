@@ -14,6 +14,7 @@ import numpy as np
 
 from twofold._checks import choice, whole
 from twofold._files import replacing
+from twofold._notebook import NotebookTable, card
 from twofold.errors import Damaged, InvalidInput, RunError
 from twofold.outputs import Head, Outputs, assemble, check_head_shape
 from twofold.roles import ROLES
@@ -29,6 +30,8 @@ from twofold.run._tensors import (
     write_tensors,
 )
 from twofold.run.writer import Writer
+
+SHOWN_IN_REPR = 6  # data sets
 
 
 class Run:
@@ -458,7 +461,19 @@ class Run:
             raise Damaged("; ".join(problems))
 
     def __repr__(self) -> str:
-        return f"Run({str(self.path)!r}: {', '.join(self.names()) or 'empty'})"
+        names = self.names()
+        shown = ", ".join(names[:SHOWN_IN_REPR]) or "empty"
+        if len(names) > SHOWN_IN_REPR:
+            shown += f" and {len(names) - SHOWN_IN_REPR} more"
+        return f"Run({str(self.path)!r}: {shown})"
+
+    def _repr_html_(self) -> str:
+        manifest = self._folder.manifest()
+        rows = [(name, one.role, one.rows) for name, one in manifest.data.items()]
+        facts = {"folder": str(self.path), "classes": manifest.classes}
+        for name in ("model", "recipe", "seed"):
+            facts[name] = manifest.provenance.get(name)
+        return card("Run", facts, NotebookTable(("data set", "role", "rows"), rows))
 
     def _check_labels(self, name: str, *, strict: bool = False) -> None:
         """Raise if labels or predictions of a data set lie outside the classes; damaged files only if ``strict``."""

@@ -18,6 +18,7 @@ import numpy as np
 
 from twofold._files import arrays_digest, replacing, sort_header
 from twofold._math import sigmoid
+from twofold._notebook import NotebookTable, card
 from twofold.errors import InvalidInput, NotFitted, UnknownName
 from twofold.outputs import Outputs
 from twofold.scores.parser import parse_chain
@@ -85,6 +86,13 @@ class Chain:
         if self.ready:
             state = self._fitting
         return f"Chain({self.spec!r}, {state})"
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for step in self.steps:
+            rows.append((step.spec, step.info.kind, ", ".join(step.needs)))
+        facts = {"state": self._fitting if self.ready else "not fitted"}
+        return card(f"Chain {self.spec}", facts, NotebookTable(("step", "kind", "needs"), rows))
 
     @cached_property
     def needs(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from twofold import _checks, metrics
+from twofold._notebook import NotebookTable, card
 from twofold.errors import InvalidInput, TwofoldWarning
 from twofold.metrics import MetricInfo
 from twofold.outputs import Outputs
@@ -93,6 +94,13 @@ class Recommendation:
         return (
             f"Recommendation({best.id_score} + {best.ood_score} by {self.metric}, {tied} tied, of {self.tried} pairs)"
         )
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for pair in self.pairs:
+            rows.append((pair.id_score, pair.ood_score, str(pair.value), "tied for best" if pair.top else ""))
+        title = f"Recommendation by {self.metric}: the best {len(self.pairs)} of {self.tried:,} pairs"
+        return card(title, None, NotebookTable(("ID score", "OOD score", "value", ""), rows), self.cautions)
 
     def __str__(self) -> str:
         names = [f"{pair.id_score} + {pair.ood_score}" for pair in self.pairs]

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from twofold import _checks
 from twofold._checks import AnyArray, Array, ArrayLike
+from twofold._notebook import card
 from twofold.errors import InvalidInput, RejectedNaN, TwofoldWarning, UndefinedMetric
 
 Weights = npt.NDArray[np.uint8]  # how often each row is drawn
@@ -79,6 +80,12 @@ class Interval:
         if self.p is not None:
             text += f", p = {self.p:.3g}"
         return text
+
+    def _repr_html_(self) -> str:
+        how = f"{self.level:.0%} {self.kind} interval of {self.n:,} resamples"
+        if self.undefined:
+            how += f", {self.undefined:,} of them undefined"
+        return card(str(self), {"": how})
 
 
 def bootstrap(
