@@ -359,8 +359,11 @@ class Results:
         metric: str,
         protocol: str | None = None,
         digits: int = 2,
+        intervals: bool = True,
+        label: str | None = None,
+        document: bool = False,
     ) -> str:
-        """Format the :meth:`pivot` as a LaTeX table; no package is needed.
+        """Format the :meth:`pivot` as a LaTeX table with booktabs: intervals, best values bold, ties with a dagger.
 
         Parameters
         ----------
@@ -372,13 +375,20 @@ class Results:
             Needed where several protocols have the metric.
         digits : int, default=2
             Digits after the decimal point.
+        intervals : bool, default=True
+            Whether values have their intervals beside them, where there are any.
+        label : str, optional
+            Name for references to the table.
+        document : bool, default=False
+            Whether to write a whole document, which compiles as it is.
 
         Returns
         -------
         str
-            The table as a float with a caption.
+            The table as a float. Its caption names metric, protocol and convention, and what the marks mean.
         """
-        return self.pivot(index, columns, metric=metric, protocol=protocol).to_latex(digits=digits)
+        pivot = self.pivot(index, columns, metric=metric, protocol=protocol)
+        return pivot.to_latex(digits=digits, intervals=intervals, label=label, document=document)
 
     def plot(
         self,

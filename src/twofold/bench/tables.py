@@ -23,7 +23,7 @@ from twofold.bench.rows import (
     method,
     rows_of_metric,
 )
-from twofold.bench.text import coverage_of, latex_table, markdown_table, scale, title
+from twofold.bench.text import coverage_of, latex_document, latex_table, markdown_table, scale, title
 from twofold.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -199,21 +199,79 @@ class Pivot:
         cells = self._format_cells(digits, bold="**{}**", dagger="{}†", empty="–")
         return markdown_table(self.index, self.columns, cells, self.caption, self.notes)
 
-    def to_latex(self, *, digits: int = 2) -> str:
-        """Format the table as LaTeX: best values bold, ties with a dagger.
+    def to_latex(
+        self, *, digits: int = 2, intervals: bool = True, label: str | None = None, document: bool = False
+    ) -> str:
+        """Format the table as LaTeX with booktabs: intervals, best values bold, ties with a dagger.
 
         Parameters
         ----------
         digits : int, default=2
             Digits after the decimal point.
+        intervals : bool, default=True
+            Whether values have their intervals beside them, where there are any.
+        label : str, optional
+            Name for references to the table.
+        document : bool, default=False
+            Whether to write a whole document, which compiles as it is.
 
         Returns
         -------
         str
-            A float; its caption ends with what is missing.
+            A float; its caption names metric, protocol and convention, and ends with what is missing.
+
+        Raises
+        ------
+        InvalidInput
+            If the label has other characters than letters, digits and ``:.-``.
+
+        Examples
+        --------
+        >>> from twofold.bench.results import Results
+        >>> values = {"msp": 0.2, "knn": 0.1}
+        >>> rows = [{"score": s, "shift": "svhn", "metric": "aurc", "value": v} for s, v in values.items()]
+        >>> print(Results.of(rows).pivot(metric="aurc").to_latex(label="tab:aurc"), end="")  # doctest: +ELLIPSIS
+        \\begin{table}
+        \\centering
+        \\begin{tabular}{lr}
+        \\toprule
+         & svhn \\\\
+        \\midrule
+        msp & 200.00 \\\\
+        knn & \\textbf{100.00} \\\\
+        \\bottomrule
+        \\end{tabular}
+        \\caption{aurc (x1000), lower is better, coverage of all samples. Bold: best...}
+        \\label{tab:aurc}
+        \\end{table}
         """
         cells = self._format_cells(digits, bold=r"\textbf{{{}}}", dagger=r"{}$^{{\dagger}}$", empty="--")
-        return latex_table(self.index, self.columns, cells, self.caption, self.notes)
+        has_intervals = intervals and not np.isnan(self.lows).all()
+        if has_intervals:
+            self._append_intervals(cells, digits)
+        table = latex_table(
+            self.index, self.columns, cells, self._latex_caption(has_intervals), self.notes, label=label
+        )
+        return latex_document(table) if document else table
+
+    def _append_intervals(self, cells: list[list[str]], digits: int) -> None:
+        """Write the interval of each value beside it, in small letters."""
+        factor, _ = scale(self.metric)
+        for (i, j), low in np.ndenumerate(self.lows):
+            if not math.isnan(low):
+                limits = f"{factor * low:.{digits}f}, {factor * self.highs[i, j]:.{digits}f}"
+                cells[i][j] += rf" {{\scriptsize [{limits}]}}"
+
+    def _latex_caption(self, has_intervals: bool) -> str:
+        """Name protocol and intervals too: a table in a paper stands alone."""
+        caption = self.caption
+        if self.protocol is not None:
+            caption = caption.replace(title(self.metric), f"{title(self.metric)} under the protocol {self.protocol}", 1)
+        if not has_intervals:
+            return caption
+        if self.level is None:
+            return f"{caption} Brackets: the interval of the value (one standard deviation after over_seeds)."
+        return f"{caption} Brackets: {self.level:.0%} bootstrap intervals."
 
     def _format_cells(self, digits: int, *, bold: str, dagger: str, empty: str) -> list[list[str]]:
         """Write the values with their marks; ``bold`` and ``dagger`` are format strings."""

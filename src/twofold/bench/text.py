@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from twofold import metrics
 from twofold.bench.rows import ResultRow, better_of, finest, group_rows, is_missing, method
-from twofold.errors import UnknownName
+from twofold.errors import InvalidInput, UnknownName
 
 MAIN_METRICS = {
     "joint": ("ds_f1", "f1"),
@@ -253,6 +254,7 @@ _LATEX = {
     "|": r"\textbar{}",
     "±": r"$\pm$",
 }
+_LATEX_OWN = {"×": r"$\times$", "–": "--", "—": "---", "…": r"\dots{}", "†": r"$\dagger$", "’": "'"}
 
 
 def escape_markdown(text: str) -> str:
@@ -287,14 +289,24 @@ def escape_latex(text: str) -> str:
     Returns
     -------
     str
-        LaTeX; characters that cannot be printed become spaces.
+        LaTeX; characters that cannot be printed become spaces, and letters that LaTeX does not know by itself their
+        number, such as U+4E2D.
 
     Examples
     --------
     >>> print(escape_latex("50% of a_b"))
     50\% of a\_b
     """
-    return _escape(text, _LATEX)
+    return "".join(map(_latex_character, _escape(text, _LATEX)))
+
+
+def _latex_character(character: str) -> str:
+    """Write a character beyond Latin-1 as its number, since compilers that do not know it would stop."""
+    if character in _LATEX_OWN:
+        return _LATEX_OWN[character]
+    if ord(character) < 0x100:
+        return character
+    return rf"\texttt{{U+{ord(character):04X}}}"
 
 
 def _escape(text: str, replacements: Mapping[str, str]) -> str:
@@ -347,9 +359,15 @@ def markdown_table(
 
 
 def latex_table(
-    index: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[str]], caption: str, notes: Sequence[str]
+    index: Sequence[str],
+    columns: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    caption: str,
+    notes: Sequence[str],
+    *,
+    label: str | None = None,
 ) -> str:
-    """Write a table as a LaTeX float whose caption ends with notes.
+    """Write a table as a LaTeX float with the rules of booktabs; its caption ends with notes.
 
     Parameters
     ----------
@@ -361,18 +379,46 @@ def latex_table(
         The caption, as plain text.
     notes : sequence of str
         Notes at the end of the caption, as plain text without full stops.
+    label : str, optional
+        Name for references to the table: letters, digits and ``:.-``.
 
     Returns
     -------
     str
-        LaTeX that needs no package.
+        LaTeX that needs the package booktabs.
+
+    Raises
+    ------
+    InvalidInput
+        If the label has other characters.
     """
     heading = " & ".join(["", *map(escape_latex, columns)])
-    lines = [r"\begin{table}", r"\centering", rf"\begin{{tabular}}{{l{'r' * len(columns)}}}", r"\hline"]
-    lines += [rf"{heading} \\", r"\hline"]
-    for label, line in zip(index, cells, strict=True):
-        lines.append(rf"{' & '.join([escape_latex(label), *line])} \\")
+    lines = [r"\begin{table}", r"\centering", rf"\begin{{tabular}}{{l{'r' * len(columns)}}}", r"\toprule"]
+    lines += [rf"{heading} \\", r"\midrule"]
+    for name, line in zip(index, cells, strict=True):
+        lines.append(rf"{' & '.join([escape_latex(name), *line])} \\")
     sentences = [caption, *(f"{note}." for note in notes)]
     escaped = " ".join(map(escape_latex, sentences))
-    lines += [r"\hline", r"\end{tabular}", rf"\caption{{{escaped}}}", r"\end{table}"]
-    return "\n".join(lines) + "\n"
+    lines += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{escaped}}}"]
+    if label is not None:
+        if not re.fullmatch(r"[A-Za-z0-9:.-]+", label):
+            raise InvalidInput(f"label must hold letters, digits and :.- only, got {label!r}")
+        lines.append(rf"\label{{{label}}}")
+    return "\n".join([*lines, r"\end{table}"]) + "\n"
+
+
+def latex_document(body: str) -> str:
+    """Wrap LaTeX tables into a document that compiles as it is.
+
+    Parameters
+    ----------
+    body : str
+        What :func:`latex_table` returns, or several of them.
+
+    Returns
+    -------
+    str
+        A document with the packages that the tables need.
+    """
+    packages = [r"\documentclass{article}", r"\usepackage[landscape,margin=1.5cm]{geometry}", r"\usepackage{booktabs}"]
+    return "\n".join([*packages, r"\begin{document}", body.rstrip("\n"), r"\end{document}"]) + "\n"
