@@ -46,7 +46,7 @@ class Recorder:
     keep_passes : bool
         Whether to store the logits of every pass or member instead of the means over them.
     learned : mapping from str to Perturbation
-        Further values by name, computed with gradients.
+        Further values by name, computed by passes of their own; a tensor (N, K) is stored among the layers.
     seed : int
         Seed of the stochastic passes.
     has_known_classes : bool
@@ -124,7 +124,10 @@ class Recorder:
             found = perturbation(main, inputs)
             values = found if isinstance(found, Mapping) else {name: found}
             for key, value in values.items():
-                arrays[f"learned/{key}"] = _to_numpy(value, SINGLE)
+                if value.ndim > 1:
+                    arrays[f"layers/{key}"] = _to_numpy(value, self.dtype)
+                else:
+                    arrays[f"learned/{key}"] = _to_numpy(value, SINGLE)
         if not self.has_known_classes:
             arrays["labels"] = np.full(len(arrays["logits"]), -1)
         elif batch.labels is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from twofold import _checks
 from twofold.errors import InvalidInput
 from twofold.nn import data
 from twofold.nn.extraction.prepare import ImageInput, Prepare
@@ -13,7 +14,18 @@ from twofold.nn.extraction.stored import find_input, name_statistics, remember_i
 from twofold.nn.extraction.stream import extract
 from twofold.nn.models import load
 from twofold.nn.models.description import list_members
-from twofold.nn.perturb import Odin, OdinGrid, Perturbation, PerturbedMahalanobis, RankFeat
+from twofold.nn.perturb import (
+    PRO_STEPS,
+    Extremes,
+    IOdin,
+    Odin,
+    OdinGrid,
+    Perturbation,
+    PerturbedFeatures,
+    PerturbedMahalanobis,
+    Pro,
+    RankFeat,
+)
 from twofold.run import Run
 from twofold.scores.chain import Chain, scorer
 
@@ -34,6 +46,10 @@ def extract_all(
     odin_grid: str | None = None,
     mahalanobis: float | None = None,
     rankfeat: str | None = None,
+    iodin: float | None = None,
+    pro: str | None = None,
+    adascale: bool = False,
+    extremes: bool = False,
     half: bool = False,
     begin: Callable[[str, int], object] = lambda name, rows: None,
     replace: bool = False,
@@ -78,6 +94,14 @@ def extract_all(
         for data sets with role ``"train"``.
     rankfeat : str, optional
         Names of modules separated by commas, for RankFeat.
+    iodin : float, optional
+        Step size of iODIN; by default its values are not recorded.
+    pro : str, optional
+        Scores that PRO lowers, ``msp``, ``entropy`` or ``gen``, separated by commas.
+    adascale : bool, default=False
+        Record the features of perturbed inputs that the transform ``adascale`` reads.
+    extremes : bool, default=False
+        Record the largest and smallest input of every ReLU, which the score ``combood`` reads.
     half : bool, default=False
         Store features and layer statistics as float16.
     begin : callable, optional
@@ -125,6 +149,9 @@ def extract_all(
             "odin": odin,
             "odin_grid": odin_grid,
             "mahalanobis": mahalanobis,
+            "iodin": iodin,
+            "pro": pro,
+            "adascale": adascale or None,
         }
         _refuse_pixel_options(pixel_options)
     for _, role, name in sets:
@@ -139,6 +166,14 @@ def extract_all(
             learned["mds_perturbed"] = PerturbedMahalanobis(_fit_mds(out), mahalanobis, prepare.std)
         if rankfeat is not None:
             learned["rankfeat"] = RankFeat(tuple(rankfeat.split(",")))
+        if iodin is not None:
+            learned["iodin"] = IOdin(epsilon=iodin, std=prepare.std)
+        for one in pro.split(",") if pro is not None else ():
+            learned[f"pro/{one}"] = Pro(_checks.choice(one, "pro", tuple(PRO_STEPS)))
+        if adascale:
+            learned["adascale"] = PerturbedFeatures()
+        if extremes:
+            learned["extremes"] = Extremes()
         rows = opened[name]
         facts = {"model": model}
         transform = None
