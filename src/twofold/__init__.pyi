@@ -15,6 +15,7 @@ from . import (
     stats,
     study,
     typing,
+    wrapping,
 )
 from .gate import Gate
 from .metrics import evaluate, register_metric
@@ -25,6 +26,7 @@ from .scores.logits import probability
 from .scores.pairs import recommend
 from .scores.registry import register_score, register_transform
 from .scores.tuning import tune
+from .wrapping import wrap
 
 __version__: str
 
@@ -60,4 +62,6 @@ __all__ = [
     "study",
     "tune",
     "typing",
+    "wrap",
+    "wrapping",
 ]

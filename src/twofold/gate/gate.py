@@ -294,8 +294,12 @@ class Gate:
             True for ID samples; by default all are.
         objective : {"f1", "risk", "coverage", "cost", "given"}, default="f1"
             What the thresholds are chosen for, as in :meth:`fit`.
-        risk, delta, coverage, costs, thresholds
-            Settings of the objective, as in :meth:`fit`.
+        risk, delta, coverage : float, optional
+            Settings of the objectives ``risk`` and ``coverage``, as in :meth:`fit`.
+        costs : mapping or tuple of three floats, optional
+            Setting of the objective ``cost``, as in :meth:`fit`.
+        thresholds : float or pair of floats, optional
+            Setting of the objective ``given``, as in :meth:`fit`.
         ood_share : float, optional
             OOD prevalence expected in deployment, by default that of the samples.
         groups : array-like of shape (n_samples,), optional

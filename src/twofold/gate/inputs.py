@@ -169,8 +169,16 @@ def outputs_of_confidences(
 
     Parameters
     ----------
-    correct, conf_id, conf_ood, is_id, groups
-        As :func:`prepare_confidences` takes them.
+    correct : array-like of bool, shape (N,)
+        Whether each answer is correct.
+    conf_id : array-like of shape (N,)
+        Confidence that the answer is correct.
+    conf_ood : array-like of shape (N,) or None
+        Confidence that the input is in-distribution.
+    is_id : array-like of bool, shape (N,), or None
+        True for ID rows.
+    groups : array-like of shape (N,) or None
+        Group of each row.
 
     Returns
     -------
