@@ -20,7 +20,7 @@ CATALOGUE = [
     *("fd-cifar10", "fd-cifar100", "fd-supercifar100", "fd-svhn", "fd-svhn-openset"),
     *("fd-camelyon", "fd-iwildcam", "fd-breeds"),
     *("stratified-cifar10", "stratified-supercifar100", "stratified-cifar100", "stratified-tinyimagenet"),
-    *("digits", "cifar10-real", "cifar100-real"),
+    *("digits", "cifar10-real", "cifar100-real", "clinc150"),
 ]
 SPLIT = {"unknown-cifar": 5, "fd-svhn-openset": 5}
 OUTSIDE = ("near", "mid", "far")

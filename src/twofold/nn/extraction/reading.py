@@ -38,7 +38,7 @@ class InputBatch:
     ids: Ids | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RowReader:
     """Read rows by their position.
 
