@@ -27,7 +27,7 @@ from twofold.scores.chain import scorer
 
 SECTIONS = [
     *("verdict", "joint", "explorer", "risk-coverage", "densities", "roc", "calibration", "sets", "classes", "cases"),
-    *("softmax", "improvement", "provenance"),
+    *("softmax", "improvement", "glossary", "provenance"),
 ]
 
 
@@ -87,6 +87,7 @@ def test_every_section_is_there_once_and_in_order(parsed):
 def test_the_page_needs_no_network(page):
     text = page.read_text(encoding="utf-8")
     without_names = text.replace("http://www.w3.org/2000/svg", "")
+    without_names = re.sub(r'<a href="https://arxiv\.org/abs/[\d.]+" rel="noreferrer">', "", without_names)
     assert not re.search(r"https?://|//cdn|@import|url\(", without_names)
     assert "default-src 'none'" in text
 

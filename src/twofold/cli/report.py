@@ -21,7 +21,7 @@ FORMATS = ("html", "md", "latex", "json")
 
 
 @click.command("report")
-@click.argument("source", type=click.Path(exists=True, path_type=Path))
+@click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option(
     "-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write.  [default: report.*]"
 )
@@ -59,7 +59,7 @@ FORMATS = ("html", "md", "latex", "json")
 @PLUGIN
 @JSON
 def report_command(
-    source: Path,
+    sources: tuple[Path, ...],
     out: Path | None,
     id_score: str | None,
     ood_score: str | None,
@@ -79,11 +79,15 @@ def report_command(
     nothing from the network, and has a threshold explorer. The other formats hold its sentences and tables. An existing
     file is overwritten only with --replace.
 
+    Several runs or npz files are compared on one page: metrics side by side, with paired differences from the first
+    where they saw the same inputs.
+
     Without --id and --ood, the page shows the pair of scores with the best DS-F1 on the run's validation data, of all
     pairs of the scores that are compared; it says how many were tried.
 
     \b
       twofold report twofold-demo -o report.html --replace
+      twofold report run-a run-b -o comparison.html
       twofold report outputs.npz --id msp --ood energy --format md -o report.md
     """
     from twofold.outputs import load_npz
@@ -94,7 +98,7 @@ def report_command(
     target = Path("report" + SUFFIXES[kind]) if out is None else out
     check_target(target, replace=replace)
     command = commands.report_command(
-        source,
+        sources,
         id=id_score,
         ood=ood_score,
         scores=scores,
@@ -107,7 +111,7 @@ def report_command(
     with progress() as bar:
         task = bar.add_task("reading", total=None)
         report(
-            _read_study(source) or source,
+            [_read_study(source) or source for source in sources],
             target,
             id=id_score,
             ood=ood_score,

@@ -7,16 +7,18 @@ Start at :func:`report`. A page is made in one pass through these modules:
 3. ``sections`` puts the sections in order and makes the tables; ``verdict``, ``explorer``, ``curves``, ``cases`` and
    ``provenance`` make the others, with drawings from ``charts`` and ``svg``, images from ``pictures`` and command lines
    from ``commands``;
-4. ``document`` holds the result and formats it as Markdown, LaTeX or JSON; ``html`` formats it as a page.
+4. ``glossary`` explains scores and words;
+5. ``document`` holds the result and formats it as Markdown, LaTeX or JSON; ``html`` formats it as a page.
 
-Benchmark results have a page of their own, ``results_page``. ``tables`` stands alone.
+Benchmark results have a page of their own, ``results_page``, and so have several classifiers, ``side_by_side``.
+``tables`` stands alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from twofold import _checks
 from twofold._files import replacing
@@ -31,11 +33,13 @@ if TYPE_CHECKING:  # scores, gates and benchmarks are imported when a page is ma
     from twofold.report.document import Document
     from twofold.run import Run
 
+ReportInput: TypeAlias = "Run | Results | Document | str | Path"
+
 __all__ = ["JOINT", "intervals", "joint_table", "report"]
 
 
 def report(
-    source: Run | Results | Document | str | Path,
+    source: ReportInput | Sequence[ReportInput],
     path: str | Path,
     *,
     id: str | None = None,  # noqa: A002 - the name of the design
@@ -55,10 +59,11 @@ def report(
 
     Parameters
     ----------
-    source : Run, Results, Document, str or Path
+    source : Run, Results, Document, str or Path, or sequence of these
         A run or its folder; an npz file with ``logits`` and ``labels`` (-1: unknown input), or with ``correct`` and
         ``conf`` and optionally ``is_id`` and ``conf_ood``; results or their folder; or a finished document, such as
-        that of a study.
+        that of a study. A sequence of two to six runs or files makes a page that compares them, with paired
+        differences from the first where they saw the same inputs.
     path : str or Path
         File to write; it is replaced if it exists.
     id, ood : str, optional
@@ -130,12 +135,12 @@ def report(
     return target
 
 
-def build_document(source: Run | Results | Document | str | Path, options: ReportOptions) -> Document:
+def build_document(source: ReportInput | Sequence[ReportInput], options: ReportOptions) -> Document:
     """Build what :func:`report` writes, before it is formatted.
 
     Parameters
     ----------
-    source : Run, Results, Document, str or Path
+    source : Run, Results, Document, str or Path, or sequence of these
         What to report on, as in :func:`report`. A document is returned as it is.
     options : ReportOptions
         The options; ``format`` changes nothing but the command line that is shown.
@@ -153,6 +158,10 @@ def build_document(source: Run | Results | Document | str | Path, options: Repor
     from twofold.bench.results import Results
     from twofold.report.document import Document
 
+    if isinstance(source, Sequence) and not isinstance(source, str):
+        if len(source) == 1:
+            return build_document(source[0], options)
+        return _build_comparison_document(source, options)
     if isinstance(source, str | Path):
         source = Path(source)
         if not source.exists():
@@ -164,6 +173,28 @@ def build_document(source: Run | Results | Document | str | Path, options: Repor
         _reject_run_options(options)
         return _build_results_document(source, options)
     return _build_classifier_document(source, options)
+
+
+def _build_comparison_document(sources: Sequence[ReportInput], options: ReportOptions) -> Document:
+    from twofold.report import commands
+    from twofold.report.side_by_side import comparison_document
+    from twofold.report.source import read_source
+    from twofold.run import Run
+
+    for name in ("images", "ood_classes"):
+        if getattr(options, name) is not None:
+            raise InvalidInput(f"{name} applies to the report on one run, and these are {len(sources)}; leave it out")
+    classifiers = []
+    for source in sources:
+        is_path = isinstance(source, str | Path)
+        if is_path and not Path(str(source)).exists():
+            raise InvalidInput(f"there is no file or folder {source}; give runs or npz files to compare")
+        is_results = is_path and _holds_results(Path(str(source)))
+        if is_results or not isinstance(source, str | Path | Run):
+            raise InvalidInput("only runs and npz files are compared on one page; compare results with twofold compare")
+        classifiers.append(read_source(source, options))
+    command = commands.page_command([one.path for one in classifiers], options)
+    return comparison_document(classifiers, command, options)
 
 
 def _build_classifier_document(source: Run | Path, options: ReportOptions) -> Document:

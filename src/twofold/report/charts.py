@@ -163,16 +163,11 @@ def bar_rows(values: Mapping[str, float], x_label: str, about: str, unit: str = 
     -------
     str
         The SVG element.
-
-    Notes
-    -----
-    Bars are cut at -100 and 100; the number beside a bar is never cut.
     """
     row = 22.0
     finite = [value for value in values.values() if math.isfinite(value)]
-    low = max(min([0.0, *finite]), -100.0)
-    high = min(max([0.0, *finite]), 100.0)
-    axis = _RowAxis.beside(list(values), WIDTH - 66.0, widen((low, high)), row)
+    ends = min([0.0, *finite]), max([0.0, *finite])
+    axis = _RowAxis.beside(list(values), WIDTH - 66.0, widen(ends), row)
     zero = axis.pixel(0)
     parts = [f'<path class="a" d="M{zero:.1f} {ROWS_TOP}V{axis.bottom}"/>']
     for i, (name, value) in enumerate(values.items()):

@@ -57,12 +57,12 @@ def quote_path(path: str | Path) -> str:
     return shlex.quote(text)
 
 
-def page_command(path: str, options: ReportOptions) -> Command:
+def page_command(path: str | Sequence[str], options: ReportOptions) -> Command:
     """Build the command that makes the page of a run or a file again.
 
     Parameters
     ----------
-    path : str
+    path : str or sequence of str
         What the report is on.
     options : ReportOptions
         The options of the report.
@@ -93,7 +93,7 @@ def page_command(path: str, options: ReportOptions) -> Command:
 
 
 def report_command(
-    source: str | Path,
+    source: str | Path | Sequence[str | Path],
     *,
     id: str | None = None,  # noqa: A002 - the name of the design
     ood: str | None = None,
@@ -108,7 +108,7 @@ def report_command(
 
     Parameters
     ----------
-    source : str or Path
+    source : str or Path, or sequence of these
         What the report is on.
     id, ood : str, optional
         The pair of scores, where it was asked for.
@@ -135,7 +135,8 @@ def report_command(
     options += [("--score", score) for score in scores]
     options += [("--images", word) for word in images]
     options += [("--ood-classes", ood_classes), ("--resamples", resamples), ("--seed", seed)]
-    words = ["twofold report", quote_path(source)]
+    sources = [source] if isinstance(source, str | Path) else source
+    words = ["twofold report", *map(quote_path, sources)]
     for name, value in options:
         if value is not None:
             words.append(f"{name} {shlex.quote(str(value))}")

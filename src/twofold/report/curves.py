@@ -75,7 +75,7 @@ def _risk_coverage_figure(measurements: Measurements) -> Figure:
     for curve in curves:
         highest = max(highest, curve.y[curve.x > 0.05].max(initial=0.0))  # at small coverage the risk is erratic
     about = f"Risk over coverage of {len(curves)} ways to accept"
-    plot = Plot((0, 1), (0, min(1.0, 1.05 * float(highest))), *AXES, about, lines=3)
+    plot = Plot((0, 1), (0, min(1.0, 1.05 * float(highest))), *AXES, about)
     for curve in curves:
         plot.line(curve.x, np.minimum(curve.y, plot.y[1]), curve.style, curve.name)
     grid = measurements.grids[pair]
@@ -135,7 +135,7 @@ def _cloud_figure(measurements: Measurements) -> Figure:
     edge = _best_pairs_curve(measurements, "the best at each coverage")
     highest = float(max(np.quantile(dots.y, 0.995), edge.y.max(), 0.02))
     about = "A cloud of threshold pairs above the curve of the best of them"
-    plot = Plot((0, 1), (0, min(1.0, 1.05 * highest)), *AXES, about, lines=1)
+    plot = Plot((0, 1), (0, min(1.0, 1.05 * highest)), *AXES, about)
     inside = dots.y <= plot.y[1]
     plot.dots(dots.x[inside], dots.y[inside], dots.style, dots.name)
     plot.line(edge.x, edge.y, edge.style, edge.name)
@@ -179,15 +179,15 @@ def _density_figure(pool: Pool, spec: str, key: str) -> Figure:
         centres = curves[0].x
         half = (centres[1] - centres[0]) / 2
         low, high = float(centres[0] - half), float(centres[-1] + half)
-    top = max((float(np.quantile(curve.y, 0.985)) for curve in curves), default=1.0)
+    top = max((float(curve.y.max()) for curve in curves), default=1.0)
     x_label = clip_text(spec, 40)
     if spec == "msp":
         x_label += " (log-odds of the maximum probability)"
     about = f"Densities of {spec} for {len(curves)} kinds of inputs"
-    plot = Plot((low, high), (0, 1.15 * top or 1.0), x_label, "density", about)
+    plot = Plot((low, high), (0, 1.05 * top or 1.0), x_label, "density", about)
     rows = []
     for curve in curves:
-        plot.area(curve.x, np.minimum(curve.y, plot.y[1]), curve.style, curve.name)
+        plot.area(curve.x, curve.y, curve.style, curve.name)
         rows += curve.rows()
     caption = "Each curve has area 1, so kinds with many and few inputs can be compared; higher scores are safer."
     return Figure(key, spec, caption, plot.svg(), ("kind", "score", "density"), tuple(rows))
@@ -221,7 +221,7 @@ def roc_section(measurements: Measurements) -> Section:
     rankings = _list_rankings(measurements)[:MOST_ROC_CURVES]
     count = len(rankings)
     labels = "share of unsafe inputs accepted", "share of safe inputs accepted"
-    plot = Plot((0, 1), (0, 1), *labels, f"ROC curves, {count} of them", lines=count, height=330 + 17 * count)
+    plot = Plot((0, 1), (0, 1), *labels, f"ROC curves, {count} of them", height=330)
     plot.line([0, 1], [0, 1], "k6")
     rows: list[tuple[str | float, ...]] = []
     not_drawn = []

@@ -190,8 +190,8 @@ def _format_table(table: ReportTable) -> str:
         below = f'<ul class="notes">{_format_items(table.notes)}</ul>'
     key, caption = escape(table.key), escape(table.caption)
     return (
-        f'<div class="scroll" role="region" aria-label="{caption}" tabindex="0"><table data-table="{key}">'
-        f"<caption><span>{caption}</span></caption><thead><tr>{_format_heads(table)}</tr></thead>"
+        f'<div class="scroll" role="region" aria-labelledby="caption-{key}" tabindex="0"><table data-table="{key}">'
+        f'<caption id="caption-{key}"><span>{caption}</span></caption><thead><tr>{_format_heads(table)}</tr></thead>'
         f"<tbody>{_format_rows(table)}</tbody></table></div>{below}"
     )
 

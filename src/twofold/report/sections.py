@@ -20,6 +20,7 @@ from twofold.report.curves import (
 )
 from twofold.report.document import Document, Number, Part, ReportTable, Section, TableCell, format_count, join_words
 from twofold.report.explorer import explorer_data, explorer_section
+from twofold.report.glossary import glossary_section
 from twofold.report.measure import (
     EXACT,
     KIND_NAMES,
@@ -92,6 +93,7 @@ def classifier_document(
         cases_section(measurements, images),
         softmax_section(measurements),
         improvement_section(measurements),
+        glossary_section(source.scores, has_unknown=bool(source.unknown_roles)),
         provenance_section(measurements, commands),
     )
     kinds = []

@@ -16,8 +16,9 @@ import numpy as np
 
 from twofold.typing import Array
 
-WIDTH, HEIGHT = 480, 320
-LETTER = 7.0  # mean width of a letter at the size of labels
+WIDTH, HEIGHT = 480, 286
+LEGEND_LINE = 17  # height of a line of the legend
+LEGEND_MARK = 27  # width of the mark before a name, with its gap
 # widths of letters in pixels, those of DejaVu Sans at 12 px: the widest of the fonts that the style sheet names
 NARROW_LETTERS = frozenset("fijlrtI()[]{}|.,:;'`! /\\-")
 NARROW, MIDDLE, CAPITAL, WIDE = 5.0, 7.7, 9.5, 12.0
@@ -227,12 +228,10 @@ class Plot:
         Labels of the axes.
     about : str
         Sentence that says what the drawing shows, for screen readers.
-    width, height : int, default=480, 320
-        Size of the drawing in pixels.
+    width, height : int, default=480, 286
+        Size of the drawing in pixels, without the legend above, which takes the lines that its names need.
     left : int, default=58
         Width of the margin that holds the numbers of the vertical axis.
-    lines : int, default=2
-        Number of lines reserved for the legend. With as many lines as names, longer names are shown in full.
     body : list of str
         Elements added so far.
     legend : list of LegendEntry
@@ -254,14 +253,13 @@ class Plot:
     width: int = WIDTH
     height: int = HEIGHT
     left: int = 58
-    lines: int = 2
     body: list[str] = field(default_factory=list)
     legend: list[LegendEntry] = field(default_factory=list)
 
     @property
     def _top(self) -> int:
-        """Upper end of the vertical axis in pixels, below the legend."""
-        return 16 + 17 * self.lines
+        """Upper end of the vertical axis in pixels."""
+        return 16
 
     @property
     def _bottom(self) -> int:
@@ -363,8 +361,11 @@ class Plot:
         str
             The SVG element.
         """
-        parts = [f'<g class="g">{self._grid()}</g>', *self.body, self._axes(), self._legend()]
-        return svg_element(self.width, self.height, self.about, "".join(parts))
+        legend = self._legend_lines()
+        above = LEGEND_LINE * len(legend)
+        drawing = "".join([f'<g class="g">{self._grid()}</g>', *self.body, self._axes()])
+        body = f'{self._draw_legend(legend)}<g transform="translate(0 {above})">{drawing}</g>'
+        return svg_element(self.width, self.height + above, self.about, body)
 
     def _add_to_legend(self, style: str, name: str) -> None:
         if name:
@@ -393,31 +394,46 @@ class Plot:
         parts.append(label(11, centre, self.y_label, "t m", extra=f' transform="rotate(-90 11 {centre:.1f})"'))
         return "".join(parts)
 
-    def _legend(self) -> str:
-        """Draw the legend above the axes: entries side by side, on as many lines as they need."""
-        lines: list[list[tuple[LegendEntry, float]]] = [[]]
+    def _legend_lines(self) -> list[list[tuple[LegendEntry, float]]]:
+        """Lay out the legend: entries side by side where they fit; a name too long for a line is broken, never cut."""
+        lines: list[list[tuple[LegendEntry, float]]] = []
         x = float(self.left)
         for entry in self.legend:
-            width = 42 + LETTER * min(len(entry.name), self._most_letters)
-            if lines[-1] and x + width > self.width:
-                lines.append([])
-                x = float(self.left)
-            lines[-1].append((entry, x))
-            x += width
+            style = entry.style
+            for piece in _break_text(entry.name, self.width - self.left - LEGEND_MARK):
+                width = LEGEND_MARK + text_width(piece) + 15
+                if not lines or not style or x + width - 15 > self.width:
+                    lines.append([])
+                    x = float(self.left)
+                lines[-1].append((LegendEntry(style, piece), x))
+                x += width
+                style = ""  # the rest of a broken name has no mark
+        return lines
+
+    def _draw_legend(self, lines: Sequence[Sequence[tuple[LegendEntry, float]]]) -> str:
         parts = []
         for i, line in enumerate(lines):
-            y = self._top - 12 - 17 * (len(lines) - 1 - i)
+            y = 4 + LEGEND_LINE * (i + 1) - 5
             for entry, x in line:
-                parts.append(_legend_mark(entry.style, x, y))
-                parts.append(label(x + 27, y, entry.name, "t", self._most_letters))
+                if entry.style:
+                    parts.append(_legend_mark(entry.style, x, y))
+                parts.append(label(x + LEGEND_MARK, y, entry.name, "t", len(entry.name)))
         return "".join(parts)
 
-    @property
-    def _most_letters(self) -> int:
-        """Number of letters of a name in the legend; more where each has its own line."""
-        if self.lines >= len(self.legend):
-            return 56
-        return 34
+
+def _break_text(text: str, width: float) -> list[str]:
+    """Break a text into pieces that a width holds."""
+    pieces = []
+    while text_width(text) > width and len(text) > 1:
+        letters = len(text)
+        while letters > 1 and text_width(text[:letters]) > width:
+            letters -= 1
+        space = text.rfind(" ", letters // 2, letters)
+        if space > 0:
+            letters = space + 1
+        pieces.append(text[:letters].rstrip())
+        text = text[letters:]
+    return [*pieces, text]
 
 
 def _legend_mark(style: str, x: float, y: int) -> str:

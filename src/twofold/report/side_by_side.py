@@ -1,0 +1,364 @@
+"""Several classifiers on one page: the same tables side by side, and paired differences where inputs are the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from twofold import metrics
+from twofold.errors import InvalidInput
+from twofold.plot.display import thin
+from twofold.report.commands import Command
+from twofold.report.document import Document, Figure, Number, Part, ReportTable, Section, TableCell, Tile, join_words
+from twofold.report.glossary import glossary_section
+from twofold.report.measure import UNKNOWN_NAMES, Measurements, Replicates, Roles, count_share, replicated_number
+from twofold.report.options import ReportOptions
+from twofold.report.scored import ReportSet, ReportSource
+from twofold.report.svg import Plot, round_values
+from twofold.report.tables import JOINT
+from twofold.typing import Array
+
+MOST_MODELS = 6  # as many as have a colour of their own
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedModel:
+    """Hold a classifier of the page.
+
+    Parameters
+    ----------
+    name : str
+        Its name, different from those of the others.
+    measurements : Measurements
+        What the sections share.
+    """
+
+    name: str
+    measurements: Measurements
+
+    @property
+    def source(self) -> ReportSource:
+        """What the classifier's numbers come from."""
+        return self.measurements.source
+
+    def metrics(self, roles: Roles) -> Replicates:
+        """Compute the columns of the joint table for the pair that the classifier is reported on.
+
+        Parameters
+        ----------
+        roles : tuple of str
+            Roles of unknown inputs.
+
+        Returns
+        -------
+        dict of str to ndarray
+            For each metric the value, then its replicates.
+        """
+        return self.measurements.joint_metrics(roles, self.measurements.pair)
+
+
+def comparison_document(sources: Sequence[ReportSource], command: Command, options: ReportOptions) -> Document:
+    """Build the page on several classifiers; differences are from the first.
+
+    Parameters
+    ----------
+    sources : sequence of ReportSource
+        Two to six classifiers.
+    command : Command
+        The command that makes the page again.
+    options : ReportOptions
+        The options of the report.
+
+    Returns
+    -------
+    Document
+        The page.
+
+    Raises
+    ------
+    InvalidInput
+        If there are fewer than two or more than six, or some have kinds of unknown inputs that others lack.
+    """
+    if not 2 <= len(sources) <= MOST_MODELS:
+        raise InvalidInput(f"a comparison takes 2 to {MOST_MODELS} runs or files, got {len(sources)}")
+    kinds = {source.unknown_roles for source in sources}
+    if len(kinds) > 1:
+        words = " and ".join(str(list(roles) or "none") for roles in sorted(kinds))
+        raise InvalidInput(f"the classifiers have different kinds of unknown inputs ({words}); extract the same sets")
+    models = []
+    for name, source in zip(_distinct_names(sources), sources, strict=True):
+        models.append(ComparedModel(name, Measurements(source, options.resamples, options.seed, options.done)))
+    shown = dict.fromkeys(score for model in models for score in model.measurements.pair.scores)
+    sections = (
+        _verdict_section(models),
+        _metrics_section(models),
+        _curves_section(models),
+        _sets_section(models),
+        glossary_section(list(shown), has_unknown=bool(sources[0].unknown_roles)),
+        Section("provenance", "Where these numbers come from", (_provenance_table(models), _command_table(command))),
+    )
+    return Document(
+        title="Which classifier can be trusted further?",
+        subtitle=f"{join_words([model.name for model in models], MOST_MODELS)}, side by side.",
+        tiles=_tiles(models),
+        sections=sections,
+    )
+
+
+def _distinct_names(sources: Sequence[ReportSource]) -> list[str]:
+    """Name classifiers by their model, and by their path too where models have the same name."""
+    titles = [source.title for source in sources]
+    if len(set(titles)) == len(titles):
+        return titles
+    names = [f"{source.title} ({source.path})" for source in sources]
+    if len(set(names)) == len(names):
+        return names
+    return [f"{name}, {i + 1}" for i, name in enumerate(names)]
+
+
+def _tiles(models: Sequence[ComparedModel]) -> tuple[Tile, ...]:
+    tiles = []
+    for model in models:
+        measurements = model.measurements
+        pool = measurements.pool
+        accepted = measurements.accepts(pool)
+        risk = count_share(~pool.correct, accepted)
+        covered = count_share(accepted, pool.is_id)
+        meaning = f"{model.name}: failures among the inputs that its gate accepts"
+        tiles.append(Tile(f"{risk} %", meaning, f"at {covered} % of known inputs accepted"))
+    return tuple(tiles)
+
+
+# --- differences ----------------------------------------------------------------------------------------------------
+
+
+def pairing_problem(one: ReportSource, other: ReportSource, roles: Roles) -> str:
+    """Say why two classifiers cannot be compared input by input.
+
+    Parameters
+    ----------
+    one, other : ReportSource
+        The classifiers.
+    roles : tuple of str
+        Roles of unknown inputs that are compared on, beside the test sets.
+
+    Returns
+    -------
+    str
+        The reason; empty where they saw the same inputs, as far as names, sizes, ids and labels tell.
+    """
+    ours = {rows.name: rows for rows in one.sets_of("test", *roles)}
+    theirs = {rows.name: rows for rows in other.sets_of("test", *roles)}
+    if ours.keys() != theirs.keys():
+        different = sorted(ours.keys() ^ theirs.keys())
+        return f"only one of them has {join_words(different, 4)}"
+    for name, rows in ours.items():
+        if len(rows) != len(theirs[name]):
+            return f"{name} has {len(rows):,} and {len(theirs[name]):,} rows"
+        if _differ(rows, theirs[name]):
+            return f"the rows of {name} differ in their ids or labels"
+    return ""
+
+
+def _differ(one: ReportSet, other: ReportSet) -> bool:
+    for name in ("ids", "labels"):
+        ours, theirs = getattr(one, name), getattr(other, name)
+        if ours is not None and theirs is not None and not np.array_equal(ours, theirs):
+            return True
+    return False
+
+
+def paired_difference(ours: Array, theirs: Array, factor: float) -> Number:
+    """Subtract one classifier's metric from another's, resample by resample; bold where the interval leaves out zero.
+
+    Parameters
+    ----------
+    ours, theirs : ndarray of shape (n + 1,)
+        The value, then its replicates on the same resamples.
+    factor : float
+        Factor of the printed number.
+
+    Returns
+    -------
+    Number
+        The difference with its 95 % interval.
+
+    Examples
+    --------
+    >>> number = paired_difference(np.array([0.3, 0.3, 0.4]), np.array([0.2, 0.1, 0.2]), 100)
+    >>> str(number), number.span, number.strong
+    ('10.0', '[20.0, 20.0]', True)
+    """
+    number = replicated_number(ours - theirs, factor)
+    leaves_out_zero = not math.isnan(number.low) and (number.low > 0 or number.high < 0)
+    return Number(number.value, number.low, number.high, factor, strong=leaves_out_zero)
+
+
+def _metrics_section(models: Sequence[ComparedModel]) -> Section:
+    """Tabulate each metric of each classifier, and differences from the first."""
+    parts: list[Part] = []
+    first = models[0]
+    for roles in first.measurements.unknown_groups:
+        parts.append(_metrics_table(models, roles))
+    return Section("metrics", "Metrics side by side", tuple(parts))
+
+
+def _metrics_table(models: Sequence[ComparedModel], roles: Roles) -> ReportTable:
+    first, *others = models
+    problems = {other.name: pairing_problem(first.source, other.source, roles) for other in others}
+    columns = ["metric", *(model.name for model in models)]
+    columns += [f"{other.name} minus {first.name}" for other in others]
+    rows = []
+    for name, drawn in first.metrics(roles).items():
+        heading, factor, _ = JOINT.get(name, (f"{name.upper()} x1000", 1000, ""))
+        arrow = "higher is better" if metrics.info(name).better == "higher" else "lower is better"
+        cells: list[TableCell] = [f"{heading}, {arrow}"]
+        for model in models:
+            cells.append(replicated_number(model.metrics(roles)[name], factor))
+        for other in others:
+            theirs = other.metrics(roles)[name]
+            if problems[other.name] or len(theirs) != len(drawn):
+                cells.append(Number(float(theirs[0] - drawn[0]), factor=factor))
+            else:
+                cells.append(paired_difference(theirs, drawn, factor))
+        rows.append(tuple(cells))
+    notes = ["Differences are of the same resamples of the same inputs; bold where the 95 % interval leaves out zero."]
+    for name, problem in problems.items():
+        if problem:
+            notes.append(f"{name} and {first.name} are not paired, so their difference has no interval: {problem}.")
+    kind = UNKNOWN_NAMES[roles[0]] if roles else "known inputs only"
+    key = f"metrics-{roles[0]}" if roles else "metrics-known"
+    caption = f"Both kinds of failure, {kind}"
+    return ReportTable(key, caption, tuple(columns), tuple(rows), notes=tuple(notes))
+
+
+def _verdict_section(models: Sequence[ComparedModel]) -> Section:
+    """Say in words which classifier is better where."""
+    first, *others = models
+    sentences: list[Part] = []
+    for roles in first.measurements.unknown_groups:
+        kind = UNKNOWN_NAMES[roles[0]] if roles else "known"
+        name = "ds_f1" if roles else "aurc"
+        for other in others:
+            sentences.append(_compare_in_words(first, other, roles, name, kind))
+    for model in models:
+        sentences.append(f"{model.name} is judged by {model.measurements.pair.name}. {model.source.how_chosen}")
+    return Section("verdict", "The verdict", tuple(sentences))
+
+
+def _compare_in_words(first: ComparedModel, other: ComparedModel, roles: Roles, name: str, kind: str) -> str:
+    heading, factor, _ = JOINT.get(name, (f"{name.upper()} x1000", 1000, ""))
+    ours, theirs = first.metrics(roles)[name], other.metrics(roles)[name]
+    values = f"{factor * theirs[0]:.1f} against {factor * ours[0]:.1f}"
+    start = f"On {kind} inputs, {heading} of {other.name} is {values} of {first.name}"
+    if pairing_problem(first.source, other.source, roles) or len(theirs) != len(ours) or len(ours) < 2:
+        return f"{start}; the difference has no interval."
+    number = paired_difference(theirs, ours, factor)
+    if not number.strong:
+        return f"{start}: statistically tied, the difference is in {number.span}."
+    is_better = (number.value > 0) == (metrics.info(name).better == "higher")
+    better = other.name if is_better else first.name
+    return f"{start}: {better} is significantly better, the difference is in {number.span}."
+
+
+# --- drawings -------------------------------------------------------------------------------------------------------
+
+
+def _curves_section(models: Sequence[ComparedModel]) -> Section:
+    """Draw the risk of each classifier's first score over coverage, and its ROC of known against unknown inputs."""
+    figures: list[Part] = [_risk_figure(models)]
+    if models[0].source.unknown_roles:
+        figures.append(_roc_figure(models))
+    return Section("curves", "Curves", tuple(figures))
+
+
+def _risk_figure(models: Sequence[ComparedModel]) -> Figure:
+    curves = {}
+    highest = 0.02
+    for model in models:
+        pool, score = model.measurements.pool, model.measurements.pair.id
+        curve = metrics.risk_coverage_curve(
+            pool.correct, pool.conf[score], is_id=pool.is_id_or_none, coverage=pool.covered
+        )
+        covered = np.flatnonzero(curve.coverage > 0)
+        keep = covered[thin(len(covered))]
+        x, y = curve.coverage[keep], curve.risk[keep]
+        highest = max(highest, float(y[x > 0.05].max(initial=0.0)))
+        curves[f"{model.name}, {score}"] = x, y
+    labels = "share of known inputs accepted", "risk: failures among accepted"
+    plot = Plot((0, 1), (0, min(1.0, 1.05 * highest)), *labels, f"Risk over coverage of {len(models)} classifiers")
+    return _finish_figure("risk-coverage", "Risk over coverage", "Lower is better.", plot, curves, labels)
+
+
+def _roc_figure(models: Sequence[ComparedModel]) -> Figure:
+    curves = {}
+    for model in models:
+        pool, score = model.measurements.pool, model.measurements.pair.ood
+        curve = metrics.roc_curve(pool.is_id, pool.conf[score])
+        keep = thin(len(curve.fpr), 200)
+        area = metrics.auroc(pool.is_id, pool.conf[score])
+        curves[f"{area:.3f}  {model.name}, {score}"] = curve.fpr[keep], curve.tpr[keep]
+    labels = "share of unknown inputs accepted", "share of known inputs accepted"
+    plot = Plot((0, 1), (0, 1), *labels, f"ROC of {len(models)} classifiers", height=330)
+    caption = "The number before each name is its AUROC over all unknown inputs."
+    return _finish_figure("roc", "Known against unknown inputs", caption, plot, curves, labels)
+
+
+def _finish_figure(
+    key: str,
+    title: str,
+    caption: str,
+    plot: Plot,
+    curves: dict[str, tuple[Array, Array]],
+    labels: tuple[str, str],
+) -> Figure:
+    """Draw the curves, and keep their points as data."""
+    rows: list[tuple[str | float, ...]] = []
+    for place, (name, (x, y)) in enumerate(curves.items()):
+        plot.line(x, np.minimum(y, plot.y[1]), f"k{place}", name)
+        for point in zip(round_values(x), round_values(y), strict=True):
+            rows.append((name, *point))
+    return Figure(key, title, caption, plot.svg(), ("classifier", *labels), tuple(rows))
+
+
+# --- other tables ---------------------------------------------------------------------------------------------------
+
+
+def _sets_section(models: Sequence[ComparedModel]) -> Section:
+    """Tabulate accuracy and acceptance of each data set under each classifier."""
+    names = dict.fromkeys(rows.name for model in models for rows in model.source.sets_in_order)
+    columns = ["data set"]
+    for model in models:
+        columns += [f"{model.name}: accuracy %", f"{model.name}: accepted %"]
+    rows = []
+    for name in names:
+        cells: list[TableCell] = [name]
+        for model in models:
+            cells += _set_cells(model, name)
+        rows.append(tuple(cells))
+    caption = "Each data set under the gate of each classifier, exact 95 % intervals"
+    return Section("sets", "Data set by data set", (ReportTable("sets", caption, tuple(columns), tuple(rows)),))
+
+
+def _set_cells(model: ComparedModel, name: str) -> list[Number]:
+    for rows in model.source.sets_in_order:
+        if rows.name == name:
+            accuracy = count_share(rows.correct) if rows.is_known else Number(math.nan)
+            return [accuracy, count_share(model.measurements.accepts(rows))]
+    return [Number(math.nan), Number(math.nan)]
+
+
+def _provenance_table(models: Sequence[ComparedModel]) -> ReportTable:
+    facts = dict.fromkeys(fact for model in models for fact in model.source.facts)
+    rows = []
+    for fact in facts:
+        rows.append((fact, *(model.source.facts.get(fact, "–") for model in models)))
+    columns = ("", *(model.name for model in models))
+    return ReportTable("facts", "Provenance", columns, tuple(rows))
+
+
+def _command_table(command: Command) -> ReportTable:
+    return ReportTable("commands", "Command", ("command", "gives"), ((command.line, command.gives),))
