@@ -337,6 +337,26 @@ def test_several_processes_give_the_same(made, tmp_path):
     assert again.to_dicts() == results.to_dicts()
 
 
+def run_and_lose_a_worker(path, out, pid, **options):
+    """Run the benchmark on a cluster, kill a worker in the middle, and return the results."""
+    killed = []
+
+    def done(label, count, total):
+        if count == 2 and "values" in label and not killed:
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
+
+    results = run(BENCHMARK, [path], out, scores=SCORES, resamples=20, best=2, done=done, **options)
+    assert killed
+    return results
+
+
+def check_nothing_lost_nothing_twice(again, results):
+    assert again.to_dicts() == results.to_dicts()
+    keys = [(r["score"], r["pair"], r["shift"], r["protocol"], r["metric"]) for r in again.rows]
+    assert len(keys) == len(set(keys))
+
+
 @pytest.mark.slow
 def test_a_dask_cluster_that_loses_a_worker(made, tmp_path):
     distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
@@ -347,26 +367,32 @@ def test_a_dask_cluster_that_loses_a_worker(made, tmp_path):
     ):
         address = cluster.scheduler_address
         client.wait_for_workers(2)
-        pids = list(client.run(os.getpid).values())
-        killed = []
+        pid = next(iter(client.run(os.getpid).values()))
+        again = run_and_lose_a_worker(path, tmp_path / "out", pid, engine="dask", address=address)
+    check_nothing_lost_nothing_twice(again, results)
 
-        def done(label, count, total):
-            if count == 2 and "values" in label and not killed:
-                os.kill(pids[0], signal.SIGKILL)
-                killed.append(pids[0])
 
-        again = run(
-            BENCHMARK,
-            [path],
-            tmp_path / "out",
-            scores=SCORES,
-            resamples=20,
-            best=2,
-            engine="dask",
-            address=address,
-            done=done,
-        )
-    assert killed
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of Ray
+def test_a_ray_cluster_that_loses_a_worker(made, tmp_path):
+    ray = pytest.importorskip("ray", reason="ray is not installed")
+    _, path, results = made
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        pid = ray.get(ray.remote(lambda: os.getpid()).remote())  # a worker that takes tasks of the benchmark too
+        again = run_and_lose_a_worker(path, tmp_path / "out", pid, engine="ray")
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    finally:
+        ray.shutdown()
+    check_nothing_lost_nothing_twice(again, results)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of Ray
+def test_ray_starts_its_own_cluster(made, tmp_path):
+    ray = pytest.importorskip("ray", reason="ray is not installed")
+    _, path, results = made
+    again, _ = judged(path, tmp_path / "out", jobs=2, engine="ray")
+    ray.shutdown()
     assert again.to_dicts() == results.to_dicts()
-    keys = [(r["score"], r["pair"], r["shift"], r["protocol"], r["metric"]) for r in again.rows]
-    assert len(keys) == len(set(keys))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from twofold.errors import InvalidInput, MissingExtra
 from twofold.scores.registry import load_plugin, plugins
@@ -15,6 +15,7 @@ Result = TypeVar("Result")
 
 ENGINES: tuple[Engine, ...] = ("local", "dask", "ray")
 DASK_TIMEOUT = 60  # seconds to wait for the first worker of a Dask cluster
+RAY_RETRIES = 10  # times that a task is started again when its worker is lost
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Workers:
     Parameters
     ----------
     jobs : int, default=1
-        Number of processes; Ray and a running Dask cluster bring their own workers.
+        Number of processes; a running cluster brings its own workers.
     engine : {"local", "dask", "ray"}, default="local"
         What runs the tasks.
     address : str, optional
@@ -56,7 +57,7 @@ def execute(tasks: Sequence[Callable[[], Result]], workers: Workers) -> Iterator
     MissingExtra
         If the engine is not installed.
     InvalidInput
-        If no Dask scheduler answers at the address.
+        If no Dask scheduler or Ray cluster answers at the address.
 
     Examples
     --------
@@ -67,6 +68,9 @@ def execute(tasks: Sequence[Callable[[], Result]], workers: Workers) -> Iterator
     if workers.engine == "local" and (workers.jobs == 1 or len(tasks) < 2):
         for index, task in enumerate(tasks):
             yield index, task()
+        return
+    if workers.engine == "ray":
+        yield from _execute_on_ray(tasks, workers)
         return
     import joblib
 
@@ -91,12 +95,8 @@ def _joblib_backend(workers: Workers) -> Iterator[None]:
     if workers.engine == "local":
         with joblib.parallel_config("loky", n_jobs=workers.jobs, inner_max_num_threads=1):
             yield
-    elif workers.engine == "dask":
-        with _connect_dask(workers), joblib.parallel_config("dask", wait_for_workers_timeout=DASK_TIMEOUT):
-            yield
     else:
-        _start_ray(workers)
-        with joblib.parallel_config("ray"):
+        with _connect_dask(workers), joblib.parallel_config("dask", wait_for_workers_timeout=DASK_TIMEOUT):
             yield
 
 
@@ -114,11 +114,36 @@ def _connect_dask(workers: Workers) -> AbstractContextManager[object]:
         raise InvalidInput(f"no Dask scheduler answers at {workers.address}: {error}") from error
 
 
-def _start_ray(workers: Workers) -> None:
+def _execute_on_ray(tasks: Sequence[Callable[[], Result]], workers: Workers) -> Iterator[tuple[int, Result]]:
+    """Run tasks on Ray, which starts a task again when its worker or its node is lost."""
+    ray = _connect_ray(workers)
+    run = ray.remote(max_retries=RAY_RETRIES)(_run_task)
+    modules = plugins()
+    waiting = [run.remote(index, task, modules) for index, task in enumerate(tasks)]
+    try:
+        while waiting:
+            (finished,), waiting = ray.wait(waiting, num_returns=1)
+            yield ray.get(finished)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from error  # what the task raised
+    finally:
+        for reference in waiting:  # of a caller that stopped early
+            ray.cancel(reference)
+
+
+def _connect_ray(workers: Workers) -> Any:
+    """Connect to a running Ray cluster, or start one on this machine, which lasts as long as this process."""
     try:
         import ray
-        from ray.util.joblib import register_ray
     except ImportError as error:
-        raise MissingExtra("engine ray is not installed: pip install ray") from error
-    ray.init(address=workers.address, ignore_reinit_error=True)
-    register_ray()
+        raise MissingExtra('engine ray is not installed: pip install "twofold[ray]"') from error
+    if ray.is_initialized():
+        return ray
+    try:
+        if workers.address is None:
+            ray.init(num_cpus=workers.jobs, include_dashboard=False, log_to_driver=False)
+        else:
+            ray.init(address=workers.address, log_to_driver=False)
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"no Ray cluster answers at {workers.address}: {error}") from error
+    return ray
