@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from twofold.scores.chain import fit_all
+from twofold.scores.partitioned import fit_partitioned
 from twofold.scores.registry import StepInfo, info, step_names
 from twofold.scores.scoring import score_all
 
-__all__ = ["StepInfo", "fit_all", "info", "names", "score_all"]
+__all__ = ["StepInfo", "fit_all", "fit_partitioned", "info", "names", "score_all"]
 
 
 def names(needs: Iterable[str] | None = None) -> list[str]:

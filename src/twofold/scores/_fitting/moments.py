@@ -14,6 +14,7 @@ import numpy as np
 from twofold.errors import InvalidInput
 from twofold.outputs import release
 from twofold.scores._fitting.shared import once
+from twofold.scores._fitting.summary import RowsNeeded, Summary
 from twofold.typing import Array, Floats, Labels, Mask
 
 ROWS = 4096  # of a block
@@ -65,6 +66,8 @@ def mean_feature(features: Floats) -> Array:
     >>> mean_feature(np.array([[1.0, 2.0], [3.0, 4.0]]))
     array([2., 3.])
     """
+    if isinstance(features, Summary):
+        return moments(features).mean
     total = np.zeros(features.shape[1])
     for (h,) in blocks(features):
         total += h.sum(axis=0)
@@ -198,9 +201,21 @@ def moments(features: Floats, labels: Labels | None = None, classes: int = 1) ->
     InvalidInput
         If every label is -1.
     """
+    if isinstance(features, Summary):
+        return _merged_moments(features, labels)
     if labels is None:
         labels = np.zeros(len(features), np.int64)
     return Moments.of(features, labels, classes)
+
+
+def _merged_moments(features: Summary, labels: Labels | None) -> Moments:
+    """Return the moments that partitions added up, by class or, without labels, of all rows together."""
+    merged: Moments = features.moments
+    if labels is not None:
+        if not isinstance(labels, Summary) or not features.by_class:
+            raise RowsNeeded("these moments are not those of the labels")
+        return merged
+    return Moments(merged.shift, merged.count.sum()[None], merged.total.sum(axis=0)[None], merged.square)
 
 
 @once

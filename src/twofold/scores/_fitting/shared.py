@@ -15,6 +15,8 @@ from typing import ParamSpec, TypeVar
 
 import numpy as np
 
+from twofold.scores._fitting.summary import Summary
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -48,7 +50,8 @@ def once(function: Callable[P, T]) -> Callable[P, T]:
     @wraps(function)
     def remembered(*args: P.args, **kwargs: P.kwargs) -> T:
         arrays = [value for value in args if isinstance(value, np.ndarray)]
-        if kwargs or any(array.flags.writeable for array in arrays):
+        is_summary = any(isinstance(value, Summary) for value in args)
+        if kwargs or is_summary or any(array.flags.writeable for array in arrays):
             return function(*args, **kwargs)
         key = tuple(map(_identify, args))
         with lock:
