@@ -13,6 +13,14 @@ import nox
 PYTHONS = ["3.11", "3.12", "3.13"]
 NEEDS_TORCH = ["tests/nn", "tests/adapters", "tests/study"]  # the other tests run without it
 ALSO_WITH_TORCH = ["cli", "contributing", "docs", "doctests", "layers", "light", "readme"]  # tests/test_NAME.py
+CLUSTERS = [  # slow tests that start clusters and servers; each skips where its package, or Java, is missing
+    "tests/adapters/test_mlflow_model.py",
+    "tests/adapters/test_ray.py",
+    "tests/adapters/test_serving.py",
+    "tests/adapters/test_spark.py",
+    "tests/bench/test_engines.py",
+    "tests/bench/test_runner.py",
+]
 
 GITHUB_FILES = {  # patterns by the name of their schema
     "github-workflows": ".github/workflows/*.yml",
@@ -83,6 +91,13 @@ def test_slow(session: nox.Session) -> None:
     """Test what is slow, with torch: `test` skips some of it and `test_torch` leaves it out; arguments go to pytest."""
     install(session, "all")
     session.run("pytest", "-m", "slow", *session.posargs)
+
+
+@nox.session
+def test_cluster(session: nox.Session) -> None:
+    """Test on real clusters and servers of this machine: Dask, Ray, Spark, MLflow, MLServer; arguments go to pytest."""
+    install(session, "all", "ray", "spark", "serving")
+    session.run("pytest", "-m", "slow", *CLUSTERS, *session.posargs)
 
 
 @nox.session

@@ -1,4 +1,4 @@
-"""Use twofold inside other libraries: scikit-learn, torchmetrics, Lightning, transformers, pandas, MLflow.
+"""Use twofold inside other libraries: scikit-learn, torchmetrics, Lightning, transformers, pandas, MLflow, Ray, Spark.
 
 Names resolve on first access, so importing this package needs none of them.
 """

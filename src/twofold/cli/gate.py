@@ -366,6 +366,80 @@ def card_command(gate: Path, source: Path, names: tuple[str, ...], columns: tupl
         raise Failed(f"the promise is not kept on {', '.join(broken)}", CHECK_FAILED)
 
 
+@gate_group.command("export")
+@click.argument("gate", type=FOLDER)
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--model", required=True, type=MODEL, help="The classifier, as for `twofold extract`.")
+@click.option(
+    "--target",
+    type=click.Choice(["triton", "openinference", "mlflow"]),
+    default="openinference",
+    show_default=True,
+    help="The server: Triton, MLServer (Open Inference Protocol), or MLflow.",
+)
+@click.option("--checkpoint", help="Weights of the classifier.")
+@click.option("--classes", type=click.IntRange(min=1), help="Classes of a model that is built by name.")
+@click.option("--head", help="Name of the last linear layer, if it is not found automatically.")
+@click.option("--shape", help="Shape of one input, such as 3,32,32; by default that of the training.")
+@click.option(
+    "--normalise", help="ID statistics to put inside the file: cifar10, imagenet, ...; inputs are then pixels."
+)
+@PLUGIN
+@JSON
+def export_command(
+    gate: Path,
+    out: Path,
+    model: str,
+    target: str,
+    checkpoint: str | None,
+    classes: int | None,
+    head: str | None,
+    shape: str | None,
+    normalise: str | None,
+    as_json: bool,
+) -> None:
+    """Write a gate and its classifier as a folder OUT that an inference server serves.
+
+    The classifier and both scores become one ONNX file. A network from a training folder brings the size and the
+    normalisation of its input; name them for other networks. Requests then hold pixels in [0, 1], channels first.
+
+    \b
+      twofold gate export gate served/resnet18 --model runs/resnet18 --target openinference
+      mlserver start served/resnet18
+    """
+    from twofold.gate import Gate
+
+    opened = Gate.load(gate)
+    extraction = from_torch("extraction")
+    network = from_torch("models").load(model, classes=classes, checkpoint=checkpoint)
+    stored = from_torch("extraction.stored")
+    stored.remember_input(network, stored.find_input([checkpoint, model]))
+    prepare = None if normalise is None else extraction.Prepare.named(normalise)
+    opened.export(out, network, target=target, shape=_read_shape(shape), prepare=prepare, head=head)  # type: ignore[arg-type]
+    files = sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file())
+    if as_json:
+        click.echo(json.dumps({"folder": str(out), "target": target, "files": files}, indent=2))
+        return
+    for name in files:
+        click.echo(name)
+    click.echo(f"The folder {out} is ready to be served.", err=True)
+
+
+def _read_shape(text: str | None) -> tuple[int, ...] | None:
+    """Read the shape of one input from text such as 3,32,32."""
+    if text is None:
+        return None
+    try:
+        sizes = tuple(int(part) for part in text.split(","))
+    except ValueError as error:
+        raise click.UsageError(
+            f"--shape must be whole numbers separated by commas, such as 3,32,32; got {text}"
+        ) from error
+    if min(sizes) < 1:
+        raise click.UsageError(f"--shape must be numbers above 0, such as 3,32,32; got {text}")
+    return sizes
+
+
 @gate_group.command("show")
 @click.argument("gate", type=FOLDER)
 @PLUGIN

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -526,6 +526,40 @@ class Gate:
         from twofold.nn import to_onnx
 
         to_onnx(self, model, path, **options)
+
+    def export(
+        self,
+        folder: str | os.PathLike[str],
+        model: Any,
+        *,
+        target: Literal["triton", "openinference", "mlflow"],
+        **options: Any,
+    ) -> None:
+        """Write this gate and its classifier as a folder that an inference server serves.
+
+        Parameters
+        ----------
+        folder : str or path-like
+            A new or empty folder. Its name is that of the model.
+        model : torch.nn.Module or twofold.nn.Classifier
+            The classifier that the gate was fitted for, float32 on the CPU.
+        target : {"triton", "openinference", "mlflow"}
+            The server: Triton, one of the Open Inference Protocol such as MLServer, or MLflow.
+        **options
+            ``shape``, ``prepare`` and ``head``, as in :func:`twofold.nn.onnx.to_onnx`.
+
+        Raises
+        ------
+        MissingExtra
+            If torch, onnx or, for ``mlflow``, MLflow is not installed.
+        InvalidInput
+            If the model does not fit the gate, or ONNX cannot hold a score.
+        RunError
+            If the folder holds something.
+        """
+        from twofold.adapters import export_gate
+
+        export_gate(self, folder, model, target=target, **options)
 
     def monitor(self, *, false_alarms: float = 0.01, ood_share: float | None = None) -> Monitor:
         """Create a counter of live verdicts that raises an alarm when their rates leave those of validation.
