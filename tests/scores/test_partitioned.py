@@ -18,6 +18,8 @@ MERGED = [
     "fdbd",
     "nci",
     "dice|energy",
+    "weiper",
+    "gradorth",
 ]
 
 
@@ -57,7 +59,9 @@ def test_a_partition_without_known_classes_adds_nothing(partitions):
         fit_partitioned("mds", [unknown])
 
 
-@pytest.mark.parametrize("spec", ["knn", "klm", "she", "vim(dim=3)", "react|energy", "temperature|msp", "dice|mds"])
+@pytest.mark.parametrize(
+    "spec", ["knn", "klm", "she", "caref", "vim(dim=3)", "react|energy", "temperature|msp", "dice|mds"]
+)
 def test_scores_that_need_rows_say_so(spec, partitions):
     with pytest.raises(InvalidInput, match=r"cannot be fitted on partitions.*fit it on one machine"):
         fit_partitioned(spec, partitions)

@@ -74,8 +74,8 @@ def fit_partitioned(
     """Fit a score on a training set that lies in partitions, without bringing its rows together.
 
     Each partition is read once. Counts, sums and second moments by class add up, so ``mds``, ``rmds``, ``residual``,
-    ``neco``, ``pca_error``, ``cosine_mean``, ``fdbd``, ``nci`` and the transform ``dice`` learn the same as on all rows
-    at once, up to the rounding of sums.
+    ``neco``, ``pca_error``, ``cosine_mean``, ``fdbd``, ``nci``, ``weiper``, ``gradorth`` and the transform ``dice``
+    learn the same as on all rows at once, up to the rounding of sums.
 
     Parameters
     ----------
@@ -117,10 +117,11 @@ def fit_partitioned(
     if not statistics.moments.count.any():
         raise InvalidInput("labels must name a class for at least one training row; all are -1")
     rows, width = int(statistics.moments.count.sum()), len(statistics.moments.shift)
+    truth = Summary((rows,)) if statistics.has_labels else None
     train = _TrainingSet(
-        features=Summary((rows, width), statistics.moments, by_class=statistics.has_labels),
+        features=Summary((rows, width), statistics.moments, truth),
         logits=Summary((rows, statistics.classes)),
-        labels=Summary((rows,)) if statistics.has_labels else None,
+        labels=truth,
         predictions=Summary((rows,)),
         head=head or found_head,
     )

@@ -208,12 +208,12 @@ def moments(features: Floats, labels: Labels | None = None, classes: int = 1) ->
     return Moments.of(features, labels, classes)
 
 
-def _merged_moments(features: Summary, labels: Labels | None) -> Moments:
+def _merged_moments(features: Summary, labels: object) -> Moments:
     """Return the moments that partitions added up, by class or, without labels, of all rows together."""
     merged: Moments = features.moments
     if labels is not None:
-        if not isinstance(labels, Summary) or not features.by_class:
-            raise RowsNeeded("these moments are not those of the labels")
+        if labels is not features.labels:
+            raise RowsNeeded("moments are known by label, and not by anything else")
         return merged
     return Moments(merged.shift, merged.count.sum()[None], merged.total.sum(axis=0)[None], merged.square)
 

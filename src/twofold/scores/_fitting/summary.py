@@ -20,8 +20,8 @@ class Summary:
         Shape of the whole array.
     moments : Moments, optional
         Moments by class of its rows.
-    by_class : bool, default=True
-        Whether labels were known when the moments were computed.
+    labels : Summary, optional
+        What stands for the labels by which the moments were computed.
 
     Examples
     --------
@@ -29,10 +29,10 @@ class Summary:
     5
     """
 
-    def __init__(self, shape: tuple[int, ...], moments: Any = None, *, by_class: bool = True) -> None:
+    def __init__(self, shape: tuple[int, ...], moments: Any = None, labels: Summary | None = None) -> None:
         self.shape = shape
         self.moments = moments
-        self.by_class = by_class
+        self.labels = labels
 
     def __len__(self) -> int:
         return self.shape[0]
