@@ -12,6 +12,7 @@ from fractions import Fraction
 import numpy as np
 from scipy import special
 from scipy.integrate import quad
+from scipy.optimize import brentq
 
 
 class Undefined(ValueError):
@@ -511,7 +512,55 @@ def slow_softmax(z):
     return special.softmax(np.asarray(z, dtype=np.float64), axis=-1)
 
 
+def classwise(labels, logits):
+    probs = [softmax(row) for row in logits]
+    errors = []
+    for k in range(len(probs[0])):
+        gaps = bin_gaps([int(y) == k for y in labels], [p[k] for p in probs])
+        errors.append(math.fsum(n * g for n, g in gaps) / len(labels))
+    return math.fsum(errors) / len(errors)
+
+
+def smooth(correct, prob):
+    """The definition with the kernel as a sum of mirror images, solved by Brent's method."""
+    t = (np.arange(1024) + 0.5) / 1024
+
+    def error(sigma):
+        total = np.zeros_like(t)
+        for c, p in zip(correct, prob, strict=True):
+            kernel = np.zeros_like(t)
+            for shift in range(-12, 13, 2):
+                for image in (float(p), -float(p)):
+                    kernel += np.exp(-0.5 * ((t - image + shift) / sigma) ** 2) / (sigma * math.sqrt(2 * math.pi))
+            total += kernel * (bool(c) - float(p)) / len(prob)
+        return np.abs(total).mean()
+
+    if error(0.002) <= 0.002:
+        return error(0.002)
+    if error(1.0) >= 1.0:
+        return 1.0
+    return brentq(lambda sigma: error(sigma) - sigma, 0.002, 1.0, xtol=1e-15)
+
+
+def rejection_area(loss, conf):
+    """Accuracy at twenty quantiles of the uncertainty, as the code for semantic entropy sums it."""
+    n = len(conf)
+    ranked = sorted(range(n), key=lambda i: -conf[i])
+    area = 0.0
+    for step in range(20):
+        share = Fraction(1, 10) + step * Fraction(9, 190)
+        cutoff = conf[ranked[math.floor(share * (n - 1))]]
+        kept = [1.0 - loss[i] for i in range(n) if conf[i] >= cutoff]
+        area += 0.9 / 19 * math.fsum(kept) / len(kept)
+    return area
+
+
 ORACLES = {
+    "auarc": lambda correct, conf, loss=None: 1.0 - empirical(losses(correct, loss), conf),
+    "aurac": lambda correct, conf, loss=None: rejection_area(losses(correct, loss), conf),
+    "prr": lambda correct, conf, loss=None: 1.0 - normalised(losses(correct, loss), conf),
+    "classwise_ece": classwise,
+    "smooth_ece": smooth,
     "ece": lambda correct, prob: math.fsum(n * g for n, g in bin_gaps(correct, prob)) / len(prob),
     "mce": lambda correct, prob: max(g for _, g in bin_gaps(correct, prob)),
     "nll": lambda labels, logits: (

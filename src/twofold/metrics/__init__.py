@@ -13,7 +13,9 @@ from twofold.metrics import (
     open_set,
     operating_points,
     plugin_rule,
+    prediction_sets,
     published_forms,
+    rejection,
     risk_coverage,
     saturation,
     scaling,
@@ -38,7 +40,9 @@ from twofold.metrics.joint import *
 from twofold.metrics.open_set import *
 from twofold.metrics.operating_points import *
 from twofold.metrics.plugin_rule import *
+from twofold.metrics.prediction_sets import *
 from twofold.metrics.published_forms import *
+from twofold.metrics.rejection import *
 from twofold.metrics.risk_coverage import *
 from twofold.metrics.saturation import *
 from twofold.metrics.scaling import *
@@ -65,7 +69,9 @@ __all__ += joint.__all__
 __all__ += open_set.__all__
 __all__ += operating_points.__all__
 __all__ += plugin_rule.__all__
+__all__ += prediction_sets.__all__
 __all__ += published_forms.__all__
+__all__ += rejection.__all__
 __all__ += risk_coverage.__all__
 __all__ += saturation.__all__
 __all__ += scaling.__all__

@@ -29,10 +29,12 @@ __all__ = [
     "accuracy",
     "balanced_accuracy",
     "brier",
+    "classwise_ece",
     "ece",
     "mce",
     "nll",
     "reliability_diagram",
+    "smooth_ece",
 ]
 
 Strategy: TypeAlias = Literal["width", "mass"]
@@ -300,6 +302,87 @@ def mce(correct: ArrayLike, prob: ArrayLike, *, bins: int = 15, strategy: Strate
     return float(np.abs(reliability_diagram(correct, prob, bins=bins, strategy=strategy).gap).max())
 
 
+HARMONICS, POINTS, DISTINCT = 1024, 1024, 8192  # resolution of smooth_ece
+NARROWEST = 0.002  # kernel below which smooth_ece does not look
+
+
+@register_metric(
+    "smooth_ece",
+    task="calibration",
+    better="lower",
+    bounds=(0.0, 1.0),
+    formula=r"\sigma : \int_0^1 \left| \frac1n \sum_i K_\sigma(t, p_i) (c_i - p_i) \right| dt = \sigma",
+    reference="Błasiok & Nakkiran, ICLR 2024, arXiv:2309.12236",
+)
+def smooth_ece(correct: ArrayLike, prob: ArrayLike) -> float:
+    r"""Compute the smooth calibration error, which has no bins: gaps are averaged by a kernel as wide as the error.
+
+    .. math:: \mathrm{smECE} = \sigma \quad \text{with} \quad
+              \int_0^1 \left| \frac1n \sum_i K_\sigma(t, p_i) (c_i - p_i) \right| dt = \sigma
+
+    with :math:`K_\sigma` the Gaussian kernel reflected at 0 and 1.
+
+    Parameters
+    ----------
+    correct : array-like of shape (n_samples,)
+        Whether each prediction is correct, as booleans or 0/1.
+    prob : array-like of shape (n_samples,)
+        Stated probability that the prediction is correct, in [0, 1], such as the maximum softmax.
+
+    Returns
+    -------
+    float
+        The error, in [0, 1]; lower is better.
+
+    Raises
+    ------
+    InvalidInput
+        If the arrays differ in length, or ``prob`` has a value outside [0, 1] or NaN.
+
+    Notes
+    -----
+    The integral is a mean over 1,024 points, the kernel a cosine series. Kernels narrower than 0.002 are not resolved:
+    where the error is smaller, the integral at 0.002 is returned. More than 8,192 distinct probabilities are rounded to
+    multiples of 1/8192.
+
+    References
+    ----------
+    Błasiok & Nakkiran, ICLR 2024, arXiv:2309.12236.
+
+    Examples
+    --------
+    >>> round(smooth_ece([True, True, True, False], [0.5, 0.5, 0.5, 0.5]), 4)
+    0.25
+    """
+    right = checks.mask(correct, "correct")
+    p = _probability(prob)
+    checks.same_rows(correct=right, prob=p)
+    values, place = np.unique(p, return_inverse=True)
+    if len(values) > DISTINCT:
+        values, place = np.unique(np.round(p * DISTINCT) / DISTINCT, return_inverse=True)
+    gaps = np.bincount(place, right - p, minlength=len(values)) / len(p)
+    order = np.arange(HARMONICS)
+    coefficients = np.cos(np.pi * np.outer(order, values)) @ gaps
+    coefficients[1:] *= 2.0
+    points = (np.arange(POINTS) + 0.5) / POINTS
+    waves = np.cos(np.pi * np.outer(points, order))
+
+    def error_at(sigma: float) -> float:
+        damping = np.exp(-0.5 * (np.pi * sigma * order) ** 2)
+        return float(np.abs(waves @ (damping * coefficients)).mean())
+
+    low, high = NARROWEST, 1.0
+    if error_at(low) <= low:
+        return error_at(low)
+    for _ in range(50):  # the error falls as the kernel widens
+        middle = 0.5 * (low + high)
+        if error_at(middle) > middle:
+            low = middle
+        else:
+            high = middle
+    return 0.5 * (low + high)
+
+
 # Labels and logits
 
 
@@ -419,6 +502,64 @@ def nll(labels: ArrayLike, logits: ArrayLike) -> float:
     y, z = check_labelled(labels, logits)
     with np.errstate(over="ignore"):
         return float(np.logaddexp(0.0, -log_odds(z, y)).mean())
+
+
+@register_metric(
+    "classwise_ece",
+    task="calibration",
+    better="lower",
+    bounds=(0.0, 1.0),
+    formula=r"\frac1C \sum_k \sum_b \frac{n_{kb}}{n} |\mathrm{acc}_{kb} - \mathrm{conf}_{kb}|",
+    reference="Kull et al., NeurIPS 2019, arXiv:1910.12656",
+)
+def classwise_ece(labels: ArrayLike, logits: ArrayLike, *, bins: int = 15, strategy: Strategy = "width") -> float:
+    r"""Compute the classwise calibration error: the mean over classes of the ECE of each class's probability.
+
+    .. math:: \mathrm{cwECE} = \frac1C \sum_k \sum_b \frac{n_{kb}}{n}
+              \left| \mathrm{acc}(B_{kb}) - \mathrm{conf}(B_{kb}) \right|
+
+    where acc is the share of samples of class k in a bin and conf the mean of :math:`p_k` there.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples,)
+        Class of each sample, in [0, n_classes).
+    logits : array-like of shape (n_samples, n_classes)
+        Finite logits.
+    bins : int, default=15
+        Number of bins for each class, at least 1, as in :func:`reliability_diagram`.
+    strategy : {"width", "mass"}, default="width"
+        Bins of equal width or of equal count, as in :func:`reliability_diagram`.
+
+    Returns
+    -------
+    float
+        The error, in [0, 1]; lower is better.
+
+    Raises
+    ------
+    InvalidInput
+        If the arrays do not go together, or a setting is out of range.
+
+    Notes
+    -----
+    With many classes most probabilities are near 0, so the value falls with their number: compare models of the same
+    classes only. Some libraries sum over classes instead.
+
+    References
+    ----------
+    Kull et al., NeurIPS 2019, arXiv:1910.12656; Nixon et al., CVPR Workshops 2019, arXiv:1904.01685.
+
+    Examples
+    --------
+    >>> round(classwise_ece([0, 1], [[2.0, 0.0], [2.0, 0.0]]), 4)
+    0.3808
+    """
+    y, z = check_labelled(labels, logits)
+    odds = np.exp(z)
+    p = odds / odds.sum(axis=1, keepdims=True)
+    errors = [ece(y == k, np.minimum(p[:, k], 1.0), bins=bins, strategy=strategy) for k in range(p.shape[1])]
+    return float(np.mean(errors))
 
 
 @register_metric(

@@ -47,6 +47,8 @@ Estimator = Literal[
     "listing",
     "grid",
     "published",
+    "fd_shifts",
+    "torch_uncertainty",
 ]
 
 _ZHOU = "Zhou et al., ICML 2025, arXiv:2410.15361"
@@ -104,6 +106,10 @@ ESTIMATORS: dict[str, Callable[[Sweep], float]] = {
 }
 
 
+PEERS = ("fd_shifts", "torch_uncertainty")
+"""Estimators that other libraries compute, for those who must match their numbers."""
+
+
 def _aurc(s: Sweep, *, coverage: Coverage = "all", estimator: Estimator = "empirical") -> float:
     if coverage == "id":
         return s.mean(over=s.known)
@@ -155,7 +161,7 @@ def check_convention(coverage: str, estimator: str, is_id: ArrayLike | None, *, 
         If ``coverage="id"`` and there is no ID sample.
     """
     _checks.choice(coverage, "coverage", ("all", "id"))
-    _checks.choice(estimator, "estimator", (*ESTIMATORS, "listing", "grid", "published"))
+    _checks.choice(estimator, "estimator", (*ESTIMATORS, "listing", "grid", "published", *PEERS))
     if coverage == "id" and estimator not in ("empirical", "grid", "published"):
         raise InvalidInput(f'coverage="id" is defined for empirical, grid and published, not for {estimator!r}')
     if coverage == "all" and estimator in ("grid", "published"):
@@ -249,8 +255,8 @@ def aurc(
         If arrays differ in length or hold values that are not allowed, if ``correct`` is True on an OOD sample, if
         ``ood_share`` is outside [0, 1) or comes without ``is_id``, or if ``estimator``, ``coverage`` and ``loss`` do
         not go together: ``coverage="id"`` needs ``empirical``, ``grid`` or ``published``; ``grid`` and ``published``
-        need ``coverage="id"`` and take no ``loss``; ``published`` and ``listing`` take no ``ood_share``; ``published``
-        needs finite confidences.
+        need ``coverage="id"`` and take no ``loss``; ``published``, ``listing`` and ``torch_uncertainty`` take no
+        ``ood_share``; ``published`` needs finite confidences.
     UnfitData
         If there is no ID sample for ``coverage="id"``, or if ``ood_share`` is set but there is no ID or no OOD sample.
 
@@ -262,6 +268,10 @@ def aurc(
     ``listing`` draws trapezoids too, but reads the risk after the first member of a tie group instead of the last, and
     leaves out the stretch from the most confident sample to coverage 0. Its value depends on the order of tied
     samples: here they are removed in the order of the rows, as ``np.argsort(conf, kind="stable")`` gives it.
+
+    ``fd_shifts`` is what that library computes today, ``trapezoid`` (it prints 1,000 times the value).
+    ``torch_uncertainty`` draws trapezoids between the n single samples from coverage 1/n to 1 and divides by 1 - 1/n;
+    tied samples are taken in the order of the rows.
 
     ``coverage="id"`` is the AURC of the SURE+ paper (its Eq. 4-6): the mean over ID samples of the risk at each one's
     own threshold, with accepted OOD samples counted as failures. There ``estimator`` may also be ``grid`` (quantile
@@ -295,6 +305,8 @@ def aurc(
         return _grid_aurc(correct, conf, is_id, ood_share, estimator, thresholds, bins, nan)
     if estimator == "listing":
         return _listing_aurc(correct, conf, is_id, loss, ood_share, nan)
+    if estimator in PEERS:
+        return _peer_aurc(correct, conf, is_id, loss, ood_share, estimator, nan)
     s = sweep(correct, conf, is_id=is_id, loss=loss, ood_share=ood_share, nan=nan)
     return _aurc(s, coverage=coverage, estimator=estimator)
 
@@ -345,6 +357,45 @@ def _listing_aurc(
         risks = np.append(risks, risks[-1])
         steps = np.append(steps, left)
     return float((risks[1:] + risks[:-1]) @ steps) / (2.0 * n)
+
+
+def _peer_aurc(
+    correct: ArrayLike,
+    conf: ArrayLike,
+    is_id: ArrayLike | None,
+    loss: ArrayLike | None,
+    ood_share: float | None,
+    estimator: str,
+    nan: NaNPolicy,
+) -> float:
+    """Compute the AURC as another library does."""
+    if estimator == "fd_shifts":
+        return _trapezoid(sweep(correct, conf, is_id=is_id, loss=loss, ood_share=ood_share, nan=nan))
+    if ood_share is not None:
+        raise InvalidInput('estimator="torch_uncertainty" counts every sample once; leave ood_share out')
+    conf = _checks.confidence(conf, nan=nan)
+    right, _ = _checks.joint(correct, is_id, conf=conf)
+    losses = (~right).astype(np.float64) if loss is None else _checks.losses(loss)
+    _checks.same_rows(loss=losses, conf=conf)
+    return _area_between_samples(losses[np.argsort(-conf, kind="stable")])
+
+
+def _area_between_samples(losses: Array) -> float:
+    """Compute the area under the risks of the first 1, 2, ..., n samples, as if it reached from coverage 0 to 1."""
+    n = len(losses)
+    if n < 2:
+        raise UndefinedMetric("torch_uncertainty has no area under the risk of one sample; use more samples")
+    risks = np.cumsum(losses) / np.arange(1, n + 1)
+    return float((risks[1:] + risks[:-1]).sum()) / (2.0 * n) / (1.0 - 1.0 / n)
+
+
+def _peer_optimum(correct: ArrayLike, estimator: str) -> float:
+    """Return the AURC that a perfect ranking has by the rule of another library."""
+    wrong = ~_checks.mask(correct, "correct")
+    if estimator == "torch_uncertainty":
+        return _area_between_samples(np.sort(wrong.astype(np.float64)))
+    error = float(wrong.mean())
+    return error + (1.0 - error) * float(np.log(1.0 - error + np.finfo(np.float64).eps))
 
 
 # Excess and normalised areas
@@ -464,7 +515,8 @@ def eaurc(
     -----
     The optimum is the exact finite-n one, so a perfect strict ranking has 0 (up to rounding); the usual
     :math:`e + (1-e)\ln(1-e)` with error rate e is its limit and leaves an offset. With ``loss`` the optimum ranks by
-    rising loss. The optimum has no ties and, with ``ood_share``, puts lighter failures first, which is best for
+    rising loss. ``fd_shifts`` subtracts this limit, ``torch_uncertainty`` its own area of a perfect ranking; both take
+    0/1 losses only. The optimum has no ties and, with ``ood_share``, puts lighter failures first, which is best for
     ``empirical``; ``trapezoid``, which rewards ties, can go below it.
 
     References
@@ -479,6 +531,10 @@ def eaurc(
     0.1667
     """
     check_convention(coverage, estimator, is_id)
+    if estimator in PEERS:
+        if loss is not None or ood_share is not None:
+            raise InvalidInput(f"eaurc(estimator={estimator!r}) takes neither loss nor ood_share; leave them out")
+        return _peer_aurc(correct, conf, is_id, None, None, estimator, nan) - _peer_optimum(correct, estimator)
     _check_has_optimum(estimator)
     _check_optimum_is_known(loss, coverage)
     s = sweep(correct, conf, is_id=is_id, loss=loss, ood_share=ood_share, nan=nan)
@@ -486,7 +542,7 @@ def eaurc(
 
 
 def _check_has_optimum(estimator: str) -> None:
-    if estimator in ("listing", "grid", "published"):
+    if estimator in ("listing", "grid", "published", *PEERS):
         raise InvalidInput(f"estimator={estimator!r} has no exact optimum to compare with; use empirical")
 
 
