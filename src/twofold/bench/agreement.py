@@ -27,8 +27,16 @@ from twofold.scores.step import ChainStep
 COUNTERPARTS: dict[str, tuple[str, ...]] = {
     "cifar10-real": ("openood-cifar10", "fd-cifar10", "stratified-cifar10"),
     "cifar100-real": ("openood-cifar100", "fd-cifar100", "stratified-cifar100"),
+    "sure_plus_imagenet": ("openood-imagenet1k",),
+    "unknown_detection": ("unknown-cifar",),
+    "unknown_detection_imagenet": ("unknown-imagenet",),
+    "unknown-cifar-1": ("unknown-cifar",),
+    "unknown-cifar-2": ("unknown-cifar",),
+    "unknown-cifar-3": ("unknown-cifar",),
+    "unknown-cifar-4": ("unknown-cifar",),
 }
-"""The published benchmarks that results of a benchmark without published numbers may be compared with."""
+"""The published benchmarks that results of a benchmark without published numbers may be compared with: of real images
+that are here, of studies at small scale, and of further splits."""
 
 _REAL_NETWORK = (
     "Other network: a small CIFAR ResNet trained by others, where the papers train ResNet-18, VGG-13 or ViT-B/16.",
@@ -59,6 +67,17 @@ _UNKNOWN_DETECTION = (
     "TPR, there the one nearest to it.",
     "The recipe of the noise images is not stated, and they are 30 % of the pool.",
 )
+_OTHER_SPLIT = (
+    *_UNKNOWN_DETECTION,
+    "Another substitute split of the classes of CIFAR-100 than the first.",
+    "Results of several splits are averaged, where the paper has one.",
+)
+_SMALL_STUDY = (
+    "Other network: a small CIFAR ResNet, where the papers have ResNet-18, ResNet-152 or DINOv3.",
+    "Few training images and a few epochs, where the papers train for 20 to 200 epochs.",
+    "One seed, where the papers average three to five.",
+    "A few hundred images of each data set, so the share of OOD samples is not the published one.",
+)
 _STRATIFIED = ("The study prints only its best score per set, chosen among all, and does not name it.",)
 
 DIFFERENCES: dict[str, tuple[str, ...]] = {
@@ -75,6 +94,21 @@ DIFFERENCES: dict[str, tuple[str, ...]] = {
         "notMNIST, ten texture classes and noise, where OpenOOD has MNIST, SVHN, all textures and Places365.",
         *_EXACT_METRICS,
     ),
+    "sure_plus_imagenet": (
+        *_SMALL_STUDY,
+        "CIFAR-10 stands in for ImageNet: near is CIFAR-100, far is SVHN and ten texture classes.",
+        *_EXACT_METRICS,
+    ),
+    "unknown_detection": (*_SMALL_STUDY, *_UNKNOWN_DETECTION),
+    "unknown_detection_imagenet": (
+        *_SMALL_STUDY,
+        "A split of CIFAR-100 stands in for ImageNet-200.",
+        *_UNKNOWN_DETECTION,
+    ),
+    "unknown-cifar-1": _OTHER_SPLIT,
+    "unknown-cifar-2": _OTHER_SPLIT,
+    "unknown-cifar-3": _OTHER_SPLIT,
+    "unknown-cifar-4": _OTHER_SPLIT,
     "openood-cifar10": _EXACT_METRICS + _OPENOOD,
     "openood-cifar100": _EXACT_METRICS + _OPENOOD,
     "openood-imagenet200": _EXACT_METRICS + _OPENOOD,

@@ -206,8 +206,10 @@ def _reads_logits(chain: Chain) -> bool:
 def _fit_chain(spec: str, train: Outputs, val: Outputs, ood_val: Outputs | None, tuning: Tuning) -> Chain:
     """Fit a score by the rule of a protocol: settings left open are chosen on the roles that the rule allows."""
     chain = plan_chain(spec, tuning)
-    has_open_settings = any(step.info.grid for step in chain.steps)
-    if not has_open_settings:
+    open_settings: list[str] = []
+    for step in chain.steps:
+        open_settings += [setting for setting in step.info.grid if setting not in step.settings]
+    if not open_settings:
         return chain.fit(select_id_rows(train), val=select_id_rows(val), ood_val=ood_val)
     tuning_ood = ood_val if "ood_val" in tuning.sets else None
     metric = tuning.metric

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from twofold.cli.class_means import classes_command
 from twofold.cli.estimators import estimators_command
 from twofold.cli.extract import print_data_sets, summarise
 from twofold.cli.options import BENCHMARK, FOLDER, METHOD, MODEL, PLUGIN, PROTOCOL, ROOT, RUN, SCORE, AliasedOption
 from twofold.cli.shared import JSON, Verbs, from_torch, progress, resumable
+from twofold.cli.transfer import transfer_command
 from twofold.cli.unknown_sets import build_command, embed_command, strata_command
 
 if TYPE_CHECKING:
@@ -375,5 +377,7 @@ def _print_list(title: str, lines: Sequence[str]) -> None:
 
 
 bench_group.add_command(build_command)
+bench_group.add_command(classes_command)
 bench_group.add_command(embed_command)
 bench_group.add_command(strata_command)
+bench_group.add_command(transfer_command)

@@ -50,6 +50,13 @@ METHOD = click.option(
     show_default=True,
     help="published: f1, aurc_id, ds_f1 and ds_aurc also as the code of SURE+ computes them, as NAME_published.",
 )
+METHOD_OF_THRESHOLDS = click.option(
+    "--method",
+    type=click.Choice(["exact", "published"]),
+    default="exact",
+    show_default=True,
+    help="Every threshold, or those of the code of SURE+: a linear grid on scores scaled to [0, 1].",
+)
 ROOT = click.option("--root", type=click.Path(path_type=Path), help="Folder of data; by default $TWOFOLD_DATA.")
 
 

@@ -204,6 +204,13 @@ def _print_printed(table: PaperTable) -> None:
     type=click.Path(path_type=Path),
     help="A run of your own, or an npz file as `bench estimators` takes it; may be repeated.",
 )
+@click.option(
+    "--method",
+    type=click.Choice(["exact", "published"]),
+    default="exact",
+    show_default=True,
+    help="published: compare f1, aurc_id, ds_f1 and ds_aurc with print as the code of SURE+ computes them.",
+)
 @click.option("--minutes", type=float, help="Start no further step after this many minutes.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes that judge.")
 @click.option("--device", default="cpu", show_default=True, help="Where networks run.")
@@ -215,6 +222,7 @@ def run_command(
     scale: str,
     out: Path,
     runs: tuple[Path, ...],
+    method: str,
     minutes: float | None,
     jobs: int,
     device: str,
@@ -234,6 +242,7 @@ def run_command(
     from typing import cast
 
     from twofold import papers
+    from twofold.metrics.evaluate import EvaluationMethod
     from twofold.papers.plan import ScaleName
 
     plans = [papers.find(name) for name in names]
@@ -247,7 +256,15 @@ def run_command(
         work = papers.Workspace.open(out, root=root, minutes=minutes, progress=done, jobs=jobs, device=device)
         for plan in plans:
             bar.update(task, description=plan.id)
-            outcomes.append(papers.run(plan, work, scale=cast("ScaleName", scale), runs=[str(run) for run in runs]))
+            outcomes.append(
+                papers.run(
+                    plan,
+                    work,
+                    scale=cast("ScaleName", scale),
+                    runs=[str(run) for run in runs],
+                    method=cast("EvaluationMethod", method),
+                )
+            )
     if as_json:
         click.echo(json.dumps([asdict(one) for one in outcomes], indent=2))
     else:

@@ -43,6 +43,8 @@ class ExtractOutputs(Step):
         Layers whose statistics are recorded; empty for none.
     images : int, default=0
         Largest number of images of each data set, drawn by a seed; 0 for all.
+    odin : float, default=0.0
+        Step of ODIN in pixels of [0, 1], which is recorded; 0 for none.
     """
 
     verb: ClassVar[str] = "extract"
@@ -55,6 +57,7 @@ class ExtractOutputs(Step):
     recipe: str = "published"
     layers: str = ""
     images: int = 0
+    odin: float = 0.0
 
     def path(self, work: Workspace) -> Path:
         """Name the folder of the run.
@@ -104,6 +107,8 @@ class ExtractOutputs(Step):
             words += ["--layers", shlex.quote(self.layers)]
         if self.images:
             words += ["--sample", str(self.images)]
+        if self.odin:
+            words += ["--odin", str(self.odin)]
         words += [*options("--name", self.sets), "--out", shlex.quote(str(self.path(work)))]
         return " ".join(words)
 
@@ -141,6 +146,7 @@ class ExtractOutputs(Step):
             normalise=self.normalise,
             recipe=self.recipe,
             layers=self.layers or None,
+            odin=self.odin or None,
             device=work.device,
             command=f"twofold bench extract {self.benchmark} {self.model}",
             begin=progress.begin,

@@ -15,6 +15,7 @@ from twofold.bench.protocols import PROTOCOLS
 from twofold.bench.results import Results
 from twofold.bench.saved import saved_path
 from twofold.errors import InvalidInput, UnknownName
+from twofold.metrics.evaluate import EvaluationMethod
 from twofold.papers.material import Material
 from twofold.papers.steps import DataNeed, Step, absolute_sources, check_extracts, file_needs, options, register_step
 from twofold.papers.workspace import Workspace
@@ -44,6 +45,8 @@ class JudgeRuns(Step):
         Protocols; empty for all of the benchmark.
     resamples : int, default=0
         Bootstrap resamples of each interval.
+    method : {"exact", "published"}, default="exact"
+        Whether joint metrics are also measured as the released code of SURE+ does.
     """
 
     verb: ClassVar[str] = "bench"
@@ -54,6 +57,7 @@ class JudgeRuns(Step):
     pairs: tuple[str, ...] = ()
     protocols: tuple[str, ...] = ()
     resamples: int = 0
+    method: EvaluationMethod = "exact"
 
     @override
     def check(self) -> None:
@@ -92,6 +96,8 @@ class JudgeRuns(Step):
             words += ["--run", run]
         words += options("--score", self.scores) + options("--pair", self.pairs)
         words += [*options("--protocol", self.protocols), "--resamples", str(self.resamples)]
+        if self.method != "exact":
+            words += ["--method", self.method]
         return " ".join([*words, "--out", shlex.quote(str(self._folder(work)))])
 
     @override
@@ -100,6 +106,10 @@ class JudgeRuns(Step):
             if "?" in run:
                 raise InvalidInput(f"{run!r}: a benchmark judges whole runs; leave out what follows the question mark")
         return replace(self, extracts=(), runs=absolute_sources(runs))
+
+    @override
+    def use_method(self, method: EvaluationMethod) -> Step:
+        return replace(self, method=method)
 
     def _folder(self, work: Workspace) -> Path:
         return work.out / "results" / self.key
@@ -129,6 +139,7 @@ class JudgeRuns(Step):
             pairs=[split_pair(pair) for pair in self.pairs],
             protocols=self.protocols or None,
             resamples=self.resamples,
+            method=self.method,
             jobs=work.jobs,
             done=work.progress,
         )

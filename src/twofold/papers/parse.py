@@ -13,12 +13,18 @@ from twofold import _checks, _toml
 from twofold.bench.published import printed_layout
 from twofold.errors import InvalidInput, TwofoldError, UnknownName
 from twofold.papers import (  # noqa: F401 - they register what plans name
+    class_step,
     data_tables,
     estimator_figures,
     estimator_step,
     extract_step,
+    joint_figures,
+    joint_tables,
     judge_step,
     study_step,
+    transfer_step,
+    unknown_figures,
+    unknown_tables,
 )
 from twofold.papers.drawings import DRAWINGS
 from twofold.papers.plan import (

@@ -18,7 +18,12 @@ import twofold
 from twofold._files import replacing
 from twofold.bench.cache import digest
 from twofold.errors import InvalidInput
+<<<<<<< HEAD
 from twofold.papers.drawings import DRAWINGS, format_csv, write_figure
+=======
+from twofold.metrics.evaluate import EvaluationMethod
+from twofold.papers.drawings import DRAWINGS, figure_style, format_csv, write_figure
+>>>>>>> 30f6b99 (Plans of SURE+ and of unknown detection: studies, threshold transfer, figures and settings)
 from twofold.papers.material import Material
 from twofold.papers.plan import STATES, PaperPlan, Scale, ScaleName
 from twofold.papers.settings_tables import SETTINGS, SettingsRow
@@ -66,7 +71,14 @@ class PlanOutcome:
     minutes: float
 
 
-def run(plan: PaperPlan, work: Workspace, *, scale: ScaleName = "here", runs: Sequence[str] = ()) -> PlanOutcome:
+def run(
+    plan: PaperPlan,
+    work: Workspace,
+    *,
+    scale: ScaleName = "here",
+    runs: Sequence[str] = (),
+    method: EvaluationMethod = "exact",
+) -> PlanOutcome:
     """Do the steps of a plan that are missing, and write its table or figure.
 
     Parameters
@@ -80,6 +92,9 @@ def run(plan: PaperPlan, work: Workspace, *, scale: ScaleName = "here", runs: Se
     runs : sequence of str, default=()
         The user's own runs, in place of the plan's: folders, or npz files as
         :func:`twofold.bench.saved.read_saved` takes them.
+    method : {"exact", "published"}, default="exact"
+        Whether the table shows F1, AURC-ID, DS-F1 and DS-AURC as they are, or as the released code of SURE+ computes
+        them.
 
     Returns
     -------
@@ -92,7 +107,7 @@ def run(plan: PaperPlan, work: Workspace, *, scale: ScaleName = "here", runs: Se
         If the plan is not one that runs, needs runs that were not given, or its data are not here.
     """
     started = time.monotonic()
-    chosen = choose_scale(plan, scale, runs)
+    chosen = choose_scale(plan, scale, runs, method)
     steps = all_steps(chosen)
     _check_needs(plan, steps, work, runs)
     computed: list[str] = []
@@ -108,15 +123,18 @@ def run(plan: PaperPlan, work: Workspace, *, scale: ScaleName = "here", runs: Se
             return PlanOutcome(plan.id, scale, False, (*computed, step.key), left, (), "", _minutes_since(started))
         computed.append(step.key)
     folder = work.item(plan.paper, plan.item)
-    record = _read_record(folder, _fingerprint(plan, chosen, scale, steps, work))
+    way = scale if method == "exact" else f"{scale} --method {method}"
+    record = _read_record(folder, _fingerprint(plan, chosen, way, steps, work))
     if record is None:
-        record = _write_item(plan, chosen, scale, steps, work)
+        record = _write_item(plan, chosen, way, method, steps, work)
         computed.append("page")
     files = tuple(str(folder / name) for name in record["files"])
     return PlanOutcome(plan.id, scale, True, tuple(computed), (), files, record["summary"], _minutes_since(started))
 
 
-def choose_scale(plan: PaperPlan, scale: ScaleName, runs: Sequence[str] = ()) -> Scale:
+def choose_scale(
+    plan: PaperPlan, scale: ScaleName, runs: Sequence[str] = (), method: EvaluationMethod = "exact"
+) -> Scale:
     """Look up how a plan runs at a scale, with the user's own runs in place of the plan's.
 
     Parameters
@@ -127,6 +145,8 @@ def choose_scale(plan: PaperPlan, scale: ScaleName, runs: Sequence[str] = ()) ->
         At which scale.
     runs : sequence of str, default=()
         The user's own runs.
+    method : {"exact", "published"}, default="exact"
+        How joint metrics are measured.
 
     Returns
     -------
@@ -149,6 +169,8 @@ def choose_scale(plan: PaperPlan, scale: ScaleName, runs: Sequence[str] = ()) ->
     if scale not in plan.scales:
         raise InvalidInput(f"{plan.id} has no scale {scale!r}; it has {' and '.join(plan.scales)}")
     chosen = plan.scales[scale]
+    if method == "published":
+        chosen = replace(chosen, steps=tuple(step.use_method(method) for step in chosen.steps))
     if not runs:
         return chosen
     if not chosen.steps:
@@ -240,7 +262,9 @@ def _read_record(folder: Path, fingerprint: str) -> _Record | None:
     return record
 
 
-def _write_item(plan: PaperPlan, scale: Scale, name: str, steps: Sequence[Step], work: Workspace) -> _Record:
+def _write_item(
+    plan: PaperPlan, scale: Scale, name: str, method: EvaluationMethod, steps: Sequence[Step], work: Workspace
+) -> _Record:
     """Write the table or figure, its page, and last the record of both."""
     folder = work.item(plan.paper, plan.item)
     folder.mkdir(parents=True, exist_ok=True)
@@ -254,7 +278,7 @@ def _write_item(plan: PaperPlan, scale: Scale, name: str, steps: Sequence[Step],
             files += write_figure(drawn, folder, plan.item)
         parts += drawn.notes
     if plan.printed is not None:
-        table = PaperTable.of(plan.printed, material.rows)
+        table = PaperTable.of(plan.printed, material.rows, method=method)
         summary = table.summary()
         parts += [summary, *table.to_report()]
         files.append(_write_text(folder / f"{plan.item}.csv", table.to_csv()))

@@ -18,6 +18,7 @@ from twofold.bench.cache import digest
 from twofold.bench.catalogue import Benchmark
 from twofold.bench.saved import saved_path
 from twofold.errors import InvalidInput
+from twofold.metrics.evaluate import EvaluationMethod
 from twofold.papers.material import Material
 from twofold.papers.workspace import Workspace
 
@@ -53,7 +54,7 @@ class Step(ABC):
         str
             Verb and the first 12 digits of a digest of the settings.
         """
-        return f"{self.verb}-{digest(asdict(self))[:12]}"
+        return f"{self.verb}-{digest(_without_later(asdict(self)))[:12]}"
 
     def check(self) -> None:
         """Check the settings without reading data.
@@ -157,6 +158,21 @@ class Step(ABC):
             If the step cannot start from runs.
         """
 
+    def use_method(self, method: EvaluationMethod) -> Step:
+        """Choose whether joint metrics are also measured as the released code of SURE+ does.
+
+        Parameters
+        ----------
+        method : {"exact", "published"}
+            How.
+
+        Returns
+        -------
+        Step
+            A step with this choice; the step itself where it measures nothing.
+        """
+        return self
+
     @abstractmethod
     def is_done(self, work: Workspace) -> bool:
         """Tell whether the step is finished.
@@ -196,6 +212,22 @@ class Step(ABC):
             What was computed.
         """
         return Material()
+
+
+_LATER = {"odin": 0.0, "method": "exact"}  # settings that steps got later: files of steps without them stay valid
+
+
+def _without_later(settings: object) -> object:
+    """Leave out later settings that have their default, in the step and in those it names."""
+    if isinstance(settings, dict):
+        kept = {}
+        for name, value in settings.items():
+            if name not in _LATER or value != _LATER[name]:
+                kept[name] = _without_later(value)
+        return kept
+    if isinstance(settings, tuple):
+        return tuple(_without_later(one) for one in settings)
+    return settings
 
 
 STEPS: dict[str, type[Step]] = {}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
 from twofold import study as studies
 from twofold.bench import catalogue
+from twofold.bench.catalogue import Benchmark
 from twofold.errors import InvalidInput, UnknownName
+from twofold.metrics.evaluate import EvaluationMethod
 from twofold.papers.judge_step import JudgeRuns
 from twofold.papers.material import Material
 from twofold.papers.steps import DataNeed, Step, options, register_step, set_needs
@@ -37,6 +39,8 @@ class RunStudy(Step):
         Rows of the study by the name that its file gives them; empty for all.
     seeds : tuple of int, default=()
         Seeds of the study; empty for all.
+    method : {"exact", "published"}, default="exact"
+        Whether joint metrics are also measured as the released code of SURE+ does.
     """
 
     verb: ClassVar[str] = "study"
@@ -45,6 +49,7 @@ class RunStudy(Step):
     preset: str = ""
     rows: tuple[str, ...] = ()
     seeds: tuple[int, ...] = ()
+    method: EvaluationMethod = "exact"
 
     def path(self, work: Workspace) -> Path:
         """Name the folder of the study.
@@ -66,7 +71,38 @@ class RunStudy(Step):
 
     def _study(self) -> Study:
         """Read the study; what is trained is checked when it runs, so that torch is not needed before."""
-        return studies.load(self.study, preset=self.preset or None, check=False)
+        study = studies.load(self.study, preset=self.preset or None, check=False)
+        return replace(study, method=self.method)
+
+    def benchmark(self) -> Benchmark:
+        """Return the benchmark that the cells are judged by; the first, where there are several splits.
+
+        Returns
+        -------
+        Benchmark
+            Its data sets, as small as the preset makes them.
+        """
+        return self._study().benchmarks[0]
+
+    def first_run_paths(self, work: Workspace) -> list[Path]:
+        """Name the runs of the cells that :meth:`benchmark` judges.
+
+        Parameters
+        ----------
+        work : Workspace
+            Where files are.
+
+        Returns
+        -------
+        list of Path
+            Folders; they need not exist.
+        """
+        study = self._study()
+        paths = []
+        for cell in self._cells(study):
+            if cell.benchmark.name == study.benchmarks[0].name:
+                paths.append(self.path(work) / "runs" / cell.name)
+        return paths
 
     def _cells(self, study: Study) -> tuple[StudyCell, ...]:
         """List the cells of the step."""
@@ -95,6 +131,8 @@ class RunStudy(Step):
         if self.preset:
             words += ["--preset", self.preset]
         words += options("--row", self.rows) + options("--seed", self.seeds)
+        if self.method != "exact":
+            words += ["--method", self.method]
         return " ".join([*words, "--out", shlex.quote(str(self.path(work)))])
 
     @override
@@ -115,8 +153,13 @@ class RunStudy(Step):
             scores=benchmark.scores,
             pairs=tuple(f"{first} + {second}" for first, second in benchmark.pairs),
             protocols=benchmark.protocols,
+            method=self.method,
         )
         return step.use_runs(runs)
+
+    @override
+    def use_method(self, method: EvaluationMethod) -> Step:
+        return replace(self, method=method)
 
     @override
     def is_done(self, work: Workspace) -> bool:
@@ -128,7 +171,7 @@ class RunStudy(Step):
 
     @override
     def run(self, work: Workspace) -> None:
-        study = studies.load(self.study, preset=self.preset or None)
+        study = replace(studies.load(self.study, preset=self.preset or None), method=self.method)
         finished = set(studies.finished(study, self.path(work)))
         for cell in self._cells(study):
             if cell.name in finished:

@@ -14,6 +14,8 @@ from twofold.bench.agreement import agreement, spearman
 from twofold.bench.published import UNITS, Anchor, anchors, printed_label, printed_layout
 from twofold.bench.rows import ResultRow
 from twofold.bench.text import title as metric_title
+from twofold.metrics import is_published_form, published_form
+from twofold.metrics.evaluate import EvaluationMethod
 from twofold.papers.drawings import format_csv
 from twofold.papers.plan import PrintedTable
 from twofold.report.document import ReportTable
@@ -102,7 +104,9 @@ class PaperTable:
     cells: tuple[PaperCell, ...]
 
     @classmethod
-    def of(cls, printed: PrintedTable, rows: Sequence[ResultRow] = ()) -> PaperTable:
+    def of(
+        cls, printed: PrintedTable, rows: Sequence[ResultRow] = (), *, method: EvaluationMethod = "exact"
+    ) -> PaperTable:
         """Lay out the printed numbers, and put results beside them.
 
         Parameters
@@ -111,6 +115,8 @@ class PaperTable:
             Which table.
         rows : sequence of mapping, default=()
             Tidy results.
+        method : {"exact", "published"}, default="exact"
+            Whether metrics with a published form are compared as they are, or by that form.
 
         Returns
         -------
@@ -125,6 +131,8 @@ class PaperTable:
         """
         layout = printed_layout(*printed)
         own = anchors(paper=printed.paper, table=printed.table)
+        if method == "published":
+            rows = _use_published_forms(rows)
         ours = _match(own, rows)
         cells = []
         for anchor in own:
@@ -276,6 +284,19 @@ class PaperTable:
             numbers = (cell.ours, anchor.value, anchor.spread, cell.difference)
             rows.append((*cell.line, *cell.column, *numbers, anchor.unit, anchor.reliable, anchor.note))
         return format_csv(columns, rows)
+
+
+def _use_published_forms(rows: Sequence[ResultRow]) -> list[ResultRow]:
+    """Put the values of published forms in the place of the exact ones."""
+    chosen: list[ResultRow] = []
+    for row in rows:
+        metric = row["metric"]
+        if metric is None or published_form(metric) is not None:
+            continue
+        if is_published_form(metric):
+            row = {**row, "metric": metric.removesuffix("_published")}
+        chosen.append(row)
+    return chosen
 
 
 def _match(own: Sequence[Anchor], rows: Sequence[ResultRow]) -> dict[Anchor, list[float]]:

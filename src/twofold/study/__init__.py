@@ -8,7 +8,7 @@ at most so many images of a data set, a role or ``all`` (:mod:`twofold.bench.sam
   what differs from it. The training set is the data set of role train.
 - ``[[recipes]]``: ``name``, ``recipe`` and what this row changes: settings, ``dropout``, ``outliers``, ``mixers``,
   ``checkpoint`` (another row, whose weights of the same seed it starts from, or a file of weights), ``passes`` and
-  ``odin`` of extraction, ``scores`` and ``pairs`` (no pairs unless the row or the benchmark lists them).
+  ``odin`` and ``layers`` of extraction, ``scores`` and ``pairs`` (no pairs unless the row or the benchmark lists them).
   A list in place of a value makes one row for each; tables show the one that is best on validation data.
 - ``[[tables]]``: ``title`` and ``columns``, each ``[metric, shift, protocol]`` with the score or pair as a fourth.
 - ``[presets.NAME]``: other values of these keys, ``recipes`` by the names of rows; for ``load(..., preset=NAME)``.

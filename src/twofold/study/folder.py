@@ -307,6 +307,9 @@ def cell_digests(study: Study, cell: StudyCell) -> CellDigests:
     row = asdict(cell.row)
     for key in ("name", "family", "scores", "pairs"):
         del row[key]
+    for key in ("layers", "new_head"):  # cells that were kept before rows had these have none
+        if not row[key]:
+            del row[key]
     trained_by = [study.model, study.normalise, study.base, dict(study.settings), row, cell.train.data, cell.seed]
     if study.precision != "float32":  # cells that were kept before studies had a precision are in float32
         trained_by.append(study.precision)

@@ -24,7 +24,7 @@ from twofold.study.spec import ROW_KEYS, Study, StudyRow, StudyTable, TableBasel
 BENCHMARK_KEYS = ("classes", "protocols", "scores", "pairs", "metrics", "sets", "splits")
 KEYS = (
     *("name", "title", "source", "model", "normalise", "precision", "seeds", "tuning_seeds", "resamples", "settings"),
-    *("outliers", "mixers", "recipes", "tables", "presets", "benchmark", "images", *BENCHMARK_KEYS),
+    *("outliers", "mixers", "layers", "recipes", "tables", "presets", "benchmark", "images", *BENCHMARK_KEYS),
 )
 LISTS = ("scores", "pairs", "augment")  # keys of a row whose value is a list by itself
 
@@ -302,7 +302,7 @@ def _find_benchmarks(content: Content, where: str) -> tuple[Benchmark, ...]:
 def _read_rows(content: Content, where: str) -> tuple[StudyRow, ...]:
     if "recipes" not in content:
         raise InvalidInput(f"{where}: key 'recipes' is missing; write a [[recipes]] table for each row")
-    shared = {key: content[key] for key in ("outliers", "mixers") if key in content}
+    shared = {key: content[key] for key in ("outliers", "mixers", "layers") if key in content}
     rows: dict[str, StudyRow] = {}
     for place, table in enumerate(_toml.get_tables(content, "recipes", where), start=1):
         for row in _expand_lists({**shared, **table}, f"{where}, recipe {place}"):
@@ -337,11 +337,13 @@ def _read_row(table: Content, name: str, family: str, where: str) -> StudyRow:
         family,
         _toml.get_text(table, "recipe", where),
         checkpoint=_optional_text(table, "checkpoint", where),
+        new_head=_read_flag(table, "new_head", where),
         outliers=_optional_text(table, "outliers", where),
         mixers=_optional_text(table, "mixers", where),
         dropout=_check_number(table.get("dropout", 0.0), f"{where}: dropout", high=1.0),
         passes=_toml.get_whole(table, "passes", where, low=0, default=0),
         odin=_read_odin(table, where),
+        layers=_read_flag(table, "layers", where),
         scores=catalogue.read_scores(table, where),
         pairs=catalogue.read_pairs(table, where),
         settings=_lists_to_tuples({key: value for key, value in table.items() if key not in ROW_KEYS}),
@@ -352,6 +354,14 @@ def _optional_text(table: Content, key: str, where: str) -> str | None:
     if key not in table:
         return None
     return _toml.get_text(table, key, where)
+
+
+def _read_flag(table: Content, key: str, where: str) -> bool:
+    """Read a truth value, by default false."""
+    value = table.get(key, False)
+    if not isinstance(value, bool):
+        raise InvalidInput(f"{where}: {key} must be true or false, got {value!r}")
+    return value
 
 
 def _read_odin(table: Content, where: str) -> dict[str, float] | None:

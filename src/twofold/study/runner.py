@@ -453,6 +453,7 @@ def _extract_set(
         prepare=plan.prepare,
         device=plan.device,
         passes=passes,
+        layers=cell.row.layers,
         learned=learned,
         seed=cell.seed,
         replace=replace_old,

@@ -16,7 +16,10 @@ from twofold.metrics.evaluate import EvaluationMethod
 if TYPE_CHECKING:
     from twofold.nn.training import Plan
 
-ROW_KEYS = ("name", "recipe", "checkpoint", "outliers", "mixers", "dropout", "passes", "odin", "scores", "pairs")
+ROW_KEYS = (
+    *("name", "recipe", "checkpoint", "new_head", "outliers", "mixers", "dropout", "passes", "odin", "layers"),
+    *("scores", "pairs"),
+)
 WEIGHTS = (".safetensors", ".npz", ".pt", ".pth")  # endings of a checkpoint that is a file
 
 
@@ -34,6 +37,8 @@ class StudyRow:
         The training recipe.
     checkpoint : str, optional
         What it starts from: another row, whose weights of the same seed are used, or a file of weights.
+    new_head : bool, default=False
+        Whether the head of the checkpoint is left out, for another kind of head.
     outliers : str, optional
         Data set of outliers, in the grammar of :mod:`twofold.nn.data`.
     mixers : str, optional
@@ -44,6 +49,8 @@ class StudyRow:
         Number of stochastic passes of extraction; needs dropout.
     odin : mapping of str to float, optional
         Settings of ODIN in extraction.
+    layers : bool, default=False
+        Whether extraction records statistics of the layers, which scores such as gram need.
     scores : tuple of str, default=()
         Scores to judge by; empty means those of the benchmark.
     pairs : tuple of (str, str), default=()
@@ -62,11 +69,13 @@ class StudyRow:
     family: str
     recipe: str
     checkpoint: str | None = None
+    new_head: bool = False
     outliers: str | None = None
     mixers: str | None = None
     dropout: float = 0.0
     passes: int = 0
     odin: Mapping[str, float] | None = None
+    layers: bool = False
     scores: tuple[str, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
     settings: Mapping[str, object] = field(default_factory=dict)
@@ -417,6 +426,7 @@ class Study:
             outliers=insert_root(row.outliers, root),
             mixers=insert_root(row.mixers, root),
             checkpoint=checkpoint,
+            new_head=row.new_head,
             normalise=self.normalise,
             preset=self.base,
             device=device,

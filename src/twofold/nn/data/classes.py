@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -13,6 +14,7 @@ CIFAR40_SPLITS = 5
 _HOME = {"cifar10": "cifar", "cifar100": "cifar"}
 _OVERLAP = "tiny_imagenet_cifar10"
 _IMAGENET = ("tiny_imagenet158", "imagenet200", "imagenet_near", "imagenet_external")
+_NEAR_DRAW = "imagenet_near200"  # 200 of the classes of imagenet_near
 
 
 @cache
@@ -38,7 +40,7 @@ def list_names() -> tuple[str, ...]:
     """
     inside = [f"cifar40/{split}" for split in range(CIFAR40_SPLITS)]
     outside = [f"cifar60/{split}" for split in range(CIFAR40_SPLITS)]
-    return (*_HOME, *inside, *outside, *_IMAGENET, _OVERLAP)
+    return (*_HOME, *inside, *outside, *_IMAGENET, _NEAR_DRAW, _OVERLAP)
 
 
 def class_list(name: str) -> tuple[str, ...]:
@@ -63,8 +65,9 @@ def class_list(name: str) -> tuple[str, ...]:
     -----
     ``cifar40/K`` and ``cifar60/K`` (K from 0 to 4) are substitutes for the split of the unknown-detection benchmark,
     which is published as cell colours only; ``tiny_imagenet158``, ``imagenet_near`` and ``imagenet_external`` are
-    reconstructions by its WordNet rule. ``tiny_imagenet_cifar10`` are the 24 classes of Tiny-ImageNet that are classes
-    of CIFAR-10 too, to be removed from a near set.
+    reconstructions by its WordNet rule. ``imagenet_near200`` are 200 of ``imagenet_near``, drawn with seed 0; which 200
+    the benchmark drew is not published. ``tiny_imagenet_cifar10`` are the 24 classes of Tiny-ImageNet that
+    are classes of CIFAR-10 too, to be removed from a near set.
 
     Examples
     --------
@@ -81,9 +84,17 @@ def class_list(name: str) -> tuple[str, ...]:
     if kind == "cifar60":
         inside = set(_read_lists("cifar40")[split])
         return tuple(c for c in class_list("cifar100") if c not in inside)
+    if name == _NEAR_DRAW:
+        return _draw(class_list("imagenet_near"), 200)
     if name == _OVERLAP:
         return tuple(_read_lists(name)["removed"])
     return tuple(_read_lists("imagenet")[name])
+
+
+def _draw(names: tuple[str, ...], count: int) -> tuple[str, ...]:
+    """Draw some names with seed 0, in the order of the list."""
+    drawn = set(random.Random(0).sample(names, count))
+    return tuple(name for name in names if name in drawn)
 
 
 def superclasses() -> dict[str, tuple[str, ...]]:
