@@ -19,7 +19,7 @@ from twofold.errors import InvalidInput
 from twofold.outputs import Outputs
 from twofold.papers.drawings import DrawnFigure, register_drawing
 from twofold.papers.material import Material
-from twofold.report.figures import COLOURS, DASHES, GREY
+from twofold.plot.themes import COLOURS, DASHES, LIGHT
 from twofold.run import Run
 from twofold.scores.chain import scorer
 from twofold.typing import Array
@@ -236,7 +236,9 @@ def _draw_single(axes: Axes, rows: list[tuple[object, ...]], name: str, pool: Ou
     coverage, risk = known[used] / known[-1], 1 - right[used] / accepted[used]
     area = metrics.aurc_id(pool.correct, conf, pool.is_id)
     label = f"{name} alone, AURC {1000 * area:.1f}"
-    axes.plot(coverage, risk, color=(GREY, COLOURS[0])[place], linestyle=DASHES[place + 1], linewidth=1.3, label=label)
+    axes.plot(
+        coverage, risk, color=(LIGHT.soft, COLOURS[0])[place], linestyle=DASHES[place + 1], linewidth=1.3, label=label
+    )
     _add_curve(rows, name, coverage, risk)
 
 

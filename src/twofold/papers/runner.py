@@ -18,12 +18,8 @@ import twofold
 from twofold._files import replacing
 from twofold.bench.cache import digest
 from twofold.errors import InvalidInput
-<<<<<<< HEAD
-from twofold.papers.drawings import DRAWINGS, format_csv, write_figure
-=======
 from twofold.metrics.evaluate import EvaluationMethod
-from twofold.papers.drawings import DRAWINGS, figure_style, format_csv, write_figure
->>>>>>> 30f6b99 (Plans of SURE+ and of unknown detection: studies, threshold transfer, figures and settings)
+from twofold.papers.drawings import DRAWINGS, format_csv, write_figure
 from twofold.papers.material import Material
 from twofold.papers.plan import STATES, PaperPlan, Scale, ScaleName
 from twofold.papers.settings_tables import SETTINGS, SettingsRow

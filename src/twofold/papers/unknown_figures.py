@@ -21,7 +21,7 @@ from twofold.outputs import Outputs
 from twofold.papers.class_step import MEAN_PROBABILITY
 from twofold.papers.drawings import DrawnFigure, register_drawing
 from twofold.papers.material import Material
-from twofold.report.figures import COLOURS, DASHES, GREY
+from twofold.plot.themes import COLOURS, DASHES, LIGHT
 from twofold.roles import OOD_TEST
 from twofold.run import Run
 from twofold.scores.chain import scorer
@@ -137,7 +137,7 @@ def _draw_improvement_bars(
         improvement = _improvement(ours, method)
         their_improvement = _improvement(theirs, method)
         axes.barh(place - 0.2, improvement, height=0.4, color=COLOURS[0], label="ours" if place == 0 else None)
-        axes.barh(place + 0.2, their_improvement, height=0.4, color=GREY, label="printed" if place == 0 else None)
+        axes.barh(place + 0.2, their_improvement, height=0.4, color=LIGHT.soft, label="printed" if place == 0 else None)
         rows.append((benchmark, method.title, ours[key], improvement, their_improvement))
     axes.axvline(0, color="#2a7d2a", linestyle="--", linewidth=1)
     axes.set_yticks(range(len(shown)), [method.title for method in shown], fontsize=7.5)
