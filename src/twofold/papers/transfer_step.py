@@ -163,6 +163,8 @@ class TransferThresholds(Step):
             "pair": pair,
             "shift": shift,
             "role": role,
+            "low": None,
+            "high": None,
         }
         values = {"f1" if pair is None else "ds_f1": point.f1, "tau_id": point.tau_id}
         if self.method == "published":  # otherwise it is in the unit of the score, and not comparable

@@ -61,7 +61,7 @@ METHODS = (
     Method("OE", "oe", "msp"),
     Method("Energy", "energy_finetune", "energy"),
 )
-_CURVES = ("MCP", "Deep Ensemble", "AugMix", "ODIN", "OE")  # whose risk is drawn against coverage
+_CURVES = ("MCP", "CRL", "Deep Ensemble", "AugMix", "OE")  # whose risk is drawn against coverage
 _BY_BENCHMARK = {"unknown-cifar": "6", "unknown-imagenet": "7"}  # tables of printed numbers
 _HEAT_MODELS = (("MCP", "basic"), ("Deep Ensemble", "deep_ensemble"), ("Outlier Exposure", "oe"))
 
