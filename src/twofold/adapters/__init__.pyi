@@ -6,7 +6,7 @@ from .ray import BatchPredictor
 from .scikit_learn import SelectiveClassifier, reliability_score, reliability_scorer
 from .serving import export_gate
 from .torchmetrics import Reliability
-from .transformers import compute_metrics
+from .transformers import compute_metrics, gated
 
 __all__ = [
     "BatchPredictor",
@@ -15,6 +15,7 @@ __all__ = [
     "SelectiveClassifier",
     "compute_metrics",
     "export_gate",
+    "gated",
     "log",
     "mlflow",
     "outputs_of",

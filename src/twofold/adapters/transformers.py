@@ -1,9 +1,11 @@
-"""Compute metrics in the Hugging Face ``Trainer``, through its ``compute_metrics``."""
+"""Use twofold with Hugging Face: metrics for the ``Trainer``, and pipelines with verdicts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
 
 from twofold._checks import ArrayLike
 from twofold.adapters._rows import (
@@ -16,8 +18,13 @@ from twofold.adapters._rows import (
     ready_chain_or_none,
     score_rows,
 )
+from twofold.errors import InvalidInput
+from twofold.gate import Gate
 from twofold.outputs import Outputs
 from twofold.scores.chain import Chain
+
+Pipeline: TypeAlias = Any  # of transformers, which has no types
+TASKS = ("text-classification", "sentiment-analysis", "image-classification")
 
 
 class EvalPrediction(Protocol):
@@ -100,3 +107,107 @@ def compute_metrics(
         return evaluate_rows(rows, names)
 
     return compute
+
+
+def gated(pipe: Pipeline, gate: Gate) -> Callable[..., Any]:
+    """Put a gate behind a pipeline: its own output format, with a verdict in every result.
+
+    The network runs once, inside the pipeline; what the scores read is recorded on the way.
+
+    Parameters
+    ----------
+    pipe : transformers.Pipeline
+        A pipeline for text or image classification.
+    gate : Gate
+        A gate that was fitted on the outputs of the pipeline's model, such as ``twofold.wrap(pipe, ...).gate``.
+
+    Returns
+    -------
+    callable
+        ``call(inputs, **options)`` takes what the pipeline takes, one input or a list, and returns what it returns;
+        every dictionary has ``"verdict"`` too: accept, unsure or unknown.
+
+    Raises
+    ------
+    InvalidInput
+        If the pipeline has another task; when called, if the model is recognisably not that of the gate.
+
+    Examples
+    --------
+    >>> from transformers import pipeline  # doctest: +SKIP
+    >>> safe = gated(pipeline("text-classification", model="my-model"), gate)  # doctest: +SKIP
+    >>> safe("what is my balance")  # doctest: +SKIP
+    [{'label': 'balance', 'score': 0.98, 'verdict': 'accept'}]
+    """
+    task = getattr(pipe, "task", None)
+    if task not in TASKS:
+        raise InvalidInput(f"a pipeline for one of {', '.join(TASKS)} is needed, got {task or type(pipe).__name__}")
+    from twofold.nn.models import Classifier
+
+    classifier = Classifier(pipe.model)
+    is_found: list[bool] = []
+
+    def call(inputs: Any, **options: Any) -> Any:
+        rows = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
+        if not rows:
+            return []
+        if not is_found:
+            _find_head(pipe, classifier, rows[0])
+            is_found.append(True)
+        with _Recording(classifier) as recording:
+            answers = pipe(rows, **options)
+        verdicts = gate.decide(recording.outputs()).verdict.tolist()
+        if len(verdicts) != len(rows):
+            raise InvalidInput(f"the pipeline ran its model on {len(verdicts)} rows for {len(rows)} inputs")
+        marked = [_add_verdict(answer, verdict) for answer, verdict in zip(answers, verdicts, strict=True)]
+        if isinstance(inputs, list | tuple):
+            return marked
+        return marked[0] if isinstance(marked[0], list) else marked
+
+    return call
+
+
+def _find_head(pipe: Pipeline, classifier: Any, first: object) -> None:
+    """Run the model once on one input, so that its last linear layer is known."""
+    import torch
+
+    encoded = dict(pipe.preprocess(first))
+    tensors = {}
+    for name, value in encoded.items():
+        if isinstance(value, torch.Tensor):
+            tensors[name] = value.to(pipe.device)
+    with torch.no_grad():
+        classifier(tensors)
+
+
+class _Recording:
+    """Record what enters the last linear layer of a model while a pipeline runs it."""
+
+    def __init__(self, classifier: Any) -> None:
+        self.classifier = classifier
+        self.features: list[Any] = []
+
+    def __enter__(self) -> _Recording:
+        head = dict(self.classifier.model.named_modules())[self.classifier.head_name]
+        self.hook = head.register_forward_hook(self._record)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.hook.remove()
+
+    def _record(self, module: Any, arguments: tuple[Any, ...], output: Any) -> None:
+        self.features.append(arguments[0].detach())
+
+    def outputs(self) -> Outputs:
+        """Compute logits from the recorded inputs of the head; the rest of the model does not run again."""
+        parts = [self.classifier.at_head(given) for given in self.features]
+        logits = np.concatenate([part.logits.detach().float().cpu().numpy() for part in parts])
+        features = np.concatenate([part.features.detach().cpu().numpy() for part in parts])
+        return Outputs(logits, features=features, head=self.classifier.head)
+
+
+def _add_verdict(answer: Any, verdict: str) -> Any:
+    """Add the verdict to the dictionary of an input, or to each of its most probable classes."""
+    if isinstance(answer, list):
+        return [{**one, "verdict": verdict} for one in answer]
+    return {**answer, "verdict": verdict}

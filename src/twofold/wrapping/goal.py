@@ -15,6 +15,7 @@ from twofold.errors import InvalidInput, UnfitData
 from twofold.gate import Gate
 from twofold.gate.inputs import confidences, keep_common_fields
 from twofold.gate.promise import Promise
+from twofold.gate.thresholds import between_neighbours
 from twofold.outputs import Outputs
 from twofold.scores.chain import Chain, scorer
 
@@ -232,7 +233,8 @@ def _keep_known(goal: Goal, id_chain: Chain, ood_chain: Chain, val: Outputs) -> 
     inside = conf_ood >= tau_ood
     fewest = math.ceil(goal.keep * len(val) * (1.0 - 1e-12))
     tau_id = float(np.sort(conf_id[inside])[::-1][fewest - 1])
-    return _with_promise(goal, id_chain, ood_chain, val, (tau_id, tau_ood))
+    pair = between_neighbours(tau_id, conf_id), between_neighbours(tau_ood, conf_ood)
+    return _with_promise(goal, id_chain, ood_chain, val, pair)
 
 
 def _fit_after_ood_threshold(goal: Goal, id_chain: Chain, ood_chain: Chain, val: Outputs) -> Gate:
@@ -245,7 +247,7 @@ def _fit_after_ood_threshold(goal: Goal, id_chain: Chain, ood_chain: Chain, val:
     count = max(1, round(SET_ASIDE * len(val)))
     aside[np.random.default_rng(0).choice(len(val), count, replace=False)] = True
     conf_ood = ood_chain.score(val)
-    tau_ood = lower_threshold(conf_ood[aside], KEPT_BY_OOD)
+    tau_ood = between_neighbours(lower_threshold(conf_ood[aside], KEPT_BY_OOD), conf_ood[aside])
     passing: Mask = ~aside & (conf_ood >= tau_ood)
     if not passing.any():
         raise UnfitData("val has too few rows to set two thresholds; pass more, or ood='none'")
