@@ -21,6 +21,7 @@ from twofold.cli.shared import Verbs
 from twofold.cli.study import study_group
 from twofold.cli.train import train_command
 from twofold.cli.verify import verify_command
+from twofold.cli.watch import watch_command
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
@@ -56,5 +57,6 @@ for command in (
     study_group,
     train_command,
     verify_command,
+    watch_command,
 ):
     main.add_command(command)

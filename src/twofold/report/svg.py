@@ -315,6 +315,21 @@ class Plot:
             self.body.append(f'<path class="f {style}" d="{closed}"/>')
         self.line(xs, ys, style, name)
 
+    def band(self, low: float, high: float, style: str) -> None:
+        """Tint the range between two heights.
+
+        Parameters
+        ----------
+        low, high : float
+            Ends of the range, in the units of the vertical axis.
+        style : str
+            Class of the style sheet that sets the colour.
+        """
+        bottom, top = self._y_pixels([low, high])
+        self.body.append(
+            f'<path class="f {style}" d="M{self.left} {bottom:.1f}H{self._right}V{top:.1f}H{self.left}Z"/>'
+        )
+
     def dots(self, xs: Values, ys: Values, style: str, name: str = "", size: str = "d") -> None:
         """Add points; all of them share one path element, which keeps the file small.
 
