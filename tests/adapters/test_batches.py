@@ -7,7 +7,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from batches import check_decision, extracted, fit_gate, network, pixels  # noqa: E402
+from batch_world import check_decision, extracted, fit_gate, network, pixels  # noqa: E402
+
 from twofold.adapters import BatchPredictor  # noqa: E402
 from twofold.errors import InvalidInput  # noqa: E402
 from twofold.nn import Classifier  # noqa: E402

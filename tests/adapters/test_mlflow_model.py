@@ -11,7 +11,7 @@ mlflow = pytest.importorskip("mlflow", reason="mlflow is not installed")
 pytest.importorskip("sqlalchemy", reason="the sqlite store of mlflow needs sqlalchemy")
 pd = pytest.importorskip("pandas", reason="pandas is not installed")
 
-from servers import post, serving  # noqa: E402
+from local_servers import post, serving  # noqa: E402
 
 from twofold import Head, Outputs  # noqa: E402
 from twofold.adapters.mlflow import RESULT, load_model, log_model, save_model  # noqa: E402
@@ -90,7 +90,8 @@ def test_a_logged_model_is_loaded_by_its_uri(gates, outputs, tmp_path):
 def test_a_model_that_holds_its_classifier(tmp_path):
     pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-    from batches import extracted, fit_gate, network, pixels
+    from batch_world import extracted, fit_gate, network, pixels
+
     from twofold.nn.extraction import Prepare
 
     images = pixels(40)

@@ -7,7 +7,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 ray = pytest.importorskip("ray", reason="ray is not installed")
 pytest.importorskip("ray.data", reason="ray.data is not installed")
 
-from batches import check_decision, extracted, fit_gate, network, pixels  # noqa: E402
+from batch_world import check_decision, extracted, fit_gate, network, pixels  # noqa: E402
+
 from twofold.adapters import BatchPredictor  # noqa: E402
 from twofold.nn.extraction import Prepare  # noqa: E402
 

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 torch = pytest.importorskip("torch", reason="torch is not installed")
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
-from servers import post, serving  # noqa: E402
+from batch_world import extracted, fit_gate, network, pixels  # noqa: E402
+from local_servers import post, serving  # noqa: E402
 
-from batches import extracted, fit_gate, network, pixels  # noqa: E402
 from twofold.cli import main  # noqa: E402
 from twofold.errors import InvalidInput, RunError  # noqa: E402
 from twofold.gate.schema import VERDICTS  # noqa: E402
@@ -104,7 +104,7 @@ def test_the_command_writes_the_same_folder(made, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     gate.save("gate")
     here = Path(__file__).parent
-    Path("small.py").write_text(f"import sys\nsys.path.insert(0, {str(here)!r})\nfrom batches import network\n")
+    Path("small.py").write_text(f"import sys\nsys.path.insert(0, {str(here)!r})\nfrom batch_world import network\n")
 
     def export(*options):
         return CliRunner().invoke(main, ["gate", "export", "gate", "served", "--model", "small.py:network", *options])

@@ -10,7 +10,8 @@ pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed")
 if shutil.which("java") is None:
     pytest.skip("Spark needs Java", allow_module_level=True)
 
-from batches import check_decision, extracted, fit_gate, network, pixels  # noqa: E402
+from batch_world import check_decision, extracted, fit_gate, network, pixels  # noqa: E402
+
 from twofold import Outputs, scorer  # noqa: E402
 from twofold.adapters import spark  # noqa: E402
 from twofold.errors import InvalidInput  # noqa: E402
