@@ -30,7 +30,7 @@ ROOT_PAGES = {
     "citation.md": "CITATION.cff",
     "security.md": "SECURITY.md",
 }
-EXECUTED = ("index.md", "tutorials/engineer.md", "tutorials/researcher.md", "tutorials/auditor.md")
+EXECUTED = ("index.md", "tutorials/engineer.md", "tutorials/researcher.md", "tutorials/auditor.md", "gallery.md")
 MADE = (".html", ".svg", ".png")  # what a tutorial makes and the site shows
 
 _work = tempfile.TemporaryDirectory()  # until the process ends: `mkdocs serve` builds again and again

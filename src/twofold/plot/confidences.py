@@ -280,7 +280,15 @@ class ReliabilityDisplay(Display):
         )
         ax.plot([0, 1], [0, 1], color=theme.soft, linestyle=":", linewidth=0.9, label="perfectly calibrated")
         sizes = 12 + 90 * diagram.count / diagram.count.max()
-        ax.scatter(diagram.prob, diagram.accuracy, s=sizes, color=theme.colours[1], zorder=3, label="bin, by samples")
+        ax.scatter(
+            diagram.prob,
+            diagram.accuracy,
+            s=sizes,
+            color=theme.colours[1],
+            zorder=3,
+            clip_on=False,  # dots at 1 are whole
+            label="bin, by samples",
+        )
         ax.set_xlim(0, 1)
         ax.set_ylim(0, 1.01)
         ax.set_xlabel(f"stated {self.name}", parse_math=False)
