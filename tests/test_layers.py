@@ -29,6 +29,7 @@ LEVELS = {
     "run": 2,
     "scores": 3,
     "gate": 4,
+    "logs": 5,
     "bench": 5,
     "plot": 6,
     "report": 6.5,

@@ -50,7 +50,9 @@ def run_fresh(code: str) -> str:
 
 WALK = """
 import types, twofold
-for name in ("adapters", "bench", "errors", "gate", "metrics", "nn", "papers", "report", "scores", "stats", "study"):
+for name in (
+    "adapters", "bench", "errors", "gate", "logs", "metrics", "nn", "papers", "report", "scores", "stats", "study",
+):
     module = getattr(twofold, name)
     assert isinstance(module, types.ModuleType), name
     assert module.__name__ == f"twofold.{name}", module

@@ -14,6 +14,7 @@ from twofold.cli.evaluate import evaluate_command
 from twofold.cli.extract import extract_command
 from twofold.cli.gate import gate_group
 from twofold.cli.list import list_command
+from twofold.cli.logs import logs_group
 from twofold.cli.papers import papers_group
 from twofold.cli.report import report_command
 from twofold.cli.score import score_command
@@ -51,6 +52,7 @@ for command in (
     extract_command,
     gate_group,
     list_command,
+    logs_group,
     papers_group,
     report_command,
     score_command,

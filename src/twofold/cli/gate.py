@@ -42,6 +42,7 @@ from twofold.cli.shared import (
     REPLACE,
     Failed,
     Verbs,
+    check_target,
     from_torch,
     progress,
     refuse_to_overwrite,
@@ -256,6 +257,12 @@ def _check_objective(objective: str, options: Mapping[str, float | None], ood_sc
 @click.option("--batch", type=click.IntRange(min=1), default=256, show_default=True, help="Images per batch.")
 @click.option("--device", default="cpu", show_default=True, help="Where the network runs.")
 @COLUMN
+@click.option(
+    "--parquet",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a Parquet file that `twofold logs` reads instead of printing; labels are kept where there are any.",
+)
+@REPLACE
 @PLUGIN
 @JSON
 def apply_command(
@@ -267,6 +274,8 @@ def apply_command(
     data: str | None,
     model: str | None,
     columns: tuple[str, ...],
+    parquet: Path | None,
+    replace: bool,
     as_json: bool,
     **options: object,
 ) -> None:
@@ -283,6 +292,7 @@ def apply_command(
     \b
       twofold gate apply gate twofold-demo --name test
       twofold gate apply gate live.npz
+      twofold gate apply gate twofold-demo --name test --parquet verdicts.parquet
       twofold gate apply gate-judge answers.csv --column conf=judge_score
       twofold gate apply gate --data sheet:new.webp --model resnet20_cifar --checkpoint weights.npz --json
     """
@@ -296,8 +306,12 @@ def apply_command(
         raise click.UsageError("--data and --model go together: the network runs over the images")
     if names and not (sources and sources[0].is_dir()):
         raise click.UsageError("--name picks data sets of a run, and SOURCE is not a run")
+    if parquet is not None:
+        check_target(parquet, replace=replace)
     opened = Gate.load(gate)
     if sources and not sources[0].is_dir() and is_confidence_file(sources[0]):
+        if parquet is not None:
+            raise click.UsageError("--parquet is for runs and npz files; `twofold logs apply` takes a CSV file")
         table = read_confidences(sources[0], columns, labelled=False)
         verdicts = _verdicts_of_confidences(opened, sources[0].stem, table)
         _print_verdicts(verdicts, as_json=as_json)
@@ -310,8 +324,34 @@ def apply_command(
         sets = {name: found[name] for name in names or found.names()}
     else:
         sets = {sources[0].stem: read_outputs(sources[0])}
+    if parquet is not None:
+        _write_parquet(opened, sets, parquet, as_json=as_json)
+        return
     verdicts = chain.from_iterable(_verdicts(opened, name, one) for name, one in sets.items())
     _print_verdicts(verdicts, as_json=as_json)
+
+
+def _write_parquet(gate: Gate, sets: Mapping[str, Outputs], path: Path, *, as_json: bool) -> None:
+    """Write the decisions on all data sets to one Parquet file, with a column ``set``."""
+    from twofold._files import replacing
+    from twofold.errors import MissingExtra
+
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise MissingExtra('--parquet needs PyArrow: pip install "twofold[logs]"') from error
+    tables = []
+    for name, outputs in sets.items():
+        ids = None if outputs.ids is None else outputs.ids.tolist()
+        table = gate.decide(outputs).to_arrow(ids=ids, label=outputs.labels)
+        tables.append(table.append_column("set", pa.array([name] * len(table))))
+    joined = pa.concat_tables(tables, promote_options="permissive")
+    with replacing(path) as file:
+        pq.write_table(joined, file)
+    if as_json:
+        click.echo(json.dumps({"parquet": str(path), "rows": len(joined)}))
+    click.echo(f"The verdicts are in {path}.", err=True)
 
 
 def _print_verdicts(verdicts: Iterator[tuple[object, ...]], *, as_json: bool) -> None:

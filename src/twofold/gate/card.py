@@ -200,22 +200,79 @@ def make_card(promise: Promise, outputs: Outputs, accepted: Mask) -> ReportCard:
         outside=int((accepted & ~is_id).sum()),
         right=int((accepted & correct).sum()),
     )
-    share = None
-    if counts.oods:
-        share = promise.ood_share
-    weight = ood_weight(share, counts.ids, counts.oods)
-    point = operating_point(counts.right, counts.known, weight * counts.outside, counts.ids)
+    rejected = int((correct & ~accepted).sum())
     codes = None
     if outputs.groups is not None:
         codes = group_codes(outputs.groups)
     groups = count_groups(codes)
     if codes is None or groups == len(outputs):
-        covered = exact_interval(counts.known, counts.ids, 1.0 - LEVEL)
-        risky = risk_interval(counts, share)
-    else:
-        covered, risky = _grouped_intervals(codes, is_id, correct, accepted, weight)
+        return card_of_counts(promise, counts, rejected, groups=groups)
+    weight = _ood_weight(promise, counts)
+    bounds = _grouped_intervals(codes, is_id, correct, accepted, weight)
+    return card_of_counts(promise, counts, rejected, groups=groups, intervals=bounds)
+
+
+def _ood_share(promise: Promise, counts: AcceptCounts) -> float | None:
+    """Return the share that OOD samples are weighed to; None where there are none, or none is promised."""
+    if not counts.oods:
+        return None
+    return promise.ood_share
+
+
+def _ood_weight(promise: Promise, counts: AcceptCounts) -> float:
+    return ood_weight(_ood_share(promise, counts), counts.ids, counts.oods)
+
+
+def card_of_counts(
+    promise: Promise,
+    counts: AcceptCounts,
+    rejected: int,
+    *,
+    groups: int | None = None,
+    intervals: tuple[Bounds, Bounds] | None = None,
+) -> ReportCard:
+    """Judge what a gate accepts, from counts alone.
+
+    Parameters
+    ----------
+    promise : Promise
+        What the gate was fitted for.
+    counts : AcceptCounts
+        What it accepts.
+    rejected : int
+        Rejected samples with a correct label.
+    groups : int, optional
+        Number of groups of dependent samples.
+    intervals : pair of pairs of floats, optional
+        Intervals of coverage and risk; by default those of independent samples.
+
+    Returns
+    -------
+    ReportCard
+        Counts, rates, intervals, and whether the promise was kept.
+
+    Raises
+    ------
+    UnfitData
+        If there is no ID sample.
+
+    Examples
+    --------
+    >>> from twofold.gate import Gate
+    >>> promise = Gate.fit_confidences([True, False], [0.9, 0.4]).promise
+    >>> card_of_counts(promise, AcceptCounts(ids=8, oods=0, known=4, outside=0, right=3), 2).risk
+    0.25
+    """
+    if not counts.ids:
+        raise UnfitData("a report card needs at least one ID sample, and all samples are OOD")
+    share = _ood_share(promise, counts)
+    weight = _ood_weight(promise, counts)
+    point = operating_point(counts.right, counts.known, weight * counts.outside, counts.ids)
+    if intervals is None:
+        intervals = exact_interval(counts.known, counts.ids, 1.0 - LEVEL), risk_interval(counts, share)
+    covered, risky = intervals
     return ReportCard(
-        samples=len(outputs),
+        samples=counts.ids + counts.oods,
         coverage=point["coverage"],
         coverage_interval=covered,
         risk=point["risk"],
@@ -223,7 +280,7 @@ def make_card(promise: Promise, outputs: Outputs, accepted: Mask) -> ReportCard:
         true_accept=counts.right,
         false_accept_ood=counts.outside,
         false_accept_mistakes=counts.known - counts.right,
-        false_reject=int((correct & ~accepted).sum()),
+        false_reject=rejected,
         f1=point["value"],
         kept=_judge_promise(promise, covered, risky, counts.known + counts.outside),
         groups=groups,

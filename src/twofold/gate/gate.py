@@ -110,6 +110,50 @@ class Decision:
         facts = {name: f"{count:,} ({count / max(len(self), 1):.1%})" for name, count in self._count_verdicts().items()}
         return card(f"Decision on {len(self):,} inputs", facts, NotebookTable(columns, rows, len(self)))
 
+    def to_arrow(
+        self,
+        *,
+        ids: Sequence[Any] | None = None,
+        time: Any = None,
+        model: str | None = None,
+        label: ArrayLike | None = None,
+    ) -> Any:
+        """Convert to a PyArrow table in the column convention that :mod:`twofold.logs` reads.
+
+        Parameters
+        ----------
+        ids : sequence, optional
+            Identifiers of the inputs; by default their row numbers.
+        time : datetime or sequence of datetime, optional
+            When the decisions were made; by default there is no such column.
+        model : str, optional
+            Name of the model; by default there is no such column.
+        label : array-like of int, shape (N,), optional
+            True classes, -1 for OOD, where they are known; adds ``is_id`` too.
+
+        Returns
+        -------
+        pyarrow.Table
+            Columns ``id``, ``time``, ``model``, ``label``, ``prediction``, ``conf_id``, ``conf_ood``, ``is_id``,
+            ``verdict``, ``margin_id`` and ``margin_ood``, without those that are not known.
+
+        Raises
+        ------
+        MissingExtra
+            If PyArrow is not installed.
+        InvalidInput
+            If an argument has another number of rows.
+
+        Examples
+        --------
+        >>> gate = Gate.fit(Outputs([[4.0, 0.0], [0.0, 3.0], [0.1, 0.2]], labels=[0, 1, -1]))
+        >>> gate.decide(Outputs([[0.0, 5.0], [0.1, 0.0]])).to_arrow(model="demo").column_names[:4]
+        ['id', 'model', 'prediction', 'conf_id']
+        """
+        from twofold.gate.table import decision_table
+
+        return decision_table(self, ids=ids, time=time, model=model, label=label)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Gate:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from twofold._checks import ArrayLike
+from twofold._checks import ArrayLike, whole
 from twofold._files import read_regular, replacing
 from twofold._json import decode_json, encode_json
 from twofold._notebook import NotebookTable, card
@@ -177,7 +177,38 @@ class Monitor:
         if sum(counts) != batch.size:
             odd = next(value for value in batch.ravel().tolist() if value not in VERDICTS)
             raise InvalidInput(f"verdicts must be {', '.join(VERDICTS)}, got {odd!r}; pass what Gate.decide returned")
-        self.counts = _add_counts(self.counts, counts)
+        return self.update_counts(*counts)
+
+    def update_counts(self, accept: int, unsure: int, unknown: int) -> bool:
+        """Count one batch of which only the numbers of verdicts are known, and return whether an alarm was raised.
+
+        Parameters
+        ----------
+        accept, unsure, unknown : int
+            Number of each verdict. A batch without any changes nothing.
+
+        Returns
+        -------
+        bool
+            True once an alarm was raised, now or before.
+
+        Raises
+        ------
+        InvalidInput
+            If a number is negative or not whole.
+
+        Examples
+        --------
+        >>> monitor = Monitor(low=(0.85, 0.0, 0.0), high=(0.95, 0.1, 0.1), false_alarms=0.01)
+        >>> monitor.update_counts(90, 5, 5), monitor.n
+        (False, 100)
+        """
+        batch = (accept, unsure, unknown)
+        for name, count in zip(VERDICTS, batch, strict=True):
+            whole(count, name, 0)
+        if not any(batch):
+            return self.alarm
+        self.counts = _add_counts(self.counts, batch)
         self._test_now()
         return self.alarm
 

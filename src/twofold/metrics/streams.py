@@ -483,6 +483,32 @@ class ScoreSummary(_Summary):
         """The cuts, ascending; None while every distinct confidence has its own cell."""
         return self._axes[0].edges
 
+    @classmethod
+    def from_counts(cls, edges: Array, low: Array, high: Array, counts: Integers) -> Self:
+        """Make a summary of rows that were counted elsewhere.
+
+        Parameters
+        ----------
+        edges : ndarray of float, shape (n_edges,)
+            Strictly increasing cuts.
+        low, high : ndarray of float, shape (n_edges + 1,)
+            Smallest and largest confidence of each cell; inf and -inf for an empty one.
+        counts : ndarray of int, shape (n_edges + 1, 3)
+            Correct, wrong and OOD samples of each cell.
+
+        Returns
+        -------
+        ScoreSummary
+            The summary.
+
+        Examples
+        --------
+        >>> ends = np.array([0.2, 0.9])
+        >>> ScoreSummary.from_counts(np.array([0.5]), ends, ends, np.eye(2, 3, dtype=int))
+        ScoreSummary(1 right, 1 wrong, 0 OOD; 2 cells, cuts fixed)
+        """
+        return cls(edges=edges)._new([Axis(len(edges) + 1, edges, low, high)], counts)
+
     def update(
         self, correct: ArrayLike, conf: ArrayLike, is_id: ArrayLike | None = None, *, nan: NaNPolicy = "error"
     ) -> Self:
@@ -849,6 +875,30 @@ class PairSummary(_Summary):
     def edges(self) -> tuple[Array | None, Array | None]:
         """The cuts of conf_id and of conf_ood; None while every distinct confidence has its own cell."""
         return self._axes[0].edges, self._axes[1].edges
+
+    @classmethod
+    def from_counts(cls, edges: tuple[Array, Array], ends: Sequence[Array], counts: Integers) -> Self:
+        """Make a summary of rows that were counted elsewhere.
+
+        Parameters
+        ----------
+        edges : pair of ndarray of float
+            Strictly increasing cuts of ``conf_id`` and of ``conf_ood``.
+        ends : sequence of four ndarray of float
+            Smallest and largest ``conf_id`` of each of its cells, then those of ``conf_ood``; inf and -inf for an empty
+            cell.
+        counts : ndarray of int, shape (cells of conf_id, cells of conf_ood, 3)
+            Correct, wrong and OOD samples.
+
+        Returns
+        -------
+        PairSummary
+            The summary.
+        """
+        axes = []
+        for d, cuts in enumerate(edges):
+            axes.append(Axis(len(cuts) + 1, cuts, ends[2 * d], ends[2 * d + 1]))
+        return cls(edges=edges)._new(axes, counts)
 
     def update(
         self,

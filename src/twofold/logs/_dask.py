@@ -1,0 +1,130 @@
+"""Order and reduce the rows of a Dask frame: partition by ranges, count each, then reduce each on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from twofold._checks import AnyArray, Array
+from twofold.logs._memory import number_groups
+from twofold.logs._parts import Codes, PartCounts, PartPlan, count_part, plan_parts
+from twofold.logs.columns import CountedGroups, engine_errors
+from twofold.logs.ordered import OrderedSums
+from twofold.logs.tables import LogTable
+
+RANGES = 256  # most parts
+SAMPLE = 4096  # rows of each partition, by which the ranges are cut
+
+Rows = tuple[Codes, Array, AnyArray]  # group, confidence and kind
+Cut = tuple[int, float]  # the first group and confidence of a range
+
+
+def reduce_ordered(plain: LogTable, counted: CountedGroups, conf: str, share: float | None, cells: int) -> OrderedSums:
+    """Reduce all rows, ordered by group and falling confidence, to the sums of each group."""
+    dask = _import_dask()
+
+    places = {key: place for place, key in enumerate(counted.keys)}
+    groups = list(counted.order)
+    partitions = plain.frame.select(conf, "kind", *groups).to_native().to_delayed()
+    with engine_errors():
+        sort = dask.delayed(_sort_partition)
+        split = dask.delayed(_split_rows)
+        sorted_rows = dask.persist(*[sort(partition, conf, groups, places) for partition in partitions])
+        samples = dask.compute(*[dask.delayed(_sample)(rows) for rows in sorted_rows])
+        cuts = _choose_cuts(samples, min(len(partitions), RANGES))
+        pieces = [split(rows, cuts) for rows in sorted_rows]
+        ranges = []
+        for place in range(len(cuts) + 1):
+            ranges.append(dask.delayed(_join_rows)([piece[place] for piece in pieces]))
+        ranges = dask.persist(*ranges)
+        counts = dask.compute(*[dask.delayed(_count)(rows) for rows in ranges])
+        plans = plan_parts(list(counts), counted.totals, share, cells)
+        reduced = dask.compute(*[dask.delayed(_reduce)(rows, plan) for rows, plan in zip(ranges, plans, strict=True)])
+    sums = OrderedSums(counted.totals, share, cells=cells)
+    for plan, part in zip(plans, reduced, strict=True):
+        for place, code in enumerate(plan.own.codes):
+            sums.add_part(int(code), part[0][place], part[1][place])
+    return sums
+
+
+def _import_dask() -> Any:
+    """Import Dask, whose functions have no types."""
+    import dask
+
+    return dask
+
+
+def _sort_partition(partition: Any, conf: str, groups: Sequence[str], places: dict[tuple[Any, ...], int]) -> Rows:
+    """Number the groups of a partition and sort its rows."""
+    import pyarrow as pa
+
+    values = partition[conf].to_numpy().astype(np.float64)
+    kind = partition["kind"].to_numpy().astype(np.int8)
+    code = np.zeros(len(values), np.int64)
+    if groups and len(values):
+        keys, number = number_groups([pa.Array.from_pandas(partition[name]) for name in groups])
+        code = np.array([places[key] for key in keys], np.int64)[number]
+    order = np.lexsort((-values, code))
+    return code[order], values[order], kind[order]
+
+
+def _sample(rows: Rows) -> list[Cut]:
+    """Take evenly spaced rows of a sorted partition."""
+    code, conf, _ = rows
+    step = max(len(code) // SAMPLE, 1)
+    return list(zip(code[::step].tolist(), conf[::step].tolist(), strict=True))
+
+
+def _choose_cuts(samples: Sequence[list[Cut]], ranges: int) -> list[Cut]:
+    """Cut the sampled rows of all partitions into ranges of equal size."""
+    rows = [row for sample in samples for row in sample]
+    rows.sort(key=lambda row: (row[0], -row[1]))
+    cuts = [rows[len(rows) * place // ranges] for place in range(1, ranges)] if rows else []
+    return list(dict.fromkeys(cuts))
+
+
+def _split_rows(rows: Rows, cuts: Sequence[Cut]) -> list[Rows]:
+    """Split sorted rows at the cuts; equal rows stay together."""
+    code, conf, kind = rows
+    places = [0]
+    for group, value in cuts:
+        start, end = np.searchsorted(code, [group, group + 1])
+        places.append(int(start + np.searchsorted(-conf[start:end], -value)))
+    places.append(len(code))
+    pieces = []
+    for start, end in pairwise(places):
+        pieces.append((code[start:end], conf[start:end], kind[start:end]))
+    return pieces
+
+
+def _join_rows(pieces: Sequence[Rows]) -> Rows:
+    """Join and sort the rows of one range."""
+    code, conf, kind = (np.concatenate(column) for column in zip(*pieces, strict=True))
+    order = np.lexsort((-conf, code))
+    return code[order], conf[order], kind[order]
+
+
+def _count(rows: Rows) -> PartCounts:
+    return count_part([(rows[0], rows[2])])
+
+
+def _reduce(rows: Rows, plan: PartPlan) -> tuple[Array, AnyArray]:
+    sums = plan.reduce([(rows[1], rows[2])])
+    return sums.sums, sums.cells
+
+
+def fold(
+    plain: LogTable, columns: Sequence[str], function: Callable[[Iterator[dict[str, AnyArray]]], Any]
+) -> list[Any]:
+    """Apply a function to each partition and return the results."""
+    dask = _import_dask()
+
+    def apply(partition: Any) -> Any:
+        return function(iter([{name: partition[name].to_numpy() for name in columns}]))
+
+    partitions = plain.frame.select(*columns).to_native().to_delayed()
+    with engine_errors():
+        return list(dask.compute(*[dask.delayed(apply)(partition) for partition in partitions]))

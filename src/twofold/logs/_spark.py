@@ -1,0 +1,156 @@
+"""Order and reduce the rows of a Spark frame: partition by ranges, count each, then reduce each on its own.
+
+Two jobs run over the same persisted partitions, and one small row for each group of a partition comes back. Workers
+need twofold installed.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from twofold._checks import AnyArray
+from twofold.logs._parts import PartCounts, PartPlan, count_part, plan_parts
+from twofold.logs.columns import CountedGroups, engine_errors
+from twofold.logs.ordered import OrderedSums
+from twofold.logs.tables import LogTable
+
+FEWEST_PARTS = 16
+ROWS_OF_PART = 4_000_000
+
+_COUNTS = "part int, code long, right long, wrong long, outside long"
+_SUMS = "code long, sums binary, cells binary"
+_RESULT = "result binary"
+
+
+def reduce_ordered(plain: LogTable, counted: CountedGroups, conf: str, share: float | None, cells: int) -> OrderedSums:
+    """Reduce all rows, ordered by group and falling confidence, to the sums of each group."""
+    from pyspark import StorageLevel
+    from pyspark.sql import functions as f
+
+    frame = _with_codes(plain, counted, conf)
+    parts = max(FEWEST_PARTS, int(counted.totals.sum()) // ROWS_OF_PART)
+    order = [f.col(conf).desc()]
+    if counted.order:
+        order.insert(0, f.col("code"))
+    ranged = frame.repartitionByRange(parts, *order).sortWithinPartitions(*order)
+    ranged = ranged.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        with engine_errors():
+            counts = _read_counts(ranged.mapInArrow(_count_partition, _COUNTS).collect())
+            places = sorted(counts)
+            plans = plan_parts([counts[place] for place in places], counted.totals, share, cells)
+            by_part = dict(zip(places, plans, strict=True))
+            rows = ranged.mapInArrow(_reducer(by_part, conf), _SUMS).collect()
+    finally:
+        ranged.unpersist()
+    sums = OrderedSums(counted.totals, share, cells=cells)
+    for row in rows:
+        own = np.frombuffer(row["sums"])
+        own_cells = np.frombuffer(row["cells"], np.int64).reshape(cells, 3)
+        sums.add_part(int(row["code"]), own, own_cells)
+    return sums
+
+
+def _with_codes(plain: LogTable, counted: CountedGroups, conf: str) -> Any:
+    """Return the confidence, the kind and, with groups, their numbers."""
+    frame = plain.frame.select(conf, "kind", *counted.order).to_native()
+    if not counted.order:
+        return frame
+    from pyspark.sql import functions as f
+
+    rows = [(*key, place) for place, key in enumerate(counted.keys)]
+    types = [field for field in frame.schema.fields if field.name in counted.order]
+    schema = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in types) + ", code long"
+    listed = frame.sparkSession.createDataFrame(rows, schema).alias("listed")
+    same = None
+    for name in counted.order:
+        equal = frame[name].eqNullSafe(f.col(f"listed.{name}"))
+        same = equal if same is None else same & equal
+    joined = frame.join(f.broadcast(listed), same, "inner")
+    return joined.select(f.col("code"), frame[conf], frame["kind"])
+
+
+def _read_counts(rows: Sequence[Any]) -> dict[int, PartCounts]:
+    """Gather the counts of each part, its groups in order."""
+    found: dict[int, list[Any]] = {}
+    for row in rows:
+        found.setdefault(row["part"], []).append(row)
+    counts = {}
+    for part, own in found.items():
+        codes = np.array([row["code"] for row in own], np.int64)
+        kinds = np.array([(row["right"], row["wrong"], row["outside"]) for row in own], np.int64)
+        counts[part] = PartCounts(codes, kinds)
+    return counts
+
+
+def _codes(batch: Any) -> AnyArray:
+    if "code" not in batch.schema.names:
+        return np.zeros(len(batch), np.int64)
+    codes: AnyArray = batch.column("code").to_numpy()
+    return codes
+
+
+def _partition() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return -1 if context is None else int(context.partitionId())
+
+
+def _count_partition(batches: Iterator[Any]) -> Iterator[Any]:
+    """Count the rows of one partition: a function for mapInArrow."""
+    import pyarrow as pa
+
+    counts = count_part((_codes(batch), batch.column("kind").to_numpy()) for batch in batches)
+    columns = [np.full(len(counts.codes), _partition(), np.int32), counts.codes, *counts.counts.T]
+    yield pa.RecordBatch.from_arrays(
+        [pa.array(np.ascontiguousarray(column)) for column in columns], ["part", "code", "right", "wrong", "outside"]
+    )
+
+
+def _reducer(plans: dict[int, PartPlan], conf: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Make the function for mapInArrow that reduces one partition."""
+
+    def reduce(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        plan = plans.get(_partition())
+        if plan is None:
+            return
+        sums = plan.reduce((batch.column(conf).to_numpy(), batch.column("kind").to_numpy()) for batch in batches)
+        yield pa.RecordBatch.from_arrays(
+            [
+                pa.array(plan.own.codes),
+                pa.array([row.tobytes() for row in sums.sums], pa.binary()),
+                pa.array([row.tobytes() for row in sums.cells], pa.binary()),
+            ],
+            ["code", "sums", "cells"],
+        )
+
+    return reduce
+
+
+def fold(
+    plain: LogTable, columns: Sequence[str], function: Callable[[Iterator[dict[str, AnyArray]]], Any]
+) -> list[Any]:
+    """Apply a function, which returns a tuple of arrays, to each partition and return the results."""
+
+    def apply(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        arrays = function({name: batch.column(name).to_numpy() for name in columns} for batch in batches)
+        file = io.BytesIO()
+        np.savez(file, *arrays, allow_pickle=False)
+        yield pa.RecordBatch.from_arrays([pa.array([file.getvalue()], pa.binary())], ["result"])
+
+    with engine_errors():
+        rows = plain.frame.select(*columns).to_native().mapInArrow(apply, _RESULT).collect()
+    results = []
+    for row in rows:
+        with np.load(io.BytesIO(row["result"]), allow_pickle=False) as file:
+            results.append(tuple(file[name] for name in file.files))
+    return results

@@ -1,0 +1,520 @@
+"""Choose the columns of an evaluation, validate them by counting, and make the plain columns that engines sort.
+
+The column convention: ``id`` (of the input), ``time``, ``model``, ``label``, ``prediction``, ``correct``, ``is_id``,
+``conf_id`` and ``conf_ood``. Arguments that are left out are looked up by these names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from twofold._checks import NaNPolicy, choice
+from twofold.errors import InvalidInput, TwofoldError
+from twofold.logs import _duckdb
+from twofold.logs.expressions import as_expressions, parse_expression
+from twofold.logs.ordered import Counts
+from twofold.logs.tables import LogTable, first_line
+
+if TYPE_CHECKING:
+    import narwhals as nw
+
+CORRECT = ("correct", "label = prediction")  # where correctness is looked up
+LARGEST = 2**53  # integers from here on are not exact in float64
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenColumns:
+    """Hold the expressions of one evaluation over the frame of a table.
+
+    Parameters
+    ----------
+    table : LogTable
+        The table, filtered.
+    correct, conf : narwhals.Expr
+        Truth and confidence.
+    is_id, conf_ood : narwhals.Expr or None
+        Whether a row is in-distribution, and the second confidence.
+    by : dict of str to narwhals.Expr
+        Group columns by the names that the caller gave.
+    nan : {"error", "reject"}
+        What a missing confidence means.
+    """
+
+    table: LogTable
+    correct: nw.Expr
+    conf: nw.Expr
+    is_id: nw.Expr | None
+    conf_ood: nw.Expr | None
+    by: dict[str, nw.Expr]
+    nan: NaNPolicy
+
+    @property
+    def group_names(self) -> list[str]:
+        """Plain names of the group columns."""
+        return [f"g{place}" for place in range(len(self.by))]
+
+    def raw(self) -> LogTable:
+        """Return the chosen columns under plain names, as they are in the table."""
+        columns = {"correct": self.correct, "conf": self.conf}
+        if self.is_id is not None:
+            columns["is_id"] = self.is_id
+        if self.conf_ood is not None:
+            columns["conf_ood"] = self.conf_ood
+        for name, expression in zip(self.group_names, self.by.values(), strict=True):
+            columns[name] = expression
+        return self.table.select(**columns)
+
+
+def choose_columns(
+    table: LogTable,
+    *,
+    correct: Any = None,
+    conf: Any = None,
+    is_id: Any = None,
+    conf_ood: Any = None,
+    by: Any = (),
+    where: Any = None,
+    nan: NaNPolicy = "error",
+) -> ChosenColumns:
+    """Look up the columns of an evaluation.
+
+    Parameters
+    ----------
+    table : LogTable
+        The table.
+    correct : str or narwhals.Expr, optional
+        Whether the prediction is correct; by default the column ``correct``, or ``label = prediction``.
+    conf : str or narwhals.Expr, optional
+        Confidence; by default the column ``conf`` or ``conf_id``.
+    is_id : str or narwhals.Expr, optional
+        Whether the row is in-distribution. If ``correct`` is left out too, the column ``is_id``, or ``label <> -1``
+        where labels are whole numbers.
+    conf_ood : str or narwhals.Expr, optional
+        A second confidence.
+    by : str, narwhals.Expr or sequence of these, default=()
+        Columns whose values make groups.
+    where : str or narwhals.Expr, optional
+        Rows to keep.
+    nan : {"error", "reject"}, default="error"
+        Whether a missing confidence is an error or is ranked lowest.
+
+    Returns
+    -------
+    ChosenColumns
+        The expressions.
+
+    Raises
+    ------
+    UnknownName
+        If a column does not exist.
+    InvalidInput
+        If a column is missing, or is of the wrong type.
+    """
+    choice(nan, "nan", ("error", "reject"))
+    if where is not None:
+        kept = table.frame.filter(as_expression(table, where, "where"))
+        table = LogTable(kept, table.engine, table.names, table.files)
+    by_convention = correct is None
+    if correct is None:
+        correct = default_column(table, "correct", CORRECT)
+    if conf is None:
+        conf = default_column(table, "conf", ("conf", "conf_id"))
+    if is_id is None and by_convention:
+        is_id = default_is_id(table)
+    groups: dict[str, nw.Expr] = {}
+    for expression in as_expressions(by):
+        groups[_name_of(expression, len(groups))] = as_expression(table, expression, "by")
+    known = second = None
+    if is_id is not None:
+        known = as_expression(table, is_id, "is_id")
+    if conf_ood is not None:
+        second = as_expression(table, conf_ood, "conf_ood")
+    if second is not None and known is None:
+        raise InvalidInput("conf_ood needs is_id, which says which rows are ID")
+    return ChosenColumns(
+        table=table,
+        correct=as_expression(table, correct, "correct"),
+        conf=as_expression(table, conf, "conf"),
+        is_id=known,
+        conf_ood=second,
+        by=groups,
+        nan=nan,
+    )
+
+
+def _name_of(expression: Any, place: int) -> str:
+    if isinstance(expression, str):
+        return expression
+    return f"group {place + 1}"
+
+
+def as_expression(table: LogTable, value: Any, name: str) -> nw.Expr:
+    """Return a column, or an expression as text, as an expression of narwhals.
+
+    Parameters
+    ----------
+    table : LogTable
+        The table.
+    value : str or narwhals.Expr
+        The column or expression.
+    name : str
+        What it is for, as errors say it.
+
+    Returns
+    -------
+    narwhals.Expr
+        The expression.
+
+    Raises
+    ------
+    UnknownName
+        If a column does not exist.
+    InvalidInput
+        If the value is something else, or not an expression.
+    """
+    import narwhals as nw
+
+    if isinstance(value, nw.Expr):
+        return value
+    if isinstance(value, str):
+        return parse_expression(value, table.names, name)
+    raise InvalidInput(f"{name} must be a column, an expression as text, or a narwhals expression, got {value!r}")
+
+
+def default_column(table: LogTable, name: str, candidates: Sequence[str]) -> str:
+    """Return the first candidate whose columns the table has.
+
+    Parameters
+    ----------
+    table : LogTable
+        The table.
+    name : str
+        The argument that was left out.
+    candidates : sequence of str
+        Columns, or comparisons of two.
+
+    Returns
+    -------
+    str
+        The candidate.
+
+    Raises
+    ------
+    InvalidInput
+        If the table has none of them.
+    """
+    for candidate in candidates:
+        if all(part in table.names for part in candidate.split(" = ")):
+            return candidate
+    raise InvalidInput(
+        f"the table has no column {name}; pass {name}= with a column or an expression. Its columns are "
+        f"{', '.join(sorted(table.names))[:500] or 'none'}"
+    )
+
+
+def default_is_id(table: LogTable) -> str | None:
+    """Take the column ``is_id``, or the law that the label -1 means OOD.
+
+    Parameters
+    ----------
+    table : LogTable
+        The table.
+
+    Returns
+    -------
+    str or None
+        A column or expression; None if the table says nothing about it.
+    """
+    if "is_id" in table.names:
+        return "is_id"
+    if "label" not in table.names:
+        return None
+    dtype = _schema(table)[table.names["label"]]
+    return "label <> -1" if dtype.is_integer() else None
+
+
+def _schema(table: LogTable) -> Any:
+    return table.frame.collect_schema()
+
+
+# What is wrong with the rows, as counts
+
+
+@dataclass(frozen=True, eq=False)
+class CountedGroups:
+    """Hold the groups of a table and how many rows of each kind they have, in the order of the engine.
+
+    Parameters
+    ----------
+    keys : list of tuple
+        Values of the group columns; one empty tuple without groups.
+    totals : ndarray of int, shape (n_groups, 3)
+        Correct, wrong and OOD rows.
+    missing : ndarray of int, shape (n_groups,)
+        Rows with a missing confidence.
+    order : tuple of str, default=()
+        What the engine sorts by to bring the rows of each group together.
+    """
+
+    keys: list[tuple[Any, ...]]
+    totals: Counts
+    missing: Counts
+    order: tuple[str, ...] = ()
+
+
+def plain_columns(columns: ChosenColumns) -> LogTable:
+    """Return the columns that an engine counts and sorts: kind, conf, conf_ood, groups, and what is wrong in each row.
+
+    Parameters
+    ----------
+    columns : ChosenColumns
+        The chosen columns.
+
+    Returns
+    -------
+    LogTable
+        ``kind`` (0 correct, 1 wrong, 3 OOD), ``conf`` and ``conf_ood`` in float64, group columns ``g0``, ``g1``, ...,
+        and booleans ``bad_correct``, ``bad_is_id``, ``bad_pair``, ``bad_conf`` and ``missing``.
+
+    Raises
+    ------
+    InvalidInput
+        If a column is of the wrong type.
+    """
+    import narwhals as nw
+
+    with engine_errors():
+        raw = columns.raw()
+        schema = _schema(raw)
+    right, bad_correct = truth(schema["correct"], "correct")
+    inside, bad_is_id = nw.lit(True), nw.lit(False)
+    if columns.is_id is not None:
+        inside, bad_is_id = truth(schema["is_id"], "is_id")
+    number = nw.Int8()
+    chosen = {"kind": (3 - 2 * inside.cast(number) - right.cast(number)).cast(number)}
+    missing, beyond = nw.lit(False), nw.lit(False)
+    for name in ("conf", "conf_ood"):
+        if name not in schema:
+            continue
+        value, is_missing, is_beyond = _confidence(schema[name], name)
+        if columns.nan == "reject":
+            value = nw.when(is_missing).then(nw.lit(-np.inf)).otherwise(value)
+        chosen[name] = value
+        missing, beyond = missing | is_missing, beyond | is_beyond
+    for name in columns.group_names:
+        chosen[name] = nw.col(name)
+    chosen["bad_correct"] = bad_correct
+    chosen["bad_is_id"] = bad_is_id
+    chosen["bad_pair"] = right & ~inside
+    chosen["bad_conf"] = beyond
+    chosen["missing"] = missing
+    return raw.select(**chosen)
+
+
+def truth(dtype: nw.dtypes.DType, name: str) -> tuple[nw.Expr, nw.Expr]:
+    """Return a column as booleans, and where it is neither true nor false.
+
+    Parameters
+    ----------
+    dtype : narwhals.dtypes.DType
+        Its type.
+    name : str
+        Its name.
+
+    Returns
+    -------
+    pair of narwhals.Expr
+        The booleans, and where the column is null or another number than 0 and 1.
+
+    Raises
+    ------
+    InvalidInput
+        If the column holds neither booleans nor numbers.
+    """
+    import narwhals as nw
+
+    column = nw.col(name)
+    if dtype == nw.Boolean():
+        return column.fill_null(False), column.is_null()
+    if not dtype.is_numeric():
+        raise InvalidInput(
+            f"{name} must hold booleans or 0/1, got {dtype}; pass an expression such as \"label = 'cat'\""
+        )
+    is_one = (column == 1).fill_null(False)
+    return is_one, ~is_one & ~(column == 0).fill_null(False)
+
+
+def _confidence(dtype: nw.dtypes.DType, name: str) -> tuple[nw.Expr, nw.Expr, nw.Expr]:
+    """Return a column as float64, where it is missing, and where float64 cannot hold it."""
+    import narwhals as nw
+
+    column = nw.col(name)
+    if not dtype.is_numeric():
+        raise InvalidInput(f"{name} must hold numbers, got {dtype}; pass the scores themselves")
+    value = column.cast(nw.Float64())
+    if dtype.is_float():
+        return value, value.is_null() | value.is_nan().fill_null(False), nw.lit(False)
+    if dtype in (nw.Int64(), nw.UInt64()):
+        return value, column.is_null(), (value.abs() >= float(LARGEST)).fill_null(False)
+    return value, column.is_null(), nw.lit(False)
+
+
+def count_groups(plain: LogTable, columns: ChosenColumns) -> CountedGroups:
+    """Count the rows of each kind and group in one scan, and raise if any row is not valid.
+
+    Parameters
+    ----------
+    plain : LogTable
+        What :func:`plain_columns` made.
+    columns : ChosenColumns
+        The chosen columns.
+
+    Returns
+    -------
+    CountedGroups
+        Groups in ascending order, null last.
+
+    Raises
+    ------
+    InvalidInput
+        If the table has no row, or rows are not valid; the message says how many.
+    """
+    import narwhals as nw
+
+    kinds = {"right": nw.col("kind") == 0, "wrong": nw.col("kind") == 1, "outside": nw.col("kind") == 3}
+    flags = {name: nw.col(name) for name in ("bad_correct", "bad_is_id", "bad_pair", "bad_conf", "missing")}
+    sums = []
+    for name, expression in (kinds | flags).items():
+        sums.append(expression.cast(nw.Int64()).sum().alias(name))
+    groups = columns.group_names
+    if groups:
+        keyed = plain.frame.with_columns(
+            *[expression.cast(nw.Int64()).alias(f"n_{name}") for name, expression in (kinds | flags).items()]
+        )
+        added = [nw.col(f"n_{name}").sum().alias(name) for name in kinds | flags]
+        counted = keyed.group_by(*groups).agg(*added)
+    else:
+        counted = plain.frame.select(*sums)
+    order = tuple(groups)
+    if groups and plain.engine == "duckdb":
+        with engine_errors():
+            rows, order = _duckdb.group_order(counted, groups)
+    else:
+        rows = read_rows(counted)
+        rows.sort(key=lambda row: sort_key([row[name] for name in groups]))
+    numbers = {name: np.array([int(row[name] or 0) for row in rows], np.int64) for name in kinds | flags}
+    totals = np.stack([numbers["right"], numbers["wrong"], numbers["outside"]], axis=1).reshape(-1, 3)
+    _check_counts({name: int(array.sum()) for name, array in numbers.items()}, int(totals.sum()), columns)
+    keys = [tuple(row[name] for name in groups) for row in rows]
+    return CountedGroups(keys, totals, numbers["missing"], order)
+
+
+def sort_key(values: Iterable[Any]) -> tuple[Any, ...]:
+    """Return what groups are sorted by: their values, null last.
+
+    Parameters
+    ----------
+    values : iterable
+        Values of the group columns.
+
+    Returns
+    -------
+    tuple
+        A key for ``sorted``.
+
+    Examples
+    --------
+    >>> sorted([(None,), ("a",)], key=sort_key)
+    [('a',), (None,)]
+    """
+    return tuple((value is None, 0 if value is None else value) for value in values)
+
+
+@contextlib.contextmanager
+def engine_errors() -> Iterator[None]:
+    """Turn what an engine raises into one line.
+
+    Raises
+    ------
+    InvalidInput
+        If the engine fails, with its reason.
+    """
+    try:
+        yield
+    except (TwofoldError, KeyboardInterrupt, MemoryError):
+        raise
+    except Exception as error:  # each engine has its own
+        raise InvalidInput(f"the table cannot be read: {first_line(error)}") from error
+
+
+def read_rows(frame: Any) -> list[dict[str, Any]]:
+    """Run a small query and return its rows.
+
+    Parameters
+    ----------
+    frame : narwhals.LazyFrame
+        The query.
+
+    Returns
+    -------
+    list of dict
+        The rows.
+
+    Raises
+    ------
+    InvalidInput
+        If the engine fails, with its reason.
+    """
+    with engine_errors():
+        rows: list[dict[str, Any]] = frame.lazy().collect().rows(named=True)
+        return rows
+
+
+def check_truths(sums: dict[str, int], n: int) -> None:
+    """Raise if there is no row, or ``correct`` or ``is_id`` is not valid in some.
+
+    Parameters
+    ----------
+    sums : dict of str to int
+        Number of rows that are wrong in each way.
+    n : int
+        Number of rows.
+
+    Raises
+    ------
+    InvalidInput
+        If there is such a row, or none at all.
+    """
+    if n == 0:
+        raise InvalidInput("the table has no row; at least one is needed")
+    for name in ("correct", "is_id"):
+        if sums[f"bad_{name}"]:
+            raise InvalidInput(
+                f"{name} must be booleans or 0/1, and is null or another number in {sums[f'bad_{name}']} of {n} rows; "
+                "leave them out with where="
+            )
+    if sums["bad_pair"]:
+        raise InvalidInput(
+            f"correct must be False on OOD samples, and is True in {sums['bad_pair']} rows where is_id is False; "
+            "no prediction is correct for an input of no known class"
+        )
+
+
+def _check_counts(sums: dict[str, int], n: int, columns: ChosenColumns) -> None:
+    """Raise if any row is not valid, by the rules of arrays."""
+    check_truths(sums, n)
+    if sums["bad_conf"]:
+        raise InvalidInput(
+            f"a confidence holds integers of 2^53 or more in {sums['bad_conf']} rows, which float64 cannot hold "
+            "exactly; rank them first"
+        )
+    if sums["missing"] and columns.nan != "reject":
+        raise InvalidInput(
+            f"a confidence is NaN or null in {sums['missing']} of {n} rows; fix the score, leave the rows out with "
+            'where=, or pass nan="reject" to rank such rows lowest'
+        )

@@ -1,0 +1,293 @@
+"""What an evaluation of a table returns: metrics with bounds and intervals, of one group or of many."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any
+
+from twofold._json import nan_to_none
+from twofold.errors import MissingExtra, UnknownName
+from twofold.metrics import Bounded, Evaluation
+from twofold.stats import Interval
+
+Key = Any  # a value of the group column, or a tuple of the values of several
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TableEvaluation(Evaluation):
+    """Hold the metrics of a table: an :class:`~twofold.metrics.Evaluation` with bounds and intervals.
+
+    Parameters
+    ----------
+    values_, reasons, n, n_id, n_ood, nan_rejected, ood_share, better
+        As in :class:`~twofold.metrics.Evaluation`.
+    bounds : dict of str to Bounded, optional
+        Of each metric that was computed from counts in cells, the interval that contains its exact value.
+    intervals : dict of str to Interval, optional
+        Bootstrap intervals by metric, where they were asked for.
+    """
+
+    bounds: dict[str, Bounded] = field(default_factory=dict)
+    intervals: dict[str, Interval] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, object]:
+        """Convert everything to plain Python values.
+
+        Returns
+        -------
+        dict
+            What :meth:`twofold.metrics.Evaluation.to_dict` gives, and ``bounds`` and ``intervals`` (lowest and highest
+            value by metric) where there are any.
+        """
+        content = super().to_dict()
+        if self.bounds:
+            content["bounds"] = {name: [bound.low, bound.high] for name, bound in self.bounds.items()}
+        if self.intervals:
+            content["intervals"] = {name: [part.low, part.high] for name, part in self.intervals.items()}
+        return content
+
+    def to_json(self, *, indent: int | None = 2) -> str:
+        """Convert everything to strict JSON, with null for undefined metrics.
+
+        Parameters
+        ----------
+        indent : int or None, default=2
+            Spaces of indentation per level; None writes one line.
+
+        Returns
+        -------
+        str
+            The content of :meth:`to_dict`.
+        """
+        return json.dumps(plain_value(self.to_dict()), indent=indent)
+
+    def __str__(self) -> str:
+        lines = super().__str__().splitlines()
+        width = max(map(len, self.values_), default=0)
+        for place, line in enumerate(lines):
+            name = line[:width].strip()
+            if name in self.reasons:
+                continue
+            if name in self.bounds and not self.bounds[name].exact:
+                bound = self.bounds[name]
+                lines[place] += f"  exact value in [{bound.low:.6f}, {bound.high:.6f}]"
+            if name in self.intervals:
+                part = self.intervals[name]
+                lines[place] += f"  [{part.low:.5f}, {part.high:.5f}]"
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GroupedEvaluation(Mapping[Key, TableEvaluation]):
+    """Map each group of a table to its metrics; printing and conversion make one table of all.
+
+    Parameters
+    ----------
+    by : tuple of str
+        Names of the group columns.
+    groups : dict
+        Evaluations by group: the value of the column, or a tuple of values for several columns.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from twofold import logs
+    >>> table = pa.table({"model": ["a", "a", "b", "b"], "correct": [1, 0, 1, 1], "conf": [0.9, 0.2, 0.4, 0.3]})
+    >>> result = logs.evaluate(table, by="model", metrics=["accuracy", "aurc"])
+    >>> result["b"].accuracy, list(result)
+    (1.0, ['a', 'b'])
+    >>> print(result)
+    model  n  accuracy ↑  aurc ↓
+    a      2     0.50000 0.25000
+    b      2     1.00000 0.00000
+    """
+
+    by: tuple[str, ...]
+    groups: dict[Key, TableEvaluation]
+
+    def __getitem__(self, key: Key) -> TableEvaluation:
+        try:
+            return self.groups[key]
+        except (KeyError, TypeError):
+            raise UnknownName.of("group", str(key), [str(one) for one in list(self.groups)[:1000]]) from None
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self.groups)
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one row per group: the group columns, the counts and the metrics.
+
+        Returns
+        -------
+        list of dict
+            The rows; undefined metrics are NaN, and bounds and intervals have columns of their own.
+        """
+        rows = []
+        for key, result in self.groups.items():
+            values = key if len(self.by) > 1 else (key,)
+            row: dict[str, Any] = dict(zip(self.by, values, strict=True))
+            row |= {"n": result.n, "n_id": result.n_id, "n_ood": result.n_ood, "nan_rejected": result.nan_rejected}
+            row |= result.values_
+            for name, bound in result.bounds.items():
+                row |= {f"{name}_low": bound.low, f"{name}_high": bound.high}
+            for name, interval in result.intervals.items():
+                row |= {f"{name}_ci_low": interval.low, f"{name}_ci_high": interval.high}
+            rows.append(row)
+        return rows
+
+    def to_dict(self) -> dict[str, object]:
+        """Convert everything to plain Python values.
+
+        Returns
+        -------
+        dict
+            ``by``, the names of the group columns, and ``groups``, a list with ``group`` (its values) and what
+            :meth:`TableEvaluation.to_dict` gives for each.
+        """
+        listed = []
+        for key, result in self.groups.items():
+            values = list(key) if len(self.by) > 1 else [key]
+            listed.append({"group": values} | result.to_dict())
+        return {"by": list(self.by), "groups": listed}
+
+    def to_json(self, *, indent: int | None = 2) -> str:
+        """Convert everything to strict JSON; dates are text, undefined metrics null.
+
+        Parameters
+        ----------
+        indent : int or None, default=2
+            Spaces of indentation per level; None writes one line.
+
+        Returns
+        -------
+        str
+            The content of :meth:`to_dict`.
+        """
+        return json.dumps(plain_value(self.to_dict()), indent=indent)
+
+    def to_pandas(self) -> Any:
+        """Convert to a pandas frame with a row for each group.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The rows of :meth:`rows`, indexed by the group columns.
+
+        Raises
+        ------
+        MissingExtra
+            If pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise MissingExtra('to_pandas needs pandas: pip install "twofold[report]"') from error
+        return pd.DataFrame(self.rows()).set_index(list(self.by))
+
+    def to_arrow(self) -> Any:
+        """Convert to a PyArrow table with a row for each group.
+
+        Returns
+        -------
+        pyarrow.Table
+            The rows of :meth:`rows`.
+        """
+        import pyarrow as pa
+
+        return pa.Table.from_pylist(self.rows())
+
+    def __str__(self) -> str:
+        if not self.groups:
+            return "no groups"
+        first = next(iter(self.groups.values()))
+        arrows = {"higher": " ↑", "lower": " ↓"}
+        head = [*self.by, "n", *(name + arrows.get(first.better.get(name, ""), "") for name in first)]
+        table = [head]
+        for key, result in self.groups.items():
+            values = key if len(self.by) > 1 else (key,)
+            shown = ["undefined" if math.isnan(value) else f"{value:.5f}" for value in result.values()]
+            table.append([*(_one_line(value) for value in values), str(result.n), *shown])
+        return format_table(table, len(self.by))
+
+    __repr__ = __str__
+
+
+def format_table(table: Sequence[Sequence[str]], left: int) -> str:
+    """Write rows of cells in columns.
+
+    Parameters
+    ----------
+    table : sequence of sequences of str
+        The cells, row by row; the first row is the head.
+    left : int
+        Number of columns that are aligned to the left.
+
+    Returns
+    -------
+    str
+        One line for each row.
+
+    Examples
+    --------
+    >>> print(format_table([["name", "n"], ["a", "10"]], 1))
+    name   n
+    a     10
+    """
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = []
+    for row in table:
+        cells = []
+        for place, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            if place < left:
+                cells.append(cell.ljust(width + 1))
+            else:
+                cells.append(cell.rjust(width))
+        lines.append(" ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def _one_line(value: Any) -> str:
+    """Write a group value on one line, without codes of a terminal."""
+    if value is None:
+        return "null"
+    return "".join(sign if sign.isprintable() else " " for sign in str(value))
+
+
+def plain_value(value: Any) -> Any:
+    """Replace what JSON cannot hold: NaN, dates and other values of group columns.
+
+    Parameters
+    ----------
+    value : object
+        A value, or a list or dictionary of values.
+
+    Returns
+    -------
+    object
+        The same with None for NaN, and text for what JSON has no type for.
+
+    Examples
+    --------
+    >>> plain_value({"day": date(2026, 1, 2), "aurc": float("nan")})
+    {'day': '2026-01-02', 'aurc': None}
+    """
+    if isinstance(value, dict):
+        return {str(name): plain_value(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_value(part) for part in value]
+    if isinstance(value, float):
+        return nan_to_none(value) if math.isfinite(value) or math.isnan(value) else str(value)
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if value is None or isinstance(value, str | int | bool):
+        return value
+    return str(value)

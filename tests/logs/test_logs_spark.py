@@ -1,0 +1,85 @@
+"""Spark agrees with arrays; it needs Java, and is slow to start."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+pytest.importorskip("duckdb")
+pytest.importorskip("narwhals")
+pytest.importorskip("pyspark")
+
+from log_sources import random_rows
+
+from twofold import Gate, logs, metrics
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java"),
+    pytest.mark.filterwarnings("ignore"),  # of PySpark, about versions of pandas
+]
+
+
+@pytest.fixture(scope="module")
+def spark():
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").appName("twofold")
+    for name, value in {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+    }.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    yield session
+    session.stop()
+
+
+def frame_of(spark, rows):
+    import pandas as pd
+
+    return spark.createDataFrame(pd.DataFrame(rows))
+
+
+def assert_equal(found, reference):
+    for name in reference:
+        if name in found:
+            assert found[name] == pytest.approx(reference[name], abs=1e-12, nan_ok=True), name
+
+
+def test_spark_agrees_with_arrays(spark):
+    rows = random_rows(n=1000)
+    frame = frame_of(spark, rows)
+    arrays = {name: rows[name] for name in ("correct", "conf", "is_id")}
+    assert_equal(logs.evaluate(frame, ood_share=0.4), metrics.evaluate(**arrays, ood_share=0.4))
+    found = logs.evaluate(frame, conf_ood="conf_ood")
+    assert_equal(found, metrics.evaluate(**arrays, conf_ood=rows["conf_ood"]))
+    binned = logs.evaluate(frame, exact=False, bins=20, metrics=["aurc"])
+    assert binned.bounds["aurc"].low <= metrics.aurc(**arrays) <= binned.bounds["aurc"].high
+
+
+def test_groups_nulls_and_odd_names(spark):
+    rows = random_rows(n=1000)
+    rows["conf"][:5] = [np.inf, -np.inf, np.nan, 0.0, -0.0]
+    rows["a.b `c"] = [None if name == "m3" else name for name in rows.pop("model")]
+    result = logs.evaluate(frame_of(spark, rows), by=["a.b `c", "conf > 0"], nan="reject", resamples=10)
+    for (name, positive), found in result.items():
+        own = np.array([value == name for value in rows["a.b `c"]]) & ((rows["conf"] > 0) == positive)
+        arrays = {name: rows[name][own] for name in ("correct", "conf", "is_id")}
+        assert_equal(found, metrics.evaluate(**arrays, nan="reject"))
+        assert found.intervals["aurc"].low <= found.intervals["aurc"].high
+
+
+def test_cards_and_verdicts(spark):
+    rows = random_rows(n=500)
+    gate = Gate.fit_confidences(rows["correct"], rows["conf"], rows["conf_ood"], is_id=rows["is_id"])
+    frame = frame_of(spark, rows)
+    reference = gate.card_confidences(rows["correct"], rows["conf"], rows["conf_ood"], is_id=rows["is_id"])
+    assert logs.card(gate, frame).report.to_dict() == reference.to_dict()
+    added = logs.apply(gate, frame)
+    expected = gate.decide_confidences(rows["conf"], rows["conf_ood"]).verdict
+    assert sorted(row["verdict"] for row in added.collect()) == sorted(expected)
