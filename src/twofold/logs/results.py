@@ -23,8 +23,22 @@ class TableEvaluation(Evaluation):
 
     Parameters
     ----------
-    values_, reasons, n, n_id, n_ood, nan_rejected, ood_share, better
-        As in :class:`~twofold.metrics.Evaluation`.
+    values_ : dict of str to float
+        The values, NaN where a metric is undefined.
+    reasons : dict of str to str
+        Why a metric is undefined, for each that is.
+    n : int
+        Number of rows.
+    n_id : int
+        Number of ID rows.
+    n_ood : int
+        Number of OOD rows.
+    nan_rejected : int, default=0
+        Number of rows without a confidence, which were ranked lowest.
+    ood_share : float, optional
+        The OOD prevalence to which OOD rows were reweighted.
+    better : dict of str to {"higher", "lower"}, optional
+        Which direction is better, by metric.
     bounds : dict of str to Bounded, optional
         Of each metric that was computed from counts in cells, the interval that contains its exact value.
     intervals : dict of str to Interval, optional
