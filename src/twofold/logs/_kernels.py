@@ -185,24 +185,18 @@ def find_cell(value, edges, guide, low, scale):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def count_cells(conf, kind, edges, guide, low, scale, counts, ends):  # type: ignore[no-untyped-def]
-    """Count rows by cell and kind, with the least and largest value of each cell; returns NaN and invalid rows."""
-    missing = invalid = 0
-    for t in range(conf.size):
-        value = conf[t]
-        if kind[t] < 0:
-            invalid += 1
-            continue
-        if np.isnan(value):
-            missing += 1
-            value = -np.inf
-        cell = find_cell(value, edges, guide, low, scale)
-        counts[cell, min(kind[t], 2)] += 1
+def count_sorted(values, edges, column, counts, ends):  # type: ignore[no-untyped-def]
+    """Count ascending values by cell, with the least and largest value of each cell: a walk along the cuts."""
+    cell = 0
+    for t in range(values.size):
+        value = values[t]
+        while cell < edges.size and edges[cell] <= value:
+            cell += 1
+        counts[cell, column] += 1
         if value < ends[cell, 0]:
             ends[cell, 0] = value
         if value > ends[cell, 1]:
             ends[cell, 1] = value
-    return missing, invalid
 
 
 @kernel

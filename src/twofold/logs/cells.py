@@ -22,7 +22,8 @@ from twofold.metrics._sweep import Sweep
 from twofold.metrics.streams import _pairs
 
 SAMPLE = 1 << 18  # rows from which cuts are chosen
-SLICES = 1 << 18  # of the range of the cuts, by which a cell is looked up
+SLICES = 1 << 14  # of the range of the cuts, by which the cell of a pair is looked up
+ROWS_OF_WALK = 1 << 18  # rows that are sorted at once
 
 Batches = Iterator[dict[str, AnyArray]]
 Fold = Callable[[Batches], tuple[AnyArray, ...]]
@@ -249,20 +250,50 @@ def count_cells(columns: ChosenColumns, plain: LogTable | None, bins: int) -> Ce
 
 @dataclass(frozen=True)
 class _CellCounter:
-    """Count the rows of batches in cells, with the ends of each cell, and missing and invalid rows."""
+    """Count the rows of batches in cells, with the ends of each cell, and missing and invalid rows.
+
+    Sorting the rows of each kind and walking along the cuts is several times faster than looking up cells: counts are
+    then written in order, and stay in the cache.
+    """
 
     cuts: Cuts
 
     def __call__(self, batches: Batches) -> tuple[AnyArray, ...]:
-        from twofold.logs._kernels import count_cells
-
         cells = len(self.cuts.edges) + 1
         counts = np.zeros((cells, 3), np.int64)
         ends = np.tile([np.inf, -np.inf], (cells, 1))
         bad = np.zeros(2, np.int64)
-        for batch in batches:
-            bad += count_cells(batch["conf"], batch["kind"], *self.cuts.lookup, counts, ends)
+        for conf, kind in _join_small(batches):
+            missing = np.isnan(conf)
+            invalid = kind < 0
+            bad += missing.sum(), invalid.sum()
+            if missing.any():
+                conf = np.where(missing, -np.inf, conf)
+            self._count(conf, kind, counts, ends)
         return counts, ends, bad
+
+    def _count(self, conf: Array, kind: AnyArray, counts: AnyArray, ends: Array) -> None:
+        from twofold._kernels import OUTSIDE, RIGHT, WRONG
+        from twofold.logs._kernels import count_sorted
+
+        for column, number in enumerate((RIGHT, WRONG, OUTSIDE)):
+            own = conf[kind == number]
+            own.sort()
+            count_sorted(own, self.cuts.edges, column, counts, ends)
+
+
+def _join_small(batches: Batches) -> Iterator[tuple[Array, AnyArray]]:
+    """Join batches until they have enough rows for a walk along all cuts."""
+    held: list[tuple[Array, AnyArray]] = []
+    rows = 0
+    for batch in batches:
+        held.append((batch["conf"], batch["kind"]))
+        rows += len(batch["kind"])
+        if rows >= ROWS_OF_WALK:
+            yield np.concatenate([conf for conf, _ in held]), np.concatenate([kind for _, kind in held])
+            held, rows = [], 0
+    if held:
+        yield np.concatenate([conf for conf, _ in held]), np.concatenate([kind for _, kind in held])
 
 
 def _with_invalid_rows(plain: LogTable) -> LogTable:
