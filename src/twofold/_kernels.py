@@ -478,10 +478,14 @@ def scan_cell(starts, columns, kinds, counts, row_sums, left, end, top, bottom, 
     wide = end - left
     for row in range(top, bottom):
         place = first_at_least(columns, starts[row], starts[row + 1], left)
+        added = row_sums[place, 1] - row_sums[starts[row], 1]
+        lowest = 0 if added else wide  # columns left of the row's first ID sample repeat the row before
         r += row_sums[place, 0] - row_sums[starts[row], 0]
-        k += row_sums[place, 1] - row_sums[starts[row], 1]
+        k += added
         o += row_sums[place, 2] - row_sums[starts[row], 2]
         while place < starts[row + 1] and columns[place] < end:
+            if kinds[place] != OUTSIDE and counts[place]:
+                lowest = min(lowest, columns[place] - left)
             for c in range(columns[place] - left, wide):
                 if kinds[place] == OUTSIDE:
                     across[c, 2] += counts[place]
@@ -490,10 +494,10 @@ def scan_cell(starts, columns, kinds, counts, row_sums, left, end, top, bottom, 
                     if kinds[place] == RIGHT:
                         across[c, 0] += counts[place]
             place += 1
-        for c in range(wide):
+        for c in range(lowest, wide):
             known = k + across[c, 1]
             accepted = known + weight * (o + across[c, 2])
-            if known > 0 and r + across[c, 0] > best[known] * accepted:
+            if r + across[c, 0] > best[known] * accepted:
                 best[known] = (r + across[c, 0]) / accepted
                 arg[known, 0], arg[known, 1] = left + c, row
 

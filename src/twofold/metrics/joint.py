@@ -560,8 +560,9 @@ def ds_f1(
 
 
 _SLICES = 4  # for large sets; fixed, so that the result does not depend on the machine
-_LEAF = 32  # side of the cells whose pairs are all tried; 16 to 64 are equally good
-_SEED_ROWS = 64  # rows walked in full first, so that the bounds bite from the start
+_LINES = 1 << 17  # rows and columns of cells from which threads are worth their start
+_LEAF = 64  # side of the cells whose pairs are all tried; 16 to 128 are equally good
+_SEED_ROWS = 16  # rows walked in full first, so that the bounds bite from the start
 
 _Cells = npt.NDArray[np.int32]  # first column and row of each cell; right, ID and OOD samples before both
 _Pairs = npt.NDArray[np.int32]  # column and row of a pair for each number of ID samples
@@ -593,7 +594,7 @@ def _envelope(data: Samples, plane: _Plane, weights: Weights | None = None) -> t
     size = max(_LEAF, 1 << (max(levels, len(starts) - 1) - 1).bit_length())
     cells = np.zeros((1, 5), np.int32)
     while len(cells):
-        if len(cells) < 64 * _SLICES:
+        if len(cells) * size < _LINES:
             cells = refine(cells, size, best, pair)
         else:
             parts = [(best.copy(), pair.copy()) for _ in range(_SLICES)]
