@@ -7,7 +7,7 @@ import math
 import os
 import platform
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -298,7 +298,7 @@ class Gate:
         digests = {"validation": fingerprint(data.rows)}
         if data.train is not None:
             digests["train"] = fingerprint(data.train)
-        gate = _fit_gate(request, data, id, ood, digests)
+        gate = fit_to_request(request, data, id, ood, digests)
         if data.copies and request.delta is not None:
             caution = copies_caution(data.copies, len(data.rows), grouped=data.group_count is not None)
             warnings.warn(caution, DependentRows, stacklevel=2)
@@ -382,7 +382,7 @@ class Gate:
         data = prepare_confidences(correct, conf_id, conf_ood, is_id=is_id, groups=groups, ood_share=ood_share)
         second = None if conf_ood is None else f"recorded(name={CONF_OOD!r})"
         digests = {"validation": fingerprint_confidences(data.rows)}
-        return _fit_gate(request, data, f"recorded(name={CONF_ID!r})", second, digests)
+        return fit_to_request(request, data, f"recorded(name={CONF_ID!r})", second, digests)
 
     def decide(self, outputs: Outputs) -> Decision:
         """Give a verdict for every row.
@@ -814,10 +814,40 @@ class Gate:
 # Fitting
 
 
-def _fit_gate(
-    request: Request, data: ValidationData, id_: str | Chain, ood: str | Chain | None, digests: dict[str, str]
+def fit_to_request(
+    request: Request,
+    data: ValidationData,
+    id_: str | Chain,
+    ood: str | Chain | None,
+    digests: dict[str, str],
+    *,
+    choose: Callable[[ScoredSamples], Thresholds] | None = None,
+    cautions: Sequence[str] = (),
 ) -> Gate:
-    """Fit both scores where they learn, choose the thresholds, and record what they do."""
+    """Fit both scores where they learn, choose the thresholds, and record what they do.
+
+    Parameters
+    ----------
+    request : Request
+        What the thresholds shall do.
+    data : ValidationData
+        Labelled rows, and the training set if there is one.
+    id_ : str or Chain
+        Score of correct against wrong labels.
+    ood : str, Chain or None
+        Score of ID against OOD inputs.
+    digests : dict of str to str
+        SHA-256 of the data, by ``validation`` and ``train``.
+    choose : callable, optional
+        Chooses the thresholds on the scored rows; by default they are the best for the request.
+    cautions : sequence of str, default=()
+        Further conditions under which the numbers hold.
+
+    Returns
+    -------
+    Gate
+        The gate.
+    """
     parts = _split(request, data)
     part = data.rows if parts is None else data.rows[parts.learn]
     id_chain = fit_chain(scorer(id_), data.train, part)
@@ -828,18 +858,18 @@ def _fit_gate(
     if conf_ood is None:
         conf_ood = np.zeros(len(outputs))
     rows = ScoredSamples(outputs.correct, outputs.is_id, conf_id, conf_ood, data.share, data.groups)
-    pair = _choose_thresholds(request, rows, parts)
+    pair = _choose_thresholds(request, rows, parts) if choose is None else choose(rows)
     if ood_chain is None:
         pair = Thresholds(pair.tau_id, -math.inf)
-    cautions = list_cautions(request, rows, groups=data.group_count, given=(id_, ood), chains=chains)
+    found = [*cautions, *list_cautions(request, rows, groups=data.group_count, given=(id_, ood), chains=chains)]
     if data.copies:
-        cautions.append(copies_caution(data.copies, len(data.rows), grouped=data.group_count is not None))
+        found.append(copies_caution(data.copies, len(data.rows), grouped=data.group_count is not None))
     return Gate(
         id=id_chain,
         ood=ood_chain,
         tau_id=pair.tau_id,
         tau_ood=pair.tau_ood,
-        promise=make_promise(request, rows, pair, groups=data.group_count, cautions=cautions),
+        promise=make_promise(request, rows, pair, groups=data.group_count, cautions=found),
         classes=outputs.classes,
         class_names=outputs.class_names,
         widths=measure_widths(chains, outputs),

@@ -13,9 +13,10 @@ from twofold import _checks
 from twofold._checks import Array, Mask
 from twofold.errors import InvalidInput, UnfitData
 from twofold.gate import Gate
-from twofold.gate.inputs import confidences, keep_common_fields
-from twofold.gate.promise import Promise
-from twofold.gate.thresholds import between_neighbours
+from twofold.gate.gate import fit_to_request
+from twofold.gate.inputs import fingerprint, keep_common_fields, prepare_validation
+from twofold.gate.promise import Promise, check_request
+from twofold.gate.thresholds import ScoredSamples, Thresholds, between_neighbours, clear_of_samples
 from twofold.outputs import Outputs
 from twofold.scores.chain import Chain, scorer
 
@@ -225,16 +226,22 @@ def _fit_with_unknown(goal: Goal, id_chain: Chain, ood_chain: Chain | None, rows
 
 def _keep_known(goal: Goal, id_chain: Chain, ood_chain: Chain, val: Outputs) -> Gate:
     """Divide the known inputs that may be rejected evenly between the two scores."""
-    assert goal.keep is not None
-    judged = id_chain.judged_outputs(val)
-    conf_id, conf_ood = confidences(id_chain, ood_chain, judged)
-    assert conf_ood is not None
-    tau_ood = lower_threshold(conf_ood, (1.0 + goal.keep) / 2.0)
-    inside = conf_ood >= tau_ood
-    fewest = math.ceil(goal.keep * len(val) * (1.0 - 1e-12))
-    tau_id = float(np.sort(conf_id[inside])[::-1][fewest - 1])
-    pair = between_neighbours(tau_id, conf_id), between_neighbours(tau_ood, conf_ood)
-    return _with_promise(goal, id_chain, ood_chain, val, pair)
+    keep = goal.keep
+    assert keep is not None
+
+    def choose(rows: ScoredSamples) -> Thresholds:
+        tau_ood = lower_threshold(rows.conf_ood, (1.0 + keep) / 2.0)
+        fewest = math.ceil(keep * len(rows.conf_id) * (1.0 - 1e-12))
+        passing = rows.conf_id[rows.conf_ood >= tau_ood]
+        pair = Thresholds(float(np.sort(passing)[::-1][fewest - 1]), tau_ood)
+        return clear_of_samples(pair, rows)
+
+    request = check_request(
+        "coverage", risk=None, delta=None, coverage=keep, costs=None, thresholds=None, two_scores=True
+    )
+    data = prepare_validation(val, None, groups=None, ood_share=None)
+    digests = {"validation": fingerprint(val)}
+    return fit_to_request(request, data, id_chain, ood_chain, digests, choose=choose, cautions=[NO_UNKNOWN])
 
 
 def _fit_after_ood_threshold(goal: Goal, id_chain: Chain, ood_chain: Chain, val: Outputs) -> Gate:
@@ -296,8 +303,7 @@ def _with_promise(
         )
     promise: Promise = dataclasses.replace(
         gate.promise,
-        objective="coverage" if goal.name == "keep" else goal.name,
-        coverage=goal.keep,
+        objective="risk" if goal.name == "risk" else "f1",
         risk=goal.risk,
         delta=goal.delta,
         cautions=tuple(cautions),
