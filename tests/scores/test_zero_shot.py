@@ -111,3 +111,40 @@ def test_negatives_are_the_candidates_farthest_from_all_classes():
     chosen = mine_negatives(candidates, TEXTS, share=0.25, quantile=1.0)
     closeness = [max(cosine(row, t) for t in TEXTS) for row in candidates]
     assert chosen.tolist() == np.argsort(closeness).tolist()[:10]
+
+
+def test_outputs_of_a_zero_shot_classifier():
+    outputs = Outputs.from_embeddings(IMAGES, TEXTS, np.arange(12) % 3, temperature=0.02)
+    for image, z in zip(IMAGES, outputs.logits, strict=True):
+        assert z == pytest.approx([cosine(image, t) / 0.02 for t in TEXTS])
+    assert scorer("mcm").score(outputs) == pytest.approx(scorer("mcm", text=TEXTS).score(TEST), rel=1e-12)
+    got = scorer("neglabel", negatives=NEGATIVES, groups=3).score(outputs)
+    assert got == pytest.approx(scorer("neglabel", text=TEXTS, negatives=NEGATIVES, groups=3).score(TEST), rel=1e-10)
+
+
+def test_prompts_of_a_class_are_averaged_by_direction():
+    prompts = RNG.normal(size=(3, 4, 5))
+    outputs = Outputs.from_embeddings(IMAGES, prompts)
+    for k in range(3):
+        mean = np.mean([row / np.linalg.norm(row) for row in prompts[k]], axis=0)
+        assert outputs.logits[:, k] == pytest.approx([100 * cosine(image, mean) for image in IMAGES])
+
+
+def test_embeddings_that_do_not_go_together_are_refused():
+    with pytest.raises(InvalidInput, match="images have 5 columns, and class_texts 2"):
+        Outputs.from_embeddings(IMAGES, np.ones((3, 2)))
+    with pytest.raises(InvalidInput, match="class_texts is all zeros in row 1"):
+        Outputs.from_embeddings(IMAGES, [[1.0, 0, 0, 0, 0], [0.0, 0, 0, 0, 0]])
+    with pytest.raises(InvalidInput, match="temperature"):
+        Outputs.from_embeddings(IMAGES, TEXTS, temperature=0)
+
+
+def test_a_gate_with_negatives_is_saved_and_loaded(tmp_path):
+    from twofold.gate import Gate
+
+    labels = np.where(np.arange(12) % 4 == 3, -1, np.arange(12) % 3)
+    outputs = Outputs.from_embeddings(IMAGES, TEXTS, labels)
+    chain = scorer("neglabel", negatives=NEGATIVES, groups=3)
+    gate = Gate.fit(outputs, "mcm", chain, objective="coverage", coverage=0.6)
+    gate.save(tmp_path / "gate")
+    assert (Gate.load(tmp_path / "gate").decide(outputs).conf_ood == gate.decide(outputs).conf_ood).all()

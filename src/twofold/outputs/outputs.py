@@ -12,7 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from twofold._checks import AnyArray, ArrayLike, Labels, Mask, choice, dims, plain, same_rows, whole
+from twofold._checks import (
+    AnyArray,
+    Array,
+    ArrayLike,
+    Labels,
+    Mask,
+    choice,
+    dims,
+    finite,
+    number,
+    plain,
+    same_rows,
+    whole,
+)
 from twofold._files import replacing
 from twofold._math import Floats
 from twofold._notebook import NotebookTable, card
@@ -23,6 +36,7 @@ from twofold.outputs._fields import (
     NAMES,
     PASS_ARRAYS,
     FieldValues,
+    check_floats,
     check_probabilities,
     check_rows,
     decode_names,
@@ -41,6 +55,15 @@ from twofold.outputs.npz import load_npz, parse_npz
 from twofold.outputs.passes import Passes
 
 SCALE_ROWS = 16  # rows on which logits are tested for being logarithms of probabilities
+
+
+def _unit_embeddings(rows: Floats, name: str) -> Array:
+    """Scale embeddings to length 1; raise where one is not finite or all zeros."""
+    finite(rows, name)
+    lengths = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
+    if not lengths.all():
+        raise InvalidInput(f"{name} is all zeros in row {int(lengths[:, 0].argmin())}, which has no direction")
+    return np.asarray(rows / lengths, dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -188,6 +211,71 @@ class Outputs:
         if fields.get("predictions") is None:
             fields["predictions"] = checked.argmax(axis=1)
         return cls(np.log(np.maximum(checked, floor)), labels, features, **fields)
+
+    @classmethod
+    def from_embeddings(
+        cls,
+        images: ArrayLike,
+        class_texts: ArrayLike,
+        labels: ArrayLike | None = None,
+        *,
+        temperature: float = 0.01,
+        **fields: Any,
+    ) -> Outputs:
+        r"""Build outputs of a zero-shot classifier, such as CLIP, from image and text embeddings.
+
+        .. math:: z_k = \cos(h, t_k) / \tau
+
+        Features are the image embeddings at length 1, and the head holds the text embeddings at length 1 divided by the
+        temperature, so every score of features and head applies; ``mcm`` and ``neglabel`` are made for such outputs.
+
+        Parameters
+        ----------
+        images : array-like of shape (N, D)
+            Image embeddings, of any length.
+        class_texts : array-like of shape (C, D) or (C, P, D)
+            Text embeddings of the classes, of any length. With several prompts for each class their directions are
+            averaged.
+        labels : array-like of shape (N,), optional
+            True classes, -1 for inputs of no class of the model.
+        temperature : float, default=0.01
+            Temperature :math:`\tau` of the logits, above 0: 1 over the factor that the network was trained with, 100
+            for CLIP.
+        **fields
+            Other fields of :class:`Outputs`, but no ``features`` or ``head``.
+
+        Returns
+        -------
+        Outputs
+            Logits, features and head.
+
+        Raises
+        ------
+        InvalidInput
+            If the embeddings differ in width or are not finite, an embedding is all zeros, or the temperature is not
+            above 0.
+
+        Examples
+        --------
+        >>> outputs = Outputs.from_embeddings([[3.0, 4.0], [0.0, 2.0]], [[1.0, 0.0], [0.0, 1.0]], temperature=0.1)
+        >>> outputs.logits.round(6)
+        array([[ 6.,  8.],
+               [ 0., 10.]])
+        """
+        tau = number(temperature, "temperature", 0.0, np.inf, open_low=True, open_high=True)
+        rows = _unit_embeddings(check_floats(images, "images", 2), "images")
+        texts = plain(class_texts, "class_texts")
+        if texts.ndim == 3:
+            width = texts.shape[2]
+            prompts = _unit_embeddings(check_floats(texts.reshape(-1, width), "class_texts", 2), "class_texts")
+            texts = prompts.reshape(*texts.shape).mean(axis=1)
+        classes = _unit_embeddings(check_floats(texts, "class_texts", 2), "class_texts")
+        if rows.shape[1] != classes.shape[1]:
+            raise InvalidInput(
+                f"images have {rows.shape[1]} columns, and class_texts {classes.shape[1]}; use one network for both"
+            )
+        head = Head(classes / tau)
+        return cls(head.logits(rows), labels, rows, head, **fields)
 
     @property
     def is_scale_lost(self) -> bool:
