@@ -14,10 +14,10 @@ import torch
 from twofold._checks import Array
 from twofold.errors import InvalidInput, MissingExtra, UnknownName
 from twofold.nn._torchvision import explain_torchvision
+from twofold.nn.models.zero_shot import PROMPT
 from twofold.nn.rows import ImageRows
 
 TEXTS = "class_texts"  # name of the array with one row for each class
-PROMPT = "a photo of a {}"
 
 
 def embed(

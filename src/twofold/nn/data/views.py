@@ -42,6 +42,7 @@ STATISTICS = {
     # FD-Shifts normalises TinyImageNet and 384-pixel Camelyon17 with .384 where ImageNet has .224: a search-and-replace
     # slip in its code, kept to reproduce its numbers
     "fd_shifts_384": Statistics((0.485, 0.456, 0.406), (0.229, 0.384, 0.225)),
+    "clip": Statistics((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),
     "half": Statistics((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
 }
 

@@ -27,6 +27,7 @@ from twofold.nn.models.head import find_named_head
 from twofold.nn.models.hugging_face import load_hugging_face
 from twofold.nn.models.parts import Options
 from twofold.nn.models.python_file import build_from_file
+from twofold.nn.models.zero_shot import load_zero_shot
 from twofold.nn.models.zoo import TRANSFORMERS, ZOO, build, is_transformer
 
 ZOO_OPTIONS = (
@@ -42,8 +43,8 @@ ZOO_OPTIONS = (
     "seed",
 )
 DOWNLOADS = ("pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path", "weights", "weights_backbone")
-FORMS = "timm:NAME, torchvision:NAME, hf:NAME_OR_FOLDER, file.py:function"
-LIBRARIES = ("timm", "torchvision", "hf")
+FORMS = "timm:NAME, torchvision:NAME, hf:NAME_OR_FOLDER, clip:FOLDER?names=FILE, file.py:function"
+LIBRARIES = ("timm", "torchvision", "hf", "clip")
 HEAD, BRANCH = "linear", "confidence"  # modules that a network of the zoo, or an adapted one, gets as new layers
 ModelOptions: TypeAlias = dict[str, Any]  # keyword arguments of a constructor, most of them another library's
 Report: TypeAlias = Callable[[LoadedWeights], object]
@@ -114,6 +115,8 @@ def load(
     ``torchvision:NAME``          a torchvision classifier without weights, likewise
     ``hf:NAME_OR_FOLDER``         an image or sequence classifier from a folder or the local cache, with its weights;
                                   code that a folder brings is never run
+    ``clip:FOLDER?names=FILE``    a CLIP model of Hugging Face as a zero-shot classifier of the class names in the file;
+                                  ``clip:ViT-B-32?weights=FILE&names=FILE`` one of open_clip
     ``file.py:function``          what the function returns when called without arguments
     ``resnet18_32?classes=10``    a network of the zoo; options are those of :func:`build`
     ``vit_base_patch16_224``      a transformer of timm by its plain name (``vit_*``, ``deit_*``)
@@ -437,6 +440,8 @@ def _build_elsewhere(
         return _build_timm(source.name, classes), None
     if source.kind == "torchvision":
         return _build_torchvision(source.name, classes), None
+    if source.kind == "clip":
+        return load_zero_shot(*_parse_options(source.name, source.spec)), None
     return load_hugging_face(source.name, classes, weights=weights, new_head=new_head)
 
 
