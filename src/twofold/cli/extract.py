@@ -77,8 +77,8 @@ def extract_command(
     """Run a network once over data sets and write a run.
 
     MODEL is timm:NAME, torchvision:NAME, hf:FOLDER, clip:FOLDER?names=FILE (a zero-shot classifier, class names one to
-    a line), file.py:function, a network of twofold.nn (see `twofold list models`) or a folder of `twofold train`. Images
-    and texts are read where they are; nothing is downloaded. The run holds logits, labels, features and the last layer
+    a line), file.py:function, a network of twofold.nn (see `twofold list models`) or a folder of `twofold train`. All
+    data are read where they are; nothing is downloaded. The run holds logits, labels, features and the last layer
     of each data set; every other command reads it. Texts go through the model's own tokenizer, and names of classes
     through its label2id.
 
