@@ -100,9 +100,10 @@ def test_files_of_strangers_are_named_and_not_followed(folder, tmp_path):
     (folder / "odd.json").write_text("{}", encoding="utf-8")
     (folder / "huge.json").write_bytes(b" " * (1 << 23))
     os.mkfifo(folder / "pipe.csv")
+    (folder / "old.parquet").write_bytes(b"PAR1")
     streams, problems = WatchedFolder(folder).look()
     assert {stream.name for stream in streams} == {"monitor.json", "log.csv"}
-    assert set(problems) == {"link.csv", "odd.json", "huge.json", "pipe.csv"}
+    assert set(problems) == {"link.csv", "odd.json", "huge.json", "pipe.csv", "old.parquet"}
     assert "secret" not in format_live_page(WatchedFolder(folder), live=False)
 
 

@@ -166,7 +166,7 @@ class WatchedFolder:
             return [self.path]
         found = []
         for path in sorted(self.path.iterdir()):
-            if path.suffix in (".json", *LOG_SUFFIXES) and not is_temporary(path.name):
+            if path.suffix in (".json", ".parquet", *LOG_SUFFIXES) and not is_temporary(path.name):
                 found.append(path)
         return found
 
@@ -175,6 +175,8 @@ class WatchedFolder:
             raise InvalidInput("it is a link; links are not followed")
         if path.suffix in LOG_SUFFIXES:
             return self._read_log(path)
+        if path.suffix == ".parquet":
+            raise InvalidInput("Parquet files do not grow; replay them with twofold logs watch")
         if path.stat().st_size > MOST_MONITOR_BYTES:
             raise InvalidInput("it is too large for a saved monitor")
         return WatchedStream(path.name, Monitor.load(path), has_promise=True)
