@@ -59,13 +59,16 @@ def table_of(rows: int) -> str:
     if not path.exists():
         announce(f"writing {rows:,} rows")
         partial = path.with_suffix(".part")
-        duckdb.connect().execute(f"COPY ({TABLE.format(rows=rows)}) TO '{partial}' (FORMAT parquet)")
+        connect().execute(f"COPY ({TABLE.format(rows=rows)}) TO '{partial}' (FORMAT parquet)")
         partial.rename(path)
     return str(path)
 
 
 def connect() -> duckdb.DuckDBPyConnection:
-    return duckdb.connect(config={"threads": THREADS, "memory_limit": MEMORY, "preserve_insertion_order": False})
+    settings = {"threads": THREADS, "memory_limit": MEMORY, "preserve_insertion_order": False}
+    connection = duckdb.connect(config=settings)
+    connection.execute("SET enable_progress_bar = false")
+    return connection
 
 
 def plain_sort(path: str) -> None:

@@ -338,6 +338,7 @@ def _connect(memory: str | None, threads: int | None) -> Iterator[Any]:
     try:
         try:
             connection = duckdb.connect(":memory:", config=settings)
+            connection.execute("SET enable_progress_bar = false")
         except duckdb.Error as error:
             raise InvalidInput(f"DuckDB does not start: {first_line(error)}") from error
         try:
