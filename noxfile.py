@@ -11,7 +11,15 @@ from pathlib import Path
 import nox
 
 PYTHONS = ["3.11", "3.12", "3.13"]
-NEEDS_TORCH = ["tests/nn", "tests/adapters", "tests/study"]  # the other tests run without it
+NEEDS_TORCH = [  # the other tests run without it
+    "tests/nn",
+    "tests/adapters",
+    "tests/study",
+    "tests/wrapping",
+    "tests/papers/test_paper_extraction.py",
+    "tests/scores/test_activations.py",
+    "tests/scores/test_gradients.py",
+]
 ALSO_WITH_TORCH = ["cli", "contributing", "docs", "doctests", "layers", "light", "readme"]  # tests/test_NAME.py
 CLUSTERS = [  # slow tests that start clusters and servers; each skips where its package, or Java, is missing
     "tests/adapters/test_mlflow_model.py",
@@ -20,6 +28,7 @@ CLUSTERS = [  # slow tests that start clusters and servers; each skips where its
     "tests/adapters/test_spark.py",
     "tests/bench/test_engines.py",
     "tests/bench/test_runner.py",
+    "tests/logs/test_logs_spark.py",
 ]
 
 GITHUB_FILES = {  # patterns by the name of their schema

@@ -190,8 +190,8 @@ def findings(of: dict[str, dict[str, float]]) -> list[str]:
         ),
         "- "
         + said(
-            "**Does not carry over: shaping features.** ASH and SCALE assume features of a ReLU, where small means "
-            "unimportant. A BERT pooler ends in tanh, whose features lie between -1 and 1: "
+            "**Does not carry over: shaping features.** ASH and SCALE were made for features of a ReLU; a BERT pooler "
+            "ends in tanh, whose features lie between -1 and 1. Whether that is the cause was not tested: "
             f"ash\\|energy falls to {auroc('ash|energy')} and scale\\|energy to {auroc('scale|energy')}, against "
             f"{auroc('energy')} without them. ReAct, which clips large values only, stays at {auroc('react|energy')}.",
             max(of["ash|energy"]["auroc_ood"], of["scale|energy"]["auroc_ood"]) < of["energy"]["auroc_ood"] - 0.05,
