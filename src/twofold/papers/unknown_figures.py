@@ -75,7 +75,8 @@ def draw_improvement(material: Material, *, printed: tuple[str, ...] = ("unknown
     material : Material
         Results and runs, of one benchmark or of several.
     printed : tuple of str, default=("unknown-cifar",)
-        Benchmarks of the printed numbers beside them, in the order of the benchmarks of the results.
+        Benchmarks of the printed numbers beside them, in the order of the benchmarks of the results, which may be
+        fewer.
 
     Returns
     -------
@@ -83,7 +84,7 @@ def draw_improvement(material: Material, *, printed: tuple[str, ...] = ("unknown
         A row of panels for each benchmark: bars, and curves of risk.
     """
     groups = _rows_by_benchmark(material.rows)
-    if len(groups) != len(printed):
+    if len(groups) > len(printed):
         raise InvalidInput(f"the results have {len(groups)} benchmarks, but printed names {len(printed)}")
     figure = import_module("matplotlib.figure").Figure(figsize=(7.6, 2.9 * len(groups)), layout="constrained")
     panels = figure.subplots(len(groups), 2, squeeze=False)
@@ -285,13 +286,15 @@ def draw_taken_for(material: Material, *, sets: tuple[str, ...] = ("cifar60", "s
     panels = figure.subplots(len(sets), len(_HEAT_MODELS), squeeze=False)
     rows: list[tuple[object, ...]] = []
     image = None
+    shown = [float(row["value"]) for row in material.rows if row["metric"] == MEAN_PROBABILITY and row["shift"] in sets]
+    highest = max(shown, default=1.0)
     for line, name in zip(panels, sets, strict=True):
         for axes, (title, recipe) in zip(line, _HEAT_MODELS, strict=True):
             table = _table_of_means(material.rows, recipe, name)
             known = _one_of_each_superclass(sorted({key[1] for key in table}))
             unknown = _one_of_each_superclass(sorted({key[0] for key in table}))
             values = np.array([[table[row, column] for column in known] for row in unknown])
-            image = axes.imshow(values, cmap="magma", vmin=0, vmax=0.5, aspect="auto")
+            image = axes.imshow(values, cmap="magma", vmin=0, vmax=highest, aspect="auto")
             axes.set_xticks(range(len(known)), known, rotation=90, fontsize=4.5)
             axes.set_yticks(range(len(unknown)), unknown, fontsize=4.5)
             axes.set_title(f"{title}, {name}", fontsize=8, parse_math=False)
@@ -300,7 +303,7 @@ def draw_taken_for(material: Material, *, sets: tuple[str, ...] = ("cifar60", "s
                     rows.append((title, name, row, column, float(value)))
     if image is not None:
         figure.colorbar(image, ax=panels.ravel().tolist(), label="mean probability", shrink=0.5)
-    note = "Mean softmax probability of each known class over the inputs of an unknown class; colours end at 0.5."
+    note = "Mean softmax probability of each known class over the inputs of an unknown class."
     return DrawnFigure(figure, ("model", "set", "unknown", "known", "probability"), tuple(rows), (note,))
 
 
