@@ -21,6 +21,8 @@ CATALOGUE = [
     *("fd-camelyon", "fd-iwildcam", "fd-breeds"),
     *("stratified-cifar10", "stratified-supercifar100", "stratified-cifar100", "stratified-tinyimagenet"),
     *("digits", "cifar10-real", "cifar100-real", "clinc150"),
+    *("stratified-cifar10-real", "stratified-supercifar100-real"),
+    *("stratified-cifar100-real", "stratified-tinyimagenet-real"),
 ]
 SPLIT = {"unknown-cifar": 5, "fd-svhn-openset": 5}
 OUTSIDE = ("near", "mid", "far")

@@ -524,8 +524,12 @@ def test_tuning_rules():
         "fd_shifts": Tuning("aurc", ("val",)),
         "fd_shifts_original": Tuning("aurc", ("val",)),
         "open_set": Tuning("aurc", ("val",)),
-        "stratified": Tuning("augrc", ("val",), temperature=True),
+        "stratified": Tuning("augrc", ("val",), temperature=True, grids=PROTOCOLS["stratified"].tuning.grids),
     }
+    grids = dict(PROTOCOLS["stratified"].tuning.grids)
+    assert all(0 < value < 1 for key in ("gen.gamma", "renyi.alpha") for value in grids[key])
+    assert min(grids["vim.dim"]) < 8  # for narrow features
+    assert {"kpca_error.gamma", "neco.dim", "residual.dim"} <= set(grids)
 
 
 def test_unknown_names():

@@ -52,6 +52,19 @@ def test_rows_are_those_of_the_library(tiny):
     assert "text" in distances(found["a"], images.labels, {"b": found["b"]}, text=found["class_texts"]).to_dict()["b"]
 
 
+def test_several_prompts_are_averaged(tiny):
+    words = ("a photo of a {}", "a drawing of the {}")
+    both = embed({"a": pictures(2, 0)}, "tiny-clip", tiny, class_names=("cat",), prompts=words)["class_texts"]
+    alone = []
+    for word in words:
+        found = embed({"a": pictures(2, 0)}, "tiny-clip", tiny, class_names=("cat",), prompts=[word], batch=1)
+        alone.append(found["class_texts"])
+    assert both == pytest.approx((alone[0] + alone[1]) / 2, abs=1e-6)
+    assert alone[0] != pytest.approx(alone[1], abs=1e-3)
+    with pytest.raises(InvalidInput, match="for the name of a class"):
+        embed({"a": pictures(2, 0)}, "tiny-clip", tiny, class_names=("cat",), prompts=["a photo"])
+
+
 def test_wrong_words_are_one_error(tiny, tmp_path):
     with pytest.raises(UnknownName, match="tiny-clip"):
         embed({"a": pictures(2, 0)}, "tiny-clop", tiny)
@@ -70,5 +83,5 @@ def test_the_command_writes_what_strata_read(tiny, tmp_path):
     given = ["bench", "embed", str(tmp_path / "t.toml"), "--clip", "tiny-clip", "--weights", str(tiny)]
     result = CliRunner().invoke(main, [*given, "--out", str(tmp_path / "clip.npz"), "--json"])
     assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout) == {"train": [4, 16], "close": [4, 16]}
+    assert json.loads(result.stdout) == {"train": [4, 16], "close": [4, 16], "labels": [4]}
     assert np.load(tmp_path / "clip.npz")["close"].shape == (4, 16)

@@ -88,14 +88,15 @@ def test_unknown_names_and_files():
 # network and epochs at the scale of the papers, where they are not those of ResNet-18 on CIFAR
 FULL = {
     "sure_plus_imagenet": ("vit_large_patch16_dinov3", 20),
+    "stratified": ("vgg13", 200),
     "unknown_detection": ("resnet20_cifar_b", 200),
     "unknown_detection_imagenet": ("torchvision:resnet152", 90),
 }
 
 
 def load_small(name):
-    """A study at the scale of this machine: without a preset, but for one whose file has the paper's first."""
-    return load(name, preset="small" if name == "sure_plus_cifar" else None)
+    """A study at the scale of this machine: without a preset, but for those whose file has the paper's first."""
+    return load(name, preset={"sure_plus_cifar": "small", "stratified": "tiny"}.get(name))
 
 
 @pytest.mark.parametrize("scale", ["small", "full"])
@@ -103,7 +104,7 @@ def load_small(name):
 def test_shipped_studies_load(name, scale):
     study = load_small(name)
     if scale == "full":
-        study = load(name, preset=None if name == "sure_plus_cifar" else "full")
+        study = load(name, preset=None if name in ("sure_plus_cifar", "stratified") else "full")
     assert study.name == name
     assert study.tables
     assert len(study.cells()) == len(study.rows) * len(study.seeds) * len(study.benchmarks)
@@ -111,6 +112,18 @@ def test_shipped_studies_load(name, scale):
         assert (study.model, study.settings.get("epochs", 200)) == FULL.get(name, ("resnet18_32", 200))
     else:
         assert study.model in ("resnet8_cifar", "resnet8_cifar_kd", "resnet20_cifar")
+
+
+@pytest.mark.parametrize("preset", [None, "vit", "tiny", "tiny_vit"])
+def test_the_stratified_study_has_two_networks_three_paradigms_and_dropout(preset):
+    study = load("stratified", preset=preset)
+    families = {f"{name}{end}" for name in ("ce", "confidnet", "devries", "gamblers") for end in ("", "_dropout")}
+    assert set(study.families) == families
+    expected = {None: "vgg13", "vit": "vit_base_patch16_384", "tiny": "resnet8_cifar", "tiny_vit": "tiny_vit_32"}
+    assert study.model == expected[preset]
+    assert len(study.benchmarks) == {"tiny": 2, "tiny_vit": 1}.get(preset, 4)
+    for row in study.rows:
+        assert (row.dropout > 0) == row.family.endswith("_dropout") == (row.passes > 0)
 
 
 def test_shipped_studies_have_the_rows_of_the_papers():

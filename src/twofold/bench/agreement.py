@@ -34,6 +34,10 @@ COUNTERPARTS: dict[str, tuple[str, ...]] = {
     "unknown-cifar-2": ("unknown-cifar",),
     "unknown-cifar-3": ("unknown-cifar",),
     "unknown-cifar-4": ("unknown-cifar",),
+    "stratified-cifar10-real": ("stratified-cifar10",),
+    "stratified-supercifar100-real": ("stratified-supercifar100",),
+    "stratified-cifar100-real": ("stratified-cifar100",),
+    "stratified-tinyimagenet-real": ("stratified-tinyimagenet",),
 }
 """The published benchmarks that results of a benchmark without published numbers may be compared with: of real images
 that are here, of studies at small scale, and of further splits."""
@@ -79,6 +83,10 @@ _SMALL_STUDY = (
     "A few hundred images of each data set, so the share of OOD samples is not the published one.",
 )
 _STRATIFIED = ("The study prints only its best score per set, chosen among all, and does not name it.",)
+_STRATIFIED_REAL = (
+    *_STRATIFIED,
+    "Natural scenes, Fashion-MNIST and notMNIST stand in for iSUN, LSUN and Places365, which are not here.",
+)
 
 DIFFERENCES: dict[str, tuple[str, ...]] = {
     "cifar10-real": (
@@ -127,6 +135,10 @@ DIFFERENCES: dict[str, tuple[str, ...]] = {
     "stratified-supercifar100": _STRATIFIED,
     "stratified-cifar100": _STRATIFIED,
     "stratified-tinyimagenet": _STRATIFIED,
+    "stratified-cifar10-real": _STRATIFIED_REAL,
+    "stratified-supercifar100-real": _STRATIFIED_REAL,
+    "stratified-cifar100-real": _STRATIFIED_REAL,
+    "stratified-tinyimagenet-real": _STRATIFIED_REAL,
 }
 """How results of a benchmark differ from the published protocol, in plain sentences."""
 

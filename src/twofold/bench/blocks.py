@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -326,6 +326,56 @@ def check_block_columns(columns: Sequence[str] | None, argument: str) -> tuple[s
 
 
 # --- from results to a table ----------------------------------------------------------------------------------------
+
+
+def join_metrics(results: Results, metrics: Sequence[str], protocol: str | None) -> BlockTable:
+    """Arrange the rows of several metrics by block and method, with a block for each metric of a data set.
+
+    Parameters
+    ----------
+    results : Results
+        Rows of one or more benchmarks.
+    metrics : sequence of str
+        Names of metrics that get better in the same direction.
+    protocol : str or None
+        Name of the protocol; None where only one has the metrics.
+
+    Returns
+    -------
+    BlockTable
+        The table of one metric, or of all with the metric in the name of the shift. The latter has no replicates, as
+        differences between values of several metrics mean nothing.
+
+    Raises
+    ------
+    UnknownName
+        If no row has a metric.
+    InvalidInput
+        If there is no metric, one is named twice, or they get better in different directions.
+    """
+    if not metrics or len(set(metrics)) < len(metrics):
+        raise InvalidInput(f"metrics must be at least one, each named once, got {list(metrics)}")
+    tables = [tabulate_blocks(results, metric, protocol) for metric in metrics]
+    first = tables[0]
+    if len(tables) == 1:
+        return first
+    if {table.better for table in tables} != {first.better}:
+        raise InvalidInput(f"{' and '.join(metrics)} get better in different directions; compare each by itself")
+    rows: dict[Block, Mapping[str, ResultRow]] = {}
+    dropped: dict[Dropped, None] = {}
+    for table in tables:
+        dropped |= dict.fromkeys(table.dropped)
+        for block, by_method in table.rows.items():
+            shift = f"{block[-1]} ({table.metric})"
+            rows[*block[:-1], shift] = {name: {**row, "shift": shift} for name, row in by_method.items()}
+    return replace(
+        first,
+        metric=" and ".join(metrics),
+        rows=rows,
+        replicates={},
+        dropped=tuple(dropped),
+        hidden=constant_columns(rows, BLOCK) - {"shift"},
+    )
 
 
 def tabulate_blocks(results: Results, metric: str, protocol: str | None) -> BlockTable:

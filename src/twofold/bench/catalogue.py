@@ -295,8 +295,12 @@ class Benchmark:
         >>> loads(bench.to_toml()) == bench
         True
         """
+        from twofold.bench.pools import find_name
+
         lines = _toml_lines(self, REQUIRED)
-        lines += _toml_lines(self, _nonempty(self, OPTIONAL))
+        for key in _nonempty(self, OPTIONAL):
+            pool = find_name(self.scores) if key == "scores" else None
+            lines += _toml_lines(self, [key]) if pool is None else [f'scores = "{pool}"']
         for one in self.sets:
             lines += ["", "[[sets]]"]
             lines += _toml_lines(one, ("name", "role", "data", *_nonempty(one, ("rows", "get", "note"))))
@@ -606,7 +610,7 @@ def read_scores(content: Content, where: str) -> tuple[str, ...]:
     Parameters
     ----------
     content : mapping
-        The parsed table.
+        The parsed table; ``scores`` is a list, or the name of one in :data:`twofold.bench.pools.POOLS`.
     where : str
         Name of the table in error messages.
 
@@ -618,15 +622,22 @@ def read_scores(content: Content, where: str) -> tuple[str, ...]:
     Raises
     ------
     InvalidInput
-        If a score cannot be parsed.
+        If a score cannot be parsed, or there is no list of that name.
 
     Examples
     --------
     >>> read_scores({"scores": ["msp", "react(percentile=90)|energy"]}, "mine.toml")
     ('msp', 'react(percentile=90)|energy')
     """
+    from twofold.bench.pools import pool
+
     if "scores" not in content:
         return ()
+    if isinstance(content["scores"], str):
+        try:
+            return pool(content["scores"])
+        except UnknownName as error:
+            raise InvalidInput(f"{where}: scores: {error}") from error
     scores = _toml.get_texts(content, "scores", where)
     for spec in scores:
         _check_score(spec, f"{where}: scores")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from twofold import metrics
 from twofold._checks import Array
@@ -91,7 +91,7 @@ def score_digests(subject: Subject, spec: str, tuning: Tuning) -> ScoreDigests:
     stored = subject.digests
     fitted_on = [stored[name] for name, role in subject.roles.items() if role in FITTING]
     score_code = definition_digest(*(step.info.maker for step in chain.steps))
-    fit = digest(fitted_on, stored.get("head"), chain.spec, asdict(tuning), score_code, source_digest(*SCORING))
+    fit = digest(fitted_on, stored.get("head"), chain.spec, tuning.to_dict(), score_code, source_digest(*SCORING))
     sets = {name: digest(fit, stored[name]) for name in subject.scored_sets}
     return ScoreDigests(fit, sets)
 
@@ -206,13 +206,26 @@ def _reads_logits(chain: Chain) -> bool:
 def _fit_chain(spec: str, train: Outputs, val: Outputs, ood_val: Outputs | None, tuning: Tuning) -> Chain:
     """Fit a score by the rule of a protocol: settings left open are chosen on the roles that the rule allows."""
     chain = plan_chain(spec, tuning)
-    open_settings: list[str] = []
-    for step in chain.steps:
-        open_settings += [setting for setting in step.info.grid if setting not in step.settings]
-    if not open_settings:
+    grid = _open_grid(chain, tuning)
+    if not grid:
         return chain.fit(select_id_rows(train), val=select_id_rows(val), ood_val=ood_val)
     tuning_ood = ood_val if "ood_val" in tuning.sets else None
     metric = tuning.metric
     if tuning_ood is None:  # there is no OOD sample to detect, so detection is of failures
         metric = metrics.info(metric).failure_form or metric
-    return tune(chain, train, val, tuning_ood, metric=metric).chain
+    return tune(chain, train, val, tuning_ood, metric=metric, grid=grid).chain
+
+
+def _open_grid(chain: Chain, tuning: Tuning) -> dict[str, tuple[object, ...]]:
+    """Collect the values to try of settings that a score leaves open: those of the protocol before those declared."""
+    of_protocol = dict(tuning.grids)
+    grid: dict[str, tuple[object, ...]] = {}
+    for step in chain.steps:
+        for setting, declared in step.info.grid.items():
+            if setting not in step.settings:
+                grid[f"{step.info.name}.{setting}"] = declared
+        for key, values in of_protocol.items():
+            name, _, setting = key.partition(".")
+            if name == step.info.name and setting not in step.settings:
+                grid[key] = values
+    return grid

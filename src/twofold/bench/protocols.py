@@ -275,6 +275,8 @@ class Tuning:
     temperature : bool, default=False
         Whether to put a temperature fitted on ``val`` in front of every score that reads the logits or the head, also
         in chains such as ``project|msp`` or ``react|energy`` and in scores of features such as ``vim``.
+    grids : tuple of (str, tuple), default=()
+        Values to try of settings ``STEP.SETTING`` that a score leaves open, in place of those that the score declares.
 
     Notes
     -----
@@ -285,6 +287,25 @@ class Tuning:
     metric: str
     sets: tuple[str, ...]
     temperature: bool = False
+    grids: tuple[tuple[str, tuple[float, ...]], ...] = ()
+
+    def to_dict(self) -> dict[str, object]:
+        """Convert to plain values, for digests of what was tuned.
+
+        Returns
+        -------
+        dict
+            The fields; grids are left out where there are none.
+
+        Examples
+        --------
+        >>> Tuning("aurc", ("val",)).to_dict()
+        {'metric': 'aurc', 'sets': ('val',), 'temperature': False}
+        """
+        facts: dict[str, object] = {"metric": self.metric, "sets": self.sets, "temperature": self.temperature}
+        if self.grids:
+            facts["grids"] = self.grids
+        return facts
 
 
 @dataclass(frozen=True)
@@ -504,7 +525,21 @@ _STRATIFIED_PAPER = (
 
 _WITH_OOD = Tuning("auroc_ood", ("val", "ood_val"))
 _BY_AURC = Tuning("aurc", ("val",))
-_BY_AUGRC = Tuning("augrc", ("val",), temperature=True)
+# The study tunes by validation AUGRC and prints no grids. Its text bounds the exponents of GEN and REN to (0, 1) and
+# tunes the bandwidth of the kernel; subspaces are tried from narrow features on.
+_DIMENSIONS = (4, 8, 16, 32, 64, 128, 256, 512, 1000)
+_STRATIFIED_GRIDS = (
+    ("gen.gamma", (0.01, 0.1, 0.3, 0.5, 0.7, 0.9)),
+    ("gen.top", (10, 100)),
+    ("renyi.alpha", (0.1, 0.3, 0.5, 0.7, 0.9)),
+    ("renyi.top", (10, 100)),
+    ("kpca_error.gamma", (0.5, 1.0, 2.0, 4.0)),
+    ("kpca_error.variance", (0.8, 0.9, 0.95)),
+    ("neco.dim", _DIMENSIONS),
+    ("vim.dim", _DIMENSIONS),
+    ("residual.dim", _DIMENSIONS),
+)
+_BY_AUGRC = Tuning("augrc", ("val",), temperature=True, grids=_STRATIFIED_GRIDS)
 
 _ALL = (
     Protocol(
@@ -583,7 +618,9 @@ _ALL = (
         "The known test set, and each unknown set with the correct predictions on the test set (wrong ones removed), "
         "averaged within near, mid and far, the groups by distance from the training set; AURC and AUGRC. A "
         "temperature fitted on the validation data stands in front of every score that reads the logits or the head, "
-        "chains such as project|msp included; the column chosen shows it.",
+        "chains such as project|msp included; the column chosen shows it. Open settings are searched on its own grids: "
+        "exponents of GEN and REN in (0, 1), the bandwidth of kernel PCA, and dimensions from 4 on for ViM, Residual "
+        "and NeCo.",
         _BY_AUGRC,
         _stratified,
         OOD_TEST,
@@ -614,8 +651,8 @@ def protocol(name: str) -> Protocol:
 
     Examples
     --------
-    >>> protocol("stratified").tuning
-    Tuning(metric='augrc', sets=('val',), temperature=True)
+    >>> protocol("fd_shifts").tuning
+    Tuning(metric='aurc', sets=('val',), temperature=False, grids=())
     """
     if name not in PROTOCOLS:
         raise UnknownName.of("protocol", name, PROTOCOLS)

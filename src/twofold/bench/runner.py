@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -258,7 +258,7 @@ class Bench:
 
 def _confidences_name(subject: Subject, spec: str, tuning: Tuning) -> str:
     """Name the cache entry of the confidences of a score."""
-    return f"score-{digest(subject.folder, spec, asdict(tuning))}"
+    return f"score-{digest(subject.folder, spec, tuning.to_dict())}"
 
 
 def _read_confidences(entry: CacheEntry, digests: ScoreDigests) -> Confidences:

@@ -14,7 +14,19 @@ import click
 from twofold.cli.class_means import classes_command
 from twofold.cli.estimators import estimators_command
 from twofold.cli.extract import print_data_sets, summarise
-from twofold.cli.options import BENCHMARK, FOLDER, METHOD, MODEL, PLUGIN, PROTOCOL, ROOT, RUN, SCORE, AliasedOption
+from twofold.cli.options import (
+    BENCHMARK,
+    FILE,
+    FOLDER,
+    METHOD,
+    MODEL,
+    PLUGIN,
+    PROTOCOL,
+    ROOT,
+    RUN,
+    SCORE,
+    AliasedOption,
+)
 from twofold.cli.shared import JSON, Verbs, from_torch, progress, resumable
 from twofold.cli.transfer import transfer_command
 from twofold.cli.unknown_sets import build_command, embed_command, strata_command
@@ -222,6 +234,7 @@ def extract_command(
     type=SCORE,
     help="Score to judge; by default all that the runs allow. May be repeated.",
 )
+@click.option("--pool", help="List of scores to judge by its name, such as projections_printed; --score adds to it.")
 @click.option(
     "--pair",
     "pairs",
@@ -235,6 +248,7 @@ def extract_command(
     type=PROTOCOL,
     help="Protocol to judge by; by default all of the benchmark.",
 )
+@click.option("--strata", type=FILE, help="File of `bench strata`, whose groups become the roles of unknown sets.")
 @click.option("--out", default="results", show_default=True, type=FOLDER, help="Folder to write results to.")
 @click.option(
     "--resamples",
@@ -261,7 +275,15 @@ def extract_command(
 @JSON
 @resumable
 def run_command(
-    name: str, runs: tuple[Path, ...], pairs: tuple[str, ...], out: Path, as_json: bool, **options: Any
+    name: str,
+    runs: tuple[Path, ...],
+    scores: tuple[str, ...],
+    pool: str | None,
+    pairs: tuple[str, ...],
+    strata: Path | None,
+    out: Path,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Judge runs by a benchmark: every score and pair on every shift, with intervals.
 
@@ -271,19 +293,24 @@ def run_command(
     \b
       twofold bench run digits --run twofold-demo --score msp --score energy --out results
     """
-    from twofold.bench import runner
+    from twofold.bench import pools, runner
     from twofold.bench.catalogue import load
+    from twofold.bench.grouping import Grouping
 
+    benchmark = load(name)
+    if strata is not None:
+        benchmark = Grouping.load(strata).regroup(benchmark)
     chosen = list(map(_parse_pair, pairs))
-    for key in ("scores", "protocols"):
-        options[key] = options[key] or None
+    if pool is not None:
+        scores = (*pools.pool(pool), *scores)
+    options["protocols"] = options["protocols"] or None
     with progress() as bar:
         task = bar.add_task("scores", total=None)
 
         def done(label: str, count: int, total: int) -> None:
             bar.update(task, description=label, completed=count, total=total)
 
-        results = runner.run(load(name), runs, out, pairs=chosen or None, done=done, **options)
+        results = runner.run(benchmark, runs, out, scores=scores or None, pairs=chosen or None, done=done, **options)
     if as_json:
         click.echo(json.dumps(results.to_dicts(), indent=2))
         return

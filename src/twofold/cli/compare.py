@@ -31,6 +31,13 @@ from twofold.cli.shared import JSON, REPLACE, check_target
 )
 @click.option("--figure", type=click.Path(path_type=Path), help="Write a critical-difference diagram here.")
 @click.option("--map", "clique_map", type=click.Path(path_type=Path), help="Write the map of leading cliques here.")
+@click.option(
+    "--map-metric",
+    "further",
+    multiple=True,
+    type=METRIC,
+    help="Metric that the map counts as further blocks, as the stratified study does with augrc. May be repeated.",
+)
 @REPLACE
 @JSON
 def compare_command(
@@ -42,6 +49,7 @@ def compare_command(
     blocks: tuple[str, ...],
     figure: Path | None,
     clique_map: Path | None,
+    further: tuple[str, ...],
     replace: bool,
     as_json: bool,
 ) -> None:
@@ -66,7 +74,7 @@ def compare_command(
     found = compare(opened, metric=metric, protocol=protocol, test=test, alpha=alpha, blocks=blocks or None)
     cliques = None
     if clique_map is not None:
-        cliques = clique_maps.clique_map(opened, metric=metric, protocol=protocol, test=test, alpha=alpha)
+        cliques = clique_maps.clique_map(opened, (metric, *further), protocol=protocol, test=test, alpha=alpha)
     if figure is not None:
         RankDisplay.from_comparison(found).save(figure)
     if cliques is not None and clique_map is not None:

@@ -1,4 +1,4 @@
-from . import clip, corruptions, data, extraction, ingredients, models, onnx, perturb, recipes, training
+from . import clip, corruptions, data, embedding, extraction, ingredients, models, onnx, perturb, recipes, training
 from .extraction import extract
 from .models import Captured, Classifier, build, load
 from .onnx import to_onnx
@@ -12,6 +12,7 @@ __all__ = [
     "clip",
     "corruptions",
     "data",
+    "embedding",
     "extract",
     "extraction",
     "ingredients",

@@ -26,6 +26,8 @@ def embed(
     weights: str | Path | None,
     *,
     class_names: Sequence[str] = (),
+    prompts: Sequence[str] = (),
+    device: str = "cpu",
     batch: int = 64,
     done: Callable[[str, int], object] = lambda name, rows: None,
 ) -> dict[str, Array]:
@@ -40,7 +42,12 @@ def embed(
     weights : str, Path or None
         File of its weights; None leaves the network as it is initialised. Nothing is downloaded.
     class_names : sequence of str, default=()
-        Names of classes to embed as ``"a photo of a NAME"``, underscores as spaces.
+        Names of classes to embed, underscores as spaces.
+    prompts : sequence of str, default=()
+        Texts with ``{}`` for the name of a class; the embeddings of several are averaged. By default
+        ``"a photo of a {}"``.
+    device : str, default="cpu"
+        Where the network runs, such as ``"cuda"``.
     batch : int, default=64
         Number of images in one pass.
     done : callable, optional
@@ -59,8 +66,12 @@ def embed(
     UnknownName
         If open_clip has no network of that name.
     InvalidInput
-        If there is no file ``weights``.
+        If there is no file ``weights``, or a prompt has no ``{}``.
     """
+    templates = tuple(prompts) or (PROMPT,)
+    for template in templates:
+        if template.count("{}") != 1:
+            raise InvalidInput(f"a prompt must have {{}} once, for the name of a class, got {template!r}")
     with explain_torchvision(f"the CLIP network {model}"):
         try:
             import open_clip
@@ -74,7 +85,7 @@ def embed(
 
     pretrained = None if weights is None else str(weights)
     network, _, prepare = open_clip.create_model_and_transforms(model, pretrained=pretrained)
-    network.eval()
+    network.eval().to(device)
     embeddings = {}
     with torch.no_grad():
         for name, images in sets.items():
@@ -82,11 +93,14 @@ def embed(
             for start in range(0, len(images), batch):
                 pixels = images.read(slice(start, min(start + batch, len(images))))
                 inputs = torch.stack([prepare(Image.fromarray(image)) for image in pixels])
-                parts.append(network.encode_image(inputs).numpy())
+                parts.append(network.encode_image(inputs.to(device)).cpu().numpy())
                 done(name, len(pixels))
             embeddings[name] = np.concatenate(parts).astype(np.float64)
         if class_names:
-            prompts = [PROMPT.format(name.replace("_", " ")) for name in class_names]
-            tokens = open_clip.get_tokenizer(model)(prompts)
-            embeddings[TEXTS] = network.encode_text(tokens).numpy().astype(np.float64)
+            tokenizer = open_clip.get_tokenizer(model)
+            by_template = []
+            for template in templates:
+                texts = [template.replace("{}", name.replace("_", " ")) for name in class_names]
+                by_template.append(network.encode_text(tokenizer(texts).to(device)).cpu().numpy())
+            embeddings[TEXTS] = np.mean(by_template, axis=0, dtype=np.float64)
     return embeddings

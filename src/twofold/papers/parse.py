@@ -21,6 +21,8 @@ from twofold.papers import (  # noqa: F401 - they register what plans name
     joint_figures,
     joint_tables,
     judge_step,
+    strata_steps,
+    stratified_figures,
     study_step,
     transfer_step,
     unknown_figures,

@@ -17,7 +17,7 @@ from twofold.errors import InvalidInput
 from twofold.outputs import Head
 from twofold.scores._fitting.moments import moments as moments_of
 from twofold.scores._fitting.moments import whiten_rows, whitening
-from twofold.scores._fitting.spaces import check_means
+from twofold.scores._fitting.spaces import UNFILTERED, check_means
 from twofold.scores.registry import PROJECTIONS, register_score
 from twofold.typing import Array, Floats, Labels, StepHooks, state
 
@@ -375,7 +375,11 @@ class CosineMean:
 
     .. math:: s = \max_c \cos(\mu_c, h)
 
-    There are no settings.
+    Parameters
+    ----------
+    unfiltered : bool, default=False
+        Behind ``project``, compare the filtered feature with the means of the unfiltered training features, as the
+        stratified study prints it; by default both are filtered.
 
     Attributes
     ----------
@@ -398,9 +402,10 @@ class CosineMean:
     array([0.8])
     """
 
+    unfiltered: bool = False
     directions: Array = state("C D")  # unit means of the classes with rows
 
-    def fit(self, features: Floats, labels: Labels, logits: Floats) -> Self:
+    def fit(self, features: Floats, labels: Labels, logits: Floats, layers: Mapping[str, Floats] | None = None) -> Self:
         """Compute the direction of each class mean.
 
         Parameters
@@ -411,6 +416,9 @@ class CosineMean:
             Training labels; rows labelled -1 belong to no class and are ignored.
         logits : ndarray of shape (n_samples, n_classes)
             Training logits; only their number of classes is used.
+        layers : mapping of str to ndarray, optional
+            Recorded layers by name; with ``unfiltered=True``, the means are those of ``"project/unfiltered"``, which
+            ``project`` writes.
 
         Returns
         -------
@@ -422,7 +430,10 @@ class CosineMean:
         InvalidInput
             If every label is -1.
         """
-        moments = moments_of(features, labels, np.shape(logits)[1])
+        averaged = features
+        if self.unfiltered and layers and UNFILTERED in layers:
+            averaged = layers[UNFILTERED]
+        moments = moments_of(averaged, labels, np.shape(logits)[1])
         return replace(self, directions=unit(moments.class_means[moments.present]))
 
     def score(self, features: Floats, layers: Mapping[str, Floats] | None = None) -> Array:
@@ -460,6 +471,9 @@ class DecisionBoundary:
     ----------
     center : bool, default=True
         Divide by the distance from the training mean; False divides by :math:`\lVert h \rVert`.
+    absolute : bool, default=False
+        Take the gaps of logits without their sign, as the stratified study prints it. Gaps are negative only behind a
+        transform that changes the order of the logits, such as ``project``.
 
     Attributes
     ----------
@@ -484,6 +498,7 @@ class DecisionBoundary:
     """
 
     center: bool = True
+    absolute: bool = False
     mean: Array = state("D")
     inverse: Array = state("C C")  # 1 / ||w_i - w_j||, 0 where that is 0
 
@@ -538,6 +553,8 @@ class DecisionBoundary:
         chosen = np.asarray(predictions)
         weight = self.inverse[chosen]
         gaps = (z[np.arange(len(z)), chosen][:, None] - z) * weight
+        if self.absolute:
+            gaps = np.abs(gaps)
         others = np.maximum((weight > 0).sum(axis=1), 1)
         away = np.linalg.norm(h - self.mean, axis=1)
         if self.center and layers and "project/away" in layers:

@@ -28,7 +28,7 @@ from twofold.typing import Array, Floats, Labels, StepHooks, state
     probabilities=True,
     closed_form="log_odds",
 )
-def msp(logits: Floats, predictions: Labels) -> Array:
+def msp(logits: Floats, predictions: Labels, *, of: Literal["predicted", "largest"] = "predicted") -> Array:
     r"""Score by the maximum softmax probability, as the log-odds of the predicted class.
 
     .. math:: s = z_{\hat y} - \log \sum_{k \ne \hat y} e^{z_k}
@@ -41,11 +41,19 @@ def msp(logits: Floats, predictions: Labels) -> Array:
         Logits of the samples to score.
     predictions : ndarray of shape (n_samples,)
         Predicted class of each sample.
+    of : {"predicted", "largest"}, default="predicted"
+        Whose probability it is: that of the predicted class, or the largest one. They differ only behind a transform
+        that changes the order of the logits, such as ``project``; the stratified study takes the largest there.
 
     Returns
     -------
     ndarray of shape (n_samples,)
         Confidence of each sample; higher is safer to accept.
+
+    Raises
+    ------
+    InvalidInput
+        If ``of`` is neither of the two.
 
     Notes
     -----
@@ -59,7 +67,11 @@ def msp(logits: Floats, predictions: Labels) -> Array:
     --------
     >>> msp(np.array([[2.0, 1.0, 0.1]]), np.array([0])).round(8)
     array([0.65884613])
+    >>> msp(np.array([[2.0, 1.0, 0.1]]), np.array([1]), of="largest").round(8)
+    array([0.65884613])
     """
+    if _checks.choice(of, "of", ("predicted", "largest")) == "largest":
+        return log_odds(logits, np.argmax(logits, axis=1))
     return log_odds(logits, predictions)
 
 

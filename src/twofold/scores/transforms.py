@@ -18,7 +18,7 @@ from twofold.errors import InvalidInput
 from twofold.metrics.scaling import TemperatureScaling
 from twofold.outputs import Head, Passes
 from twofold.scores._fitting.moments import moments, percentile
-from twofold.scores._fitting.spaces import Spaces, check_means, check_offsets, class_spaces, global_space
+from twofold.scores._fitting.spaces import UNFILTERED, Spaces, check_means, check_offsets, class_spaces, global_space
 from twofold.scores.registry import PROJECTIONS, register_transform
 from twofold.typing import Array, Changes, Floats, Labels, StepHooks, state
 
@@ -721,7 +721,7 @@ class Project(StepHooks):
         predictions : ndarray of shape (n_samples,)
             Predicted class of each sample; used with ``kind="class_pred"``.
         layers : mapping of str to ndarray, optional
-            Recorded layers by name; kinds by class add values to a copy of them for later steps.
+            Recorded layers by name; values for later steps, such as the unfiltered features, are added to a copy.
 
         Returns
         -------
@@ -737,13 +737,14 @@ class Project(StepHooks):
         h = np.asarray(features, dtype=np.float64)
         if self.kind == "class_pred":
             filtered, away = self._filter_by_prediction(h, np.asarray(predictions))
-            changed = {**(layers or {}), "project/away": away[:, None]}
+            changed = {**(layers or {}), "project/away": away[:, None], UNFILTERED: h}
             return {"features": filtered, "logits": head.logits(filtered), "layers": changed}
         if self.kind == "class":
             changed = {**(layers or {}), **self._cosines(h, head)}
             return {**self._filter_logits(h), "layers": changed}
         logits = self._filter_logits(h)["logits"]
-        return {"features": h @ self.filter + self.offset, "logits": logits}
+        changed = {**(layers or {}), UNFILTERED: h}
+        return {"features": h @ self.filter + self.offset, "logits": logits, "layers": changed}
 
     def apply_wanted(self, wanted: frozenset[str], arrays: Mapping[str, Any]) -> Changes | None:
         """Filter only the logits, by one linear head, if no later step reads features.

@@ -16,6 +16,7 @@ from twofold.nn.models.parts import Network, Options
 from twofold.nn.models.preresnet import PreResNet
 from twofold.nn.models.resnet import CifarResNet, ResNet
 from twofold.nn.models.small import SmallNet
+from twofold.nn.models.tiny_vit import TinyViT
 from twofold.nn.models.vgg import VGG
 from twofold.nn.models.wide import wide
 
@@ -38,6 +39,7 @@ ZOO: dict[str, Callable[[Options], Network]] = {
     "resnet50": partial(ResNet, blocks=(3, 4, 6, 3), bottleneck=True, stem="imagenet"),
     "resnet152": partial(ResNet, blocks=(3, 8, 36, 3), bottleneck=True, stem="imagenet", sites="unknown_detection"),
     "svhn_small": SmallNet,
+    "tiny_vit_32": TinyViT,
     "wrn28_10": partial(wide, depth=28, factor=10),
 }
 
@@ -64,6 +66,7 @@ SUMMARIES: Mapping[str, str] = {
     "vgg13": "VGG-13 for 32x32 images, feature 512: FD-Shifts on CIFAR",
     "resnet50": "ResNet-50 for 224x224 images, feature 2048: FD-Shifts; checkpoints of torchvision fit",
     "resnet152": "ResNet-152 for 224x224 images, feature 2048: unknown detection; checkpoints of torchvision fit",
+    "tiny_vit_32": "vision transformer of four blocks for 32x32 images, feature 64: trains in minutes without a GPU",
     "svhn_small": "the small network of FD-Shifts for SVHN, feature 512",
     "wrn28_10": "wide ResNet for 32x32 images, feature 640",
     "vit_base_patch16_384": "ViT-B/16, feature 768: FD-Shifts; built by timm",

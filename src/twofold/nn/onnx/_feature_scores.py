@@ -57,6 +57,8 @@ def _fdbd(step: FittedStep, outputs: TensorOutputs) -> Tensor:
     top = take_columns(outputs.logits, outputs.predictions)
     inverse = to_tensor(step.inverse)[outputs.predictions]
     distances = (top[:, None] - outputs.logits) * inverse
+    if step.absolute:
+        distances = distances.abs()
     boundaries = to_tensor(np.maximum((step.inverse > 0).sum(axis=1), 1))[outputs.predictions]
     from_mean = norms(outputs.features - to_tensor(step.mean)).clamp(min=TINY)
     return distances.sum(dim=1) / boundaries / from_mean

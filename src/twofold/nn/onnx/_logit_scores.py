@@ -25,9 +25,12 @@ NEARLY = 1.0 - 1e-16  # largest probability below 1
 
 @register(SCORES, "msp")
 def msp(step: FittedStep, outputs: TensorOutputs) -> Tensor:
-    """Compute the log-odds of the predicted class."""
-    predicted = take_columns(outputs.logits, outputs.predictions)
-    others = mask_columns(outputs.logits, outputs.predictions)
+    """Compute the log-odds of the predicted class, or of the one with the largest logit."""
+    chosen = outputs.predictions
+    if step.of == "largest":
+        chosen = outputs.logits.argmax(dim=1)
+    predicted = take_columns(outputs.logits, chosen)
+    others = mask_columns(outputs.logits, chosen)
     return predicted - others.logsumexp(dim=1)
 
 

@@ -18,6 +18,8 @@ from twofold.scores._fitting.moments import ROWS, Moments, moments, rounding_var
 from twofold.scores._fitting.shared import once
 from twofold.typing import Array, Floats, Labels, Mask
 
+UNFILTERED = "project/unfiltered"  # layer with the features before ``project`` filtered them
+
 Map = Callable[[Array], Array]  # rows of features to rows in which the subspaces are sought
 
 

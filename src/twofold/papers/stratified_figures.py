@@ -1,0 +1,305 @@
+"""Drawings and settings of the stratified study: top cliques by distance, best scores by passes, projected scores.
+
+Claros Olivares and Brockmeier, A Systematic Analysis of Out-of-Distribution Detection Under Representation and Training
+Paradigm Shifts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from twofold.bench.clique_maps import CliqueMap, clique_map
+from twofold.bench.pools import LEARNED, TABLE_3, UNPROJECTED, CellForm, projections
+from twofold.bench.published import Anchor, anchors
+from twofold.bench.results import Results
+from twofold.bench.rows import ResultRow
+from twofold.errors import InvalidInput
+from twofold.papers.drawings import DrawnFigure, register_drawing
+from twofold.papers.material import Material
+from twofold.papers.settings_tables import SettingsRow, register_settings
+from twofold.papers.strata_steps import BEST, BEST_PASSES, CONFIDENCE, PROTOCOL
+from twofold.plot.themes import COLOURS
+from twofold.scores.chain import scorer
+from twofold.scores.registry import info
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_TITLES = {"none": "", "global": "global", "class": "class", "class_pred": "class pred", "class_avg": "class avg"}
+BLUE, GREY, LIGHT_GREY = COLOURS[0], "#5C5C5C", "#A8A8A8"
+ROW_HEIGHT = 0.21  # inches of a line of text
+_PARADIGMS = {"confidnet": "ConfidNet", "devries": "DeVries", "gamblers": "Deep Gamblers"}
+
+
+# --- top cliques ----------------------------------------------------------------------------------------------------
+
+
+@register_drawing("top_cliques")
+def draw_top_cliques(material: Material, *, alpha: float = 0.05) -> DrawnFigure:
+    """Draw the scores of the top clique of every source and distance, as the paper computes them and as we do.
+
+    Parameters
+    ----------
+    material : Material
+        Rows of stratified results of one kind of network.
+    alpha : float, default=0.05
+        Level of the tests.
+
+    Returns
+    -------
+    DrawnFigure
+        Two panels with the same lines: AURC and AUGRC as blocks of one comparison with ``rank_z``, and AUGRC alone with
+        Conover's test. Scores that lead nowhere are in the numbers only.
+    """
+    rows = _compared_rows(material)
+    if not rows:
+        raise InvalidInput("there are no results of the protocol stratified to compare")
+    results = Results.of(rows)
+    by = ("benchmark", "role")
+    printed = clique_map(results, ("aurc", "augrc"), protocol=PROTOCOL, test="rank_z", alpha=alpha, by=by)
+    ours = clique_map(results, "augrc", protocol=PROTOCOL, test="conover_t", alpha=alpha, by=by)
+    leaders = _leading(printed, ours)
+    width = 1.1 + 0.34 * len(printed.columns)
+    figure = import_module("matplotlib.figure").Figure(
+        figsize=(2 * width + 1.6, ROW_HEIGHT * len(leaders) + 2.2), layout="constrained"
+    )
+    left, right = figure.subplots(1, 2, sharey=True)
+    _draw_map(left, printed, leaders, "as printed: AURC and AUGRC, rank z")
+    _draw_map(right, ours, leaders, "ours: AUGRC, Conover's test")
+    left.set_yticks(range(len(leaders)), [_label(name) for name in leaders], fontsize=7)
+    left.set_ylim(len(leaders) - 0.4, -0.6)
+    numbers = [*_numbers(printed, "printed"), *_numbers(ours, "ours")]
+    return DrawnFigure(figure, ("form", "group", "blocks", "rejected", "score", "leads"), tuple(numbers), _notes(ours))
+
+
+def _compared_rows(material: Material) -> list[ResultRow]:
+    """Select the values of one pass of a score; where a study judged it too, the value with groups as roles counts."""
+    chosen: dict[tuple[object, ...], ResultRow] = {}
+    for row in material.rows:
+        score = str(row["score"])
+        is_value = row["protocol"] == PROTOCOL and row["metric"] in ("aurc", "augrc")
+        if is_value and not score.startswith(("mc(", BEST)):
+            key = (row["benchmark"], row["run"], score, row["shift"], row["metric"])
+            chosen[key] = row  # that of the study comes first
+    return list(chosen.values())
+
+
+def _leading(*maps: CliqueMap) -> list[str]:
+    """List the scores that are in the top clique of a group whose test rejects, in the order of the first map."""
+    led: set[str] = set()
+    for table in maps:
+        rejected = np.array(table.omnibus)
+        for i, name in enumerate(table.rows):
+            if table.member[i][rejected].any():
+                led.add(name)
+    return [name for name in maps[0].rows if name in led] or list(maps[0].rows)
+
+
+def _draw_map(axes: Axes, table: CliqueMap, leaders: Sequence[str], title: str) -> None:
+    """Draw a column of joined dots for each group."""
+    places = {name: i for i, name in enumerate(leaders)}
+    for j in range(len(table.columns)):
+        own = [table.rows[i] for i in np.flatnonzero(table.member[:, j])]
+        heights = sorted(places[name] for name in own if name in places)
+        colour = BLUE if table.omnibus[j] else LIGHT_GREY
+        axes.plot([j] * len(heights), heights, color=colour, linewidth=1.2, marker="o", markersize=3.5)
+    for i in range(len(leaders)):
+        axes.axhline(i, color=LIGHT_GREY, linewidth=0.3, zorder=0)
+    names = [f"{_group_label(name)} ({count})" for name, count in zip(table.columns, table.blocks, strict=True)]
+    axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
+    axes.set_xlim(-0.6, len(names) - 0.4)
+    axes.set_title(title, fontsize=8)
+
+
+def _group_label(name: str) -> str:
+    return name.replace("stratified-", "").replace("-real", "").replace("iid", "test")
+
+
+def _label(spec: str) -> str:
+    """Name a score as the paper does, with its projection."""
+    return _printed_names().get(spec, spec)
+
+
+@cache
+def _printed_names() -> dict[str, str]:
+    """Map each score of the table, as results spell it, to the name of its cell; ours is marked where it differs."""
+    names = {CONFIDENCE: "Confidence"}
+    for row in TABLE_3:
+        for column in row.columns:
+            title = f"{row.title} {_TITLES[column]}".strip()
+            for form in ("quick", "printed", "ours"):
+                spec = scorer(row.spec(column, cast("CellForm", form))).spec
+                is_ours = form == "ours" and column in row.differs
+                names.setdefault(spec, f"{title} (ours)" if is_ours else title)
+    return names
+
+
+def _numbers(table: CliqueMap, form: str) -> Iterable[tuple[object, ...]]:
+    """List which scores lead which group."""
+    for j, group in enumerate(table.columns):
+        for i, name in enumerate(table.rows):
+            if table.judged[i, j]:
+                yield form, group, table.blocks[j], table.omnibus[j], name, bool(table.member[i, j])
+
+
+def _notes(table: CliqueMap) -> tuple[str, ...]:
+    notes = [
+        "Dots joined in a column are scores that are statistically tied with the best (Holm-adjusted, 0.05); the "
+        "number in brackets is that of blocks. A grey column is one whose Friedman test does not reject: all tie.",
+        "As printed, AURC and AUGRC of one data set count as two blocks although they hardly differ, and the standard "
+        "error is that of a z test; ours counts each data set once and uses Conover's own variance.",
+    ]
+    if table.dropped_groups:
+        notes.append("Too few blocks: " + ", ".join(_group_label(one.name) for one in table.dropped_groups) + ".")
+    return tuple(notes)
+
+
+# --- best scores, with one pass and with several --------------------------------------------------------------------
+
+
+@register_drawing("best_by_passes")
+def draw_best_by_passes(material: Material) -> DrawnFigure:
+    """Draw the best AUGRC of each data set with one pass and with several, and say which paradigm has it.
+
+    Parameters
+    ----------
+    material : Material
+        Rows of stratified results, with those of the best score.
+
+    Returns
+    -------
+    DrawnFigure
+        A line for each source and data set, with a dot for one pass and one for several.
+    """
+    best: dict[tuple[str, str], dict[str, ResultRow]] = {}
+    for row in material.rows:
+        if row["score"] in (BEST, BEST_PASSES):
+            best.setdefault((str(row["benchmark"]), str(row["shift"])), {})[str(row["score"])] = row
+    if not best:
+        raise InvalidInput("there are no results of the protocol stratified to choose the best of")
+    figure = import_module("matplotlib.figure").Figure(figsize=(6.4, 0.24 * len(best) + 1.2), layout="constrained")
+    axes = figure.subplots()
+    rows = []
+    for place, ((source, shift), pair) in enumerate(best.items()):
+        for number, (name, row) in enumerate(sorted(pair.items())):
+            axes.plot([1000 * row["value"]], [place], "os"[number], color=COLOURS[number], markersize=5)
+            rows.append((source, shift, name, row["value"], *_winner(row)))
+        if len(pair) == 2:
+            ends = [1000 * row["value"] for row in pair.values()]
+            axes.plot(ends, [place, place], color=LIGHT_GREY, linewidth=1, zorder=0)
+    labels = [f"{_group_label(source)}: {shift}" for source, shift in best]
+    axes.set_yticks(range(len(best)), labels, fontsize=7)
+    axes.invert_yaxis()
+    axes.set_xlabel("best AUGRC (x1000)")
+    for number, title in enumerate(("one pass", "several passes of dropout")):
+        axes.plot([], [], "os"[number], color=COLOURS[number], label=title)
+    axes.legend(frameon=False, fontsize=7, loc="best")
+    axes.tick_params(colors=GREY, labelcolor="black")
+    columns = ("source", "set", "passes", "augrc", "paradigm", "score")
+    return DrawnFigure(figure, columns, tuple(rows), _best_notes(best))
+
+
+def _winner(row: ResultRow) -> tuple[str, str]:
+    """Read whose value the best one is: paradigm and score."""
+    recipe, _, score = str(row["chosen"]).partition(": ")
+    paradigm = recipe.partition("(")[0]
+    return _PARADIGMS.get(paradigm, paradigm), score
+
+
+def _best_notes(best: dict[tuple[str, str], dict[str, ResultRow]]) -> tuple[str, ...]:
+    fewer = 0
+    compared = 0
+    winners: dict[str, list[str]] = {BEST: [], BEST_PASSES: []}
+    for pair in best.values():
+        for name, row in pair.items():
+            winners[name].append(_winner(row)[0])
+        if len(pair) == 2:
+            compared += 1
+            fewer += pair[BEST]["value"] < pair[BEST_PASSES]["value"]
+    notes = [f"One pass is better than several on {fewer} of {compared} sets."]
+    for name, title in ((BEST, "one pass"), (BEST_PASSES, "several passes")):
+        counts = {paradigm: winners[name].count(paradigm) for paradigm in dict.fromkeys(winners[name])}
+        listed = ", ".join(f"{paradigm} {count}" for paradigm, count in sorted(counts.items()))
+        notes.append(f"Paradigm of the best score with {title}: {listed or 'none'}. {_printed_winners(name)}")
+    return tuple(notes)
+
+
+def _printed_winners(name: str) -> str:
+    """Count the paradigms of the printed table."""
+    own: list[Anchor] = [one for one in anchors(paper="stratified", table="2") if one.score == name]
+    counts = dict.fromkeys(_PARADIGMS, 0)
+    for anchor in own:
+        counts[anchor.recipe] += 1
+    listed = ", ".join(f"{_PARADIGMS[paradigm]} {count}" for paradigm, count in counts.items())
+    return f"In print: {listed}."
+
+
+# --- Table 3 --------------------------------------------------------------------------------------------------------
+
+_ALL = "none, global, class, class_pred, class_avg"
+_NO_CLASS = "none, global, class_pred, class_avg"
+_ERRORS = "global, class, class_pred"
+# row of the table, its printed cells, what its print says that ours does not
+_PRINTED = (
+    ("CTM", _ALL, ""),
+    ("CTM(mean)", _ALL, "printed with the means of unfiltered features: cosine_mean(unfiltered=True)"),
+    ("Energy", _ALL, "printed as an uncertainty, with a minus"),
+    ("MSR", _ALL, "printed as the largest projected probability: msp(of='largest')"),
+    ("MLS", _ALL, ""),
+    ("PE", _ALL, ""),
+    ("GEN", _ALL, "the table has p^g (1 - p^g), the text p^g (1 - p)^g, which is ours"),
+    ("REN", _ALL, ""),
+    ("GE", _ALL, "projected cells are printed without the sorting"),
+    ("PCE", _ALL, ""),
+    ("Maha", _NO_CLASS, "printed without a sign, and with one covariance: mds(covariance='total', nearest=True)"),
+    ("NNGuide", _NO_CLASS, ""),
+    ("fDBD", _NO_CLASS, "printed with absolute gaps: fdbd(absolute=True)"),
+    ("pNML", _NO_CLASS, "printed with ordinary probabilities: pnml(unit=False)"),
+    ("GradNorm", _NO_CLASS, ""),
+    ("PCA Error", _ERRORS, "the table divides by the norm of the reconstruction, the text by that of the feature"),
+    ("KPCA Error", _ERRORS, "with the map of Nystroem, as the text says"),
+    ("VIM", "none", "printed as an uncertainty"),
+    ("NeCo", "none", "printed without standardising: neco(standardise=False, scale_by_logit=False)"),
+    ("Residual", "none", "printed as an uncertainty"),
+    ("Confidence", "none", "the learned confidence of the paradigm: " + ", ".join(LEARNED)),
+)
+
+
+@register_settings("projected_scores")
+def projected_scores() -> tuple[SettingsRow, ...]:
+    """Compare the cells of Table 3 with the projections that our scores take.
+
+    Returns
+    -------
+    tuple of SettingsRow
+        A row for each score of the table; the remark names the printed form where it is not ours.
+
+    Examples
+    --------
+    >>> rows = projected_scores()
+    >>> len(rows), all(row.agrees for row in rows)
+    (21, True)
+    """
+    pool = {row.title: row for row in TABLE_3}
+    listed = set(projections("ours"))
+    rows = []
+    for title, printed, remark in _PRINTED:
+        columns: list[str] = []
+        name = "confidnet"
+        if title == "Confidence":
+            columns.append(UNPROJECTED)
+        else:
+            own = pool[title]
+            name = own.score.partition("(")[0]
+            allowed = own.columns if own.by_kind else (UNPROJECTED, *info(name).projections)
+            for column in allowed:
+                if own.spec(column) in listed:
+                    columns.append(column)
+        ours = f"{name}: {', '.join(columns)}"
+        rows.append(SettingsRow(title, printed, ours, ", ".join(columns) == printed, remark))
+    return tuple(rows)
