@@ -18,6 +18,7 @@ from twofold.papers import (  # noqa: F401 - they register what plans name
     estimator_figures,
     estimator_step,
     extract_step,
+    finetune_step,
     joint_figures,
     joint_tables,
     judge_step,

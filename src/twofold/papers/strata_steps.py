@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -480,19 +480,38 @@ def choose_rewards(rows: Sequence[ResultRow]) -> list[ResultRow]:
     >>> [(row["run"], row["shift"]) for row in choose_rewards(made)]
     [('gamblers-2-s0', 'validation'), ('gamblers-2-s0', 'test')]
     """
+    return choose_runs(rows, _family, "augrc")
+
+
+def choose_runs(rows: Sequence[ResultRow], family: Callable[[ResultRow], str], metric: str) -> list[ResultRow]:
+    """Keep of runs that compete the one that is best on validation data, score by score.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        Rows of results, with those of validation data.
+    family : callable
+        Names what runs compete for, from a row.
+    metric : str
+        The metric that decides; lower is better.
+
+    Returns
+    -------
+    list of mapping
+        The rows of the chosen runs, and those of runs without a value on validation data.
+    """
     validation: dict[str, dict[str, dict[str, float]]] = {}
     for row in rows:
-        is_usable = row["shift"] == VALIDATION and row["metric"] == "augrc" and _is_number(row["value"])
-        if is_usable:
-            by_score = validation.setdefault(_family(row), {})
+        if row["shift"] == VALIDATION and row["metric"] == metric and _is_number(row["value"]):
+            by_score = validation.setdefault(family(row), {})
             by_score.setdefault(str(row["score"]), {})[str(row["run"])] = float(row["value"])
     chosen: dict[tuple[str, str], str] = {}
-    for family, by_score in validation.items():
+    for name, by_score in validation.items():
         for score, choice in select(by_score, "lower").items():
-            chosen[family, score] = choice.run
+            chosen[name, score] = choice.run
     kept = []
     for row in rows:
-        if chosen.get((_family(row), str(row["score"])), row["run"]) == row["run"]:
+        if chosen.get((family(row), str(row["score"])), row["run"]) == row["run"]:
             kept.append(row)
     return kept
 

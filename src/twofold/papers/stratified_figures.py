@@ -1,4 +1,4 @@
-"""Drawings and settings of the stratified study: top cliques by distance, best scores by passes, projected scores.
+"""Drawings and settings of the stratified study: distances, top cliques, best scores by passes, projected scores.
 
 Claros Olivares and Brockmeier, A Systematic Analysis of Out-of-Distribution Detection Under Representation and Training
 Paradigm Shifts.
@@ -33,7 +33,70 @@ if TYPE_CHECKING:
 _TITLES = {"none": "", "global": "global", "class": "class", "class_pred": "class pred", "class_avg": "class avg"}
 BLUE, GREY, LIGHT_GREY = COLOURS[0], "#5C5C5C", "#A8A8A8"
 ROW_HEIGHT = 0.21  # inches of a line of text
+_GROUPS = ("iid", "near", "mid", "far")
 _PARADIGMS = {"confidnet": "ConfidNet", "devries": "DeVries", "gamblers": "Deep Gamblers"}
+
+
+# --- distances ------------------------------------------------------------------------------------------------------
+
+
+@register_drawing("distances")
+def draw_distances(material: Material) -> DrawnFigure:
+    """Draw the distances of data sets from the source, and the groups that follow from them.
+
+    Parameters
+    ----------
+    material : Material
+        Rows of distances of one source.
+
+    Returns
+    -------
+    DrawnFigure
+        A panel for each measure and a line for each data set, coloured by group; the notes compare groups with print.
+    """
+    rows = [row for row in material.rows if str(row["metric"]).endswith("_distance")]
+    if not rows:
+        raise InvalidInput("there are no distances; measure them with a step of the verb strata")
+    measures = list(dict.fromkeys(str(row["metric"]) for row in rows))
+    sets = list(dict.fromkeys(str(row["shift"]) for row in rows))
+    figure = import_module("matplotlib.figure").Figure(
+        figsize=(1.4 + 2.0 * len(measures), 0.3 * len(sets) + 1.0), layout="constrained"
+    )
+    panels = figure.subplots(1, len(measures), sharey=True, squeeze=False)[0]
+    for axes, measure in zip(panels, measures, strict=True):
+        own = [row for row in rows if row["metric"] == measure]
+        colours = [COLOURS[_GROUPS.index(str(row["role"]))] for row in own]
+        axes.scatter([row["value"] for row in own], [sets.index(str(row["shift"])) for row in own], c=colours, s=26)
+        axes.set_title(measure.replace("_", " "), fontsize=8)
+        axes.tick_params(labelsize=7)
+    groups = {str(row["shift"]): str(row["role"]) for row in rows}
+    panels[0].set_yticks(range(len(sets)), [f"{name} ({_group_title(groups[name])})" for name in sets], fontsize=7)
+    panels[0].set_ylim(len(sets) - 0.5, -0.5)
+    numbers = [(row["shift"], row["role"], row["metric"], row["value"]) for row in rows]
+    notes = _group_notes(str(rows[0]["benchmark"]), groups)
+    return DrawnFigure(figure, ("set", "group", "measure", "distance"), tuple(numbers), notes)
+
+
+def _group_title(role: str) -> str:
+    return "ID" if role == "iid" else role
+
+
+def _group_notes(benchmark: str, groups: dict[str, str]) -> tuple[str, ...]:
+    """List the groups, and compare them with the printed ones."""
+    listed = []
+    for group in _GROUPS[1:]:
+        members = [name for name, role in groups.items() if role == group]
+        listed.append(f"{group}: {', '.join(members) or 'none'}")
+    printed = {}
+    for anchor in anchors(paper="stratified", table="1", benchmark=benchmark.removesuffix("-real")):
+        printed[anchor.shift] = anchor.role
+    shared = [name for name in groups if name in printed]
+    same = [name for name in shared if groups[name] == printed[name]]
+    differing = [f"{name} ({printed[name]} in print)" for name in shared if name not in same]
+    sentence = f"Of {len(shared)} sets that the paper has too, {len(same)} are in its group"
+    if differing:
+        sentence += f"; not {', '.join(differing)}"
+    return f"Groups: {'; '.join(listed)}.", f"{sentence}."
 
 
 # --- top cliques ----------------------------------------------------------------------------------------------------

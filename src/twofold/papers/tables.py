@@ -306,8 +306,10 @@ def _match(own: Sequence[Anchor], rows: Sequence[ResultRow]) -> dict[Anchor, lis
     if not rows:
         return found
     for benchmark in dict.fromkeys(anchor.benchmark for anchor in own):
-        for one in agreement(rows, benchmark, doubtful=True):
-            if one.anchor in wanted:
+        matches = [one for one in agreement(rows, benchmark, doubtful=True) if one.anchor in wanted]
+        has_same = any(one.same_model for one in matches)
+        for one in matches:
+            if one.same_model or not has_same:  # a network of the paper is compared with its own line alone
                 found[one.anchor].append(one.ours)
     return found
 
