@@ -133,7 +133,14 @@ def test_fine_tuned_rows_are_named_as_printed():
 
 
 def test_a_network_of_the_paper_stands_in_its_own_line_alone():
-    row = {"benchmark": "aurc-cifar100", "score": "msp", "shift": "test", "role": "iid", "metric": "aurc", "value": 0.06}
+    row = {
+        "benchmark": "aurc-cifar100",
+        "score": "msp",
+        "shift": "test",
+        "role": "iid",
+        "metric": "aurc",
+        "value": 0.06,
+    }
     own = Results.of([{**row, "model": "resnet34", "recipe": "basic"}]).to_dicts()
     cells = [cell for cell in PaperTable.of(PrintedTable("aurc_estimators", "1"), own).cells if cell.ours is not None]
     assert [cell.line for cell in cells] == [("resnet34",)]

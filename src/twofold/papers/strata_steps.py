@@ -518,9 +518,30 @@ def choose_runs(rows: Sequence[ResultRow], family: Callable[[ResultRow], str], m
 
 def _family(row: ResultRow) -> str:
     """Name the runs that differ from this one by a reward at most."""
-    recipe = str(row["recipe"]).partition("(")[0]
     dropout = "dropout" in str(row["run"])
-    return f"{recipe} {dropout} {row['seed']}"
+    return f"{paradigm_of(str(row['recipe']))} {dropout} {row['seed']}"
+
+
+def paradigm_of(recipe: str) -> str:
+    """Read the paradigm of training from the recipe of a run, or from the row of a study that it is of.
+
+    Parameters
+    ----------
+    recipe : str
+        A recipe with its settings, or the name of a row.
+
+    Returns
+    -------
+    str
+        Such as ``"gamblers"``.
+
+    Examples
+    --------
+    >>> paradigm_of("gamblers(reward=6.0)"), paradigm_of("gamblers_dropout-3"), paradigm_of("devries_dropout")
+    ('gamblers', 'gamblers', 'devries')
+    """
+    plain = recipe.partition("(")[0].partition("-")[0]
+    return plain.removesuffix("_dropout")
 
 
 def _is_number(value: object) -> bool:

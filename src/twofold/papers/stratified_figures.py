@@ -22,7 +22,7 @@ from twofold.errors import InvalidInput
 from twofold.papers.drawings import DrawnFigure, register_drawing
 from twofold.papers.material import Material
 from twofold.papers.settings_tables import SettingsRow, register_settings
-from twofold.papers.strata_steps import BEST, BEST_PASSES, CONFIDENCE, PROTOCOL
+from twofold.papers.strata_steps import BEST, BEST_PASSES, CONFIDENCE, PROTOCOL, paradigm_of
 from twofold.plot.themes import COLOURS
 from twofold.scores.chain import scorer
 from twofold.scores.registry import info
@@ -270,7 +270,7 @@ def draw_best_by_passes(material: Material) -> DrawnFigure:
 def _winner(row: ResultRow) -> tuple[str, str]:
     """Read whose value the best one is: paradigm and score."""
     recipe, _, score = str(row["chosen"]).partition(": ")
-    paradigm = recipe.partition("(")[0]
+    paradigm = paradigm_of(recipe)
     return _PARADIGMS.get(paradigm, paradigm), score
 
 
