@@ -203,7 +203,7 @@ class Grouping:
                         "value": value,
                     }
                 )
-        return Results.of(rows).to_dicts()
+        return list(Results.of(rows).to_dicts())
 
     def to_dict(self) -> dict[str, object]:
         """Convert to plain values for JSON.

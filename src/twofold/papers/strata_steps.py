@@ -159,7 +159,7 @@ class EmbedSets(Step):
             )
         self.path(work).parent.mkdir(parents=True, exist_ok=True)
         with replacing(self.path(work)) as file:
-            np.savez(file, labels=np.asarray(train.labels), **arrays)
+            np.savez(file, allow_pickle=False, **{**arrays, "labels": np.asarray(train.labels)})
 
 
 class _SetProgress:
@@ -571,7 +571,7 @@ def best_rows(rows: Sequence[ResultRow]) -> list[ResultRow]:
         key = (str(row["benchmark"]), str(row["model"]), str(row["shift"]), name)
         if key not in best or row["value"] < best[key]["value"]:
             best[key] = row
-    found = []
+    found: list[ResultRow] = []
     for (_, _, _, name), row in best.items():
         found.append({**row, "score": name, "recipe": None, "chosen": f"{row['recipe']}: {row['score']}"})
     return found

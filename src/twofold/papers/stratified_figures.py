@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from twofold.bench.clique_maps import CliqueMap, clique_map
-from twofold.bench.pools import LEARNED, TABLE_3, UNPROJECTED, CellForm, projections
+from twofold.bench.pools import LEARNED, TABLE_3, UNPROJECTED, projections
 from twofold.bench.published import Anchor, anchors
 from twofold.bench.results import Results
 from twofold.bench.rows import ResultRow
@@ -196,7 +196,7 @@ def _printed_names() -> dict[str, str]:
         for column in row.columns:
             title = f"{row.title} {_TITLES[column]}".strip()
             for form in ("quick", "printed", "ours"):
-                spec = scorer(row.spec(column, cast("CellForm", form))).spec
+                spec = scorer(row.spec(column, form)).spec
                 is_ours = form == "ours" and column in row.differs
                 names.setdefault(spec, f"{title} (ours)" if is_ours else title)
     return names
