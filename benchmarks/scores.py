@@ -29,6 +29,11 @@ FORTY = [
     *("neco", "pnml", "sirc", "plugin_bb"),
 ]
 
+NEWER = (
+    *("caref", "cadref", "nac", "weiper(repeats=10)", "grood", "cfood", "trust", "combood(of='penultimate')"),
+    *("gradorth", "graduncertainty", "joint_energy", "mcm", "optfs|energy"),
+)
+
 
 def world(n, seed):
     rng = np.random.default_rng(seed)
@@ -63,6 +68,19 @@ def forty(train, test):
     if search is not None:
         rows.append(row(case, "scoring / flat faiss knn", least["ours"] / least["faiss"], "x", "<= 3"))
         rows.append(row(case, "fitting all / flat faiss knn", fitting / least["faiss"], "x", "-"))
+    return rows
+
+
+def newer(train, test):
+    """Measure what each newer score costs, with our own neighbour search of the same rows as the measure."""
+    few = test[:1000]
+    knn = scorer("knn(k=50)").fit(train)
+    rows = []
+    for spec in NEWER:
+        announce(f"cost of {spec}")
+        chain = scorer(spec).fit(train)
+        least = best({"knn": lambda: knn.score(few), "own": lambda: chain.score(few)}, 3)  # noqa: B023
+        rows.append(row(f"{spec}, 1k rows", "scoring / knn", least["own"] / least["knn"], "x", "-"))
     return rows
 
 
@@ -188,6 +206,7 @@ def main():
     announce("simulating the rows")
     train, test = world(TRAIN, 1), world(TEST, 2)
     rows = [*forty(train, test), *neighbours(train, test), *mahalanobis(train, test), *closed_forms(train, test)]
+    rows += newer(train, test)
     finish("scores", rows)
 
 
