@@ -18,13 +18,14 @@ CATALOGUE = [
     *("openood-cifar10", "openood-cifar100", "openood-imagenet200", "openood-imagenet1k"),
     *("unknown-cifar", "unknown-imagenet"),
     *("fd-cifar10", "fd-cifar100", "fd-supercifar100", "fd-svhn", "fd-svhn-openset"),
-    *("fd-camelyon", "fd-iwildcam", "fd-breeds"),
+    *("fd-camelyon", "fd-iwildcam", "fd-iwildcam-openset", "fd-breeds"),
+    *("fd-cifar10-real", "fd-cifar100-real", "fd-supercifar100-real", "fd-svhn-real", "fd-svhn-openset-real"),
     *("stratified-cifar10", "stratified-supercifar100", "stratified-cifar100", "stratified-tinyimagenet"),
     *("digits", "cifar10-real", "cifar100-real", "clinc150"),
     *("stratified-cifar10-real", "stratified-supercifar100-real"),
     *("stratified-cifar100-real", "stratified-tinyimagenet-real"),
 ]
-SPLIT = {"unknown-cifar": 5, "fd-svhn-openset": 5}
+SPLIT = {"unknown-cifar": 5, "fd-svhn-openset": 5, "fd-iwildcam-openset": 5, "fd-svhn-openset-real": 4}
 OUTSIDE = ("near", "mid", "far")
 
 

@@ -38,6 +38,11 @@ COUNTERPARTS: dict[str, tuple[str, ...]] = {
     "stratified-supercifar100-real": ("stratified-supercifar100",),
     "stratified-cifar100-real": ("stratified-cifar100",),
     "stratified-tinyimagenet-real": ("stratified-tinyimagenet",),
+    "fd-cifar10-real": ("fd-cifar10",),
+    "fd-cifar100-real": ("fd-cifar100",),
+    "fd-supercifar100-real": ("fd-supercifar100",),
+    "fd-svhn-real": ("fd-svhn",),
+    "fd-svhn-openset-real": ("fd-svhn-openset",),
 }
 """The published benchmarks that results of a benchmark without published numbers may be compared with: of real images
 that are here, of studies at small scale, and of further splits."""
@@ -63,6 +68,11 @@ _FD_SHIFTS = (
     "coverage 0.",
     "Scores are ranked raw; FD-Shifts ranked some after Platt scaling in limited precision, which makes ties.",
     "Its corruptions are the distributed CIFAR-C files; where they are absent, corruptions are computed here.",
+)
+_FD_REAL = (
+    "Images are those of the data folder: a fifth of the training set, unknown sets sub-sampled and resized by others.",
+    "Small networks, trained for a few epochs, where the paper trains VGG-13, a small CNN or ViT-B/16 to the end.",
+    *_FD_SHIFTS,
 )
 _UNKNOWN_DETECTION = (
     "The class lists of the unknown-detection paper are unpublished; substitutes stand in for them, so cells are "
@@ -121,12 +131,18 @@ DIFFERENCES: dict[str, tuple[str, ...]] = {
     "openood-cifar100": _EXACT_METRICS + _OPENOOD,
     "openood-imagenet200": _EXACT_METRICS + _OPENOOD,
     "openood-imagenet1k": _EXACT_METRICS + _OPENOOD,
+    "fd-cifar10-real": _FD_REAL,
+    "fd-cifar100-real": _FD_REAL,
+    "fd-supercifar100-real": _FD_REAL,
+    "fd-svhn-real": _FD_REAL,
+    "fd-svhn-openset-real": _FD_REAL,
     "fd-cifar10": _FD_SHIFTS,
     "fd-cifar100": _FD_SHIFTS,
     "fd-supercifar100": _FD_SHIFTS,
     "fd-svhn": _FD_SHIFTS,
     "fd-svhn-openset": _FD_SHIFTS,
     "fd-iwildcam": _FD_SHIFTS,
+    "fd-iwildcam-openset": _FD_SHIFTS,
     "fd-camelyon": _FD_SHIFTS,
     "fd-breeds": _FD_SHIFTS,
     "unknown-cifar": _UNKNOWN_DETECTION,

@@ -13,7 +13,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -243,6 +243,38 @@ class Benchmark:
             The names in the order of the file.
         """
         return tuple(one.name for one in self.sets if role in (None, one.role))
+
+    def measuring(self, metrics: Iterable[str]) -> Benchmark:
+        """Add metrics of single scores.
+
+        Parameters
+        ----------
+        metrics : iterable of str
+            Names of registered metrics, or ``risk_at_coverage_`` and a coverage.
+
+        Returns
+        -------
+        Benchmark
+            The benchmark, which measures them beside its own.
+
+        Raises
+        ------
+        UnknownName
+            If there is no such metric.
+        InvalidInput
+            If a coverage is invalid.
+
+        Examples
+        --------
+        >>> load("digits").measuring(["ece", "risk_at_coverage_0.95"]).metrics
+        ('ece', 'risk_at_coverage_0.95')
+        """
+        from twofold.bench.added_metrics import check_metric
+
+        wanted = tuple(metrics)
+        for name in wanted:
+            check_metric(name)
+        return replace(self, metrics=tuple(dict.fromkeys([*self.metrics, *wanted])))
 
     def specs(self, root: str | Path | None = None) -> dict[str, str]:
         """List what to open for each data set.
@@ -687,12 +719,14 @@ def _check_score(spec: str, where: str) -> None:
 
 
 def _read_metrics(content: Content, where: str) -> tuple[str, ...]:
-    from twofold import metrics
+    from twofold.bench.added_metrics import check_metric
 
     if "metrics" not in content:
         return ()
     chosen = _toml.get_texts(content, "metrics", where)
     for name in chosen:
-        if name not in metrics.names():
-            raise InvalidInput(f"{where}: metrics: {UnknownName.of('metric', name, metrics.names())}")
+        try:
+            check_metric(name)
+        except TwofoldError as error:
+            raise InvalidInput(f"{where}: metrics: {error}") from error
     return chosen

@@ -10,6 +10,7 @@ from functools import cache, cached_property
 import numpy as np
 
 from twofold._checks import Array
+from twofold.bench.added_metrics import compute_columns, is_added
 from twofold.bench.cache import CacheEntry, digest, source_digest
 from twofold.bench.catalogue import Benchmark
 from twofold.bench.confidences import Confidences
@@ -20,7 +21,10 @@ from twofold.bench.subjects import Subject
 from twofold.metrics.evaluate import EvaluationMethod, add_published_forms
 from twofold.scores.chain import scorer
 
-MEASURING = ("_math.py", "_kernels.py", "metrics", "stats/bootstrap.py", "bench/protocols.py", "bench/resampling.py")
+MEASURING = (
+    *("_math.py", "_kernels.py", "metrics", "stats/bootstrap.py"),
+    *("bench/protocols.py", "bench/resampling.py", "bench/added_metrics.py"),
+)
 """Source that values depend on."""
 
 LEVEL = 0.95  # of the intervals
@@ -190,7 +194,8 @@ class MethodEvaluation:
                     conf_ood = None
                     if self.second is not None:
                         conf_ood = self.second.conf[name]
-                    scored[name] = ScoredSet(correct, is_id, self.first.conf[name], conf_ood)
+                    columns = self._columns(name)
+                    scored[name] = ScoredSet(correct, is_id, self.first.conf[name], conf_ood, columns=columns)
         return scored
 
     def printed_sets(self, views: Iterable[ProtocolView]) -> dict[str, ScoredSet] | None:
@@ -217,6 +222,23 @@ class MethodEvaluation:
                 conf_ood = second.to_printed_scale(conf_ood)
             printed[name] = replace(one, conf=first.to_printed_scale(one.conf), conf_ood=conf_ood)
         return printed
+
+    def _columns(self, name: str) -> dict[str, Array]:
+        """Compute what the metrics that the benchmark adds need of each row of a data set."""
+        if self.is_pair or not any(is_added(metric) for metric in self.benchmark.metrics):
+            return {}
+        val_correct, val_conf = [], []
+        for val in self.subject.names("val"):
+            val_correct.append(self.subject.truth(val, self.first.judges)[0])
+            val_conf.append(self.first.conf[val])
+        return compute_columns(
+            self.benchmark.metrics,
+            self.subject.run[name],
+            self.score,
+            self.first.conf[name],
+            np.concatenate(val_correct),
+            np.concatenate(val_conf),
+        )
 
     # --- the cache --------------------------------------------------------------------------------------------------
 

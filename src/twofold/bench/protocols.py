@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Literal
 
@@ -53,6 +53,8 @@ class ScoredSet:
         Confidence that the input is of a known class, for a pair of scores.
     group : array-like of int, shape (n_samples,), optional
         A group per row, such as the type of corruption; no protocol reads it.
+    columns : mapping of str to ndarray of shape (n_samples,), default={}
+        What added metrics need of each row; see :mod:`twofold.bench.added_metrics`.
 
     Raises
     ------
@@ -65,6 +67,7 @@ class ScoredSet:
     conf: Array
     conf_ood: Array | None = None
     group: Integers | None = None
+    columns: Mapping[str, Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         conf = _checks.confidence(self.conf)
@@ -97,12 +100,15 @@ class MetricInputs:
         Confidence in the label.
     conf_ood : ndarray of shape (n_samples,), optional
         Confidence that the input is of a known class.
+    columns : mapping of str to ndarray of shape (n_samples,), default={}
+        What added metrics need of each row.
     """
 
     correct: Mask
     is_id: Mask | None
     conf: Array
     conf_ood: Array | None = None
+    columns: Mapping[str, Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -185,7 +191,10 @@ class ProtocolView:
             known = is_id[enters]
         if conf_ood is not None:
             second = conf_ood[enters]
-        return MetricInputs(correct=correct[enters], is_id=known, conf=conf[enters], conf_ood=second)
+        columns = {}
+        for name in parts[0].columns:
+            columns[name] = np.concatenate([part.columns[name] for part in parts])[enters]
+        return MetricInputs(correct[enters], known, conf[enters], second, columns)
 
     def row_mask(self, scored: Mapping[str, ScoredSet]) -> Mask:
         """Mark the rows that :meth:`collect` takes.

@@ -259,7 +259,7 @@ def printed_label(anchor: Anchor, field: str) -> str:
     if field == "method":
         return anchor.pair or anchor.score
     if field == "classifier":
-        return _classifier(anchor)
+        return classifier_of(anchor.model)
     if field == "moved" and anchor.metric.endswith("_transferred"):
         return "moved"
     if field == "moved":
@@ -269,8 +269,25 @@ def printed_label(anchor: Anchor, field: str) -> str:
     return str(getattr(anchor, field))
 
 
-def _classifier(anchor: Anchor) -> str:
-    if anchor.model.startswith("vit"):
+def classifier_of(model: str) -> str:
+    """Tell the two kinds of networks apart that FD-Shifts prints in separate lines.
+
+    Parameters
+    ----------
+    model : str
+        Name of a network.
+
+    Returns
+    -------
+    str
+        ``"ViT"`` for vision transformers, else ``"CNN"``.
+
+    Examples
+    --------
+    >>> classifier_of("timm:vit_tiny_patch16_224?img_size=32"), classifier_of("vgg13")
+    ('ViT', 'CNN')
+    """
+    if any(word in model for word in ("vit", "deit", "dino")):
         return "ViT"
     return "CNN"
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from twofold import metrics, stats
 from twofold._checks import Array
+from twofold.bench.added_metrics import added_value, is_added
 from twofold.bench.protocols import MetricInputs, ProtocolView, ScoredSet
 from twofold.metrics.evaluate import EvaluatedSamples, ResampledMetrics
 
@@ -70,15 +71,17 @@ def values(
     """
     wanted = list(names)
     inputs = view.collect(scored)
-    drawn = [name for name in wanted if not metrics.is_published_form(name)]
+    added = [name for name in wanted if is_added(name)]
     forms = [name for name in wanted if metrics.is_published_form(name)]  # those have no replicates
+    drawn = [name for name in wanted if name not in added and name not in forms]
     point = dict(_evaluate(inputs, drawn))
     if forms:
         point |= _evaluate(view.collect(printed or scored), forms)
-    found = {}
-    for name in wanted:
-        found[name] = np.full(n + 1, math.nan)
+    found = {name: np.full(n + 1, math.nan) for name in wanted}
+    for name in (*drawn, *forms):
         found[name][0] = point[name]
+    for name in added:
+        found[name][0] = added_value(name, inputs.correct, inputs.conf, inputs.columns)
     if not n:
         return found
     samples = EvaluatedSamples(inputs.correct, inputs.conf, inputs.is_id, inputs.conf_ood)
@@ -89,6 +92,11 @@ def values(
         weights = np.concatenate([own[i] for own in weights_of_sets])[kept]
         for name, value in resampled.values(weights).items():
             found[name][i + 1] = value
+        if added:
+            rows = np.repeat(np.arange(len(weights)), weights)
+            columns = {name: column[rows] for name, column in inputs.columns.items()}
+            for name in added:
+                found[name][i + 1] = added_value(name, inputs.correct[rows], inputs.conf[rows], columns)
     return found
 
 

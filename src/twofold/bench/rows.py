@@ -499,7 +499,11 @@ def registered_direction(metric: str) -> str:
     --------
     >>> registered_direction("auroc_ood")
     'higher'
+    >>> registered_direction("risk_at_coverage_0.95")
+    'lower'
     """
+    if metric.startswith("risk_at_coverage_"):
+        return "lower"
     try:
         return metrics.info(metric).better
     except UnknownName as error:

@@ -249,6 +249,12 @@ def extract_command(
     help="Protocol to judge by; by default all of the benchmark.",
 )
 @click.option("--strata", type=FILE, help="File of `bench strata`, whose groups become the roles of unknown sets.")
+@click.option(
+    "--metrics",
+    metavar="NAMES",
+    help="Further metrics of single scores, with commas between them: ece, nll, brier, eaurc, "
+    "average_precision_unsafe, risk_at_coverage_0.95, ...",
+)
 @click.option("--out", default="results", show_default=True, type=FOLDER, help="Folder to write results to.")
 @click.option(
     "--resamples",
@@ -281,6 +287,7 @@ def run_command(
     pool: str | None,
     pairs: tuple[str, ...],
     strata: Path | None,
+    metrics: str | None,
     out: Path,
     as_json: bool,
     **options: Any,
@@ -301,6 +308,8 @@ def run_command(
     if strata is not None:
         benchmark = Grouping.load(strata).regroup(benchmark)
     chosen = list(map(_parse_pair, pairs))
+    if metrics is not None:
+        benchmark = benchmark.measuring([metric.strip() for metric in metrics.split(",")])
     if pool is not None:
         scores = (*pools.pool(pool), *scores)
     options["protocols"] = options["protocols"] or None

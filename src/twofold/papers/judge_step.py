@@ -11,13 +11,23 @@ from typing import ClassVar
 from twofold._files import replacing
 from twofold.bench import catalogue
 from twofold.bench.cache import digest
+from twofold.bench.catalogue import Benchmark
 from twofold.bench.protocols import PROTOCOLS
 from twofold.bench.results import Results
 from twofold.bench.saved import saved_path
 from twofold.errors import InvalidInput, UnknownName
 from twofold.metrics.evaluate import EvaluationMethod
 from twofold.papers.material import Material
-from twofold.papers.steps import DataNeed, Step, absolute_sources, check_extracts, file_needs, options, register_step
+from twofold.papers.steps import (
+    DataNeed,
+    Step,
+    absolute_sources,
+    check_extracts,
+    file_needs,
+    fits_benchmark,
+    options,
+    register_step,
+)
 from twofold.papers.workspace import Workspace
 from twofold.run import Run
 from twofold.scores.chain import scorer
@@ -47,6 +57,8 @@ class JudgeRuns(Step):
         Bootstrap resamples of each interval.
     method : {"exact", "published"}, default="exact"
         Whether joint metrics are also measured as the released code of SURE+ does.
+    metrics : tuple of str, default=()
+        Further metrics of single scores.
     """
 
     verb: ClassVar[str] = "bench"
@@ -58,10 +70,11 @@ class JudgeRuns(Step):
     protocols: tuple[str, ...] = ()
     resamples: int = 0
     method: EvaluationMethod = "exact"
+    metrics: tuple[str, ...] = ()
 
     @override
     def check(self) -> None:
-        catalogue.load(self.benchmark)
+        self._benchmark()
         check_extracts(self.extracts)
         for score in self.scores:
             scorer(score)
@@ -71,6 +84,10 @@ class JudgeRuns(Step):
         for name in self.protocols:
             if name not in PROTOCOLS:
                 raise UnknownName.of("protocol", name, PROTOCOLS)
+
+    def _benchmark(self) -> Benchmark:
+        """Load the benchmark, with the metrics that the step adds."""
+        return catalogue.load(self.benchmark).measuring(self.metrics)
 
     @override
     def prerequisites(self) -> tuple[Step, ...]:
@@ -98,6 +115,8 @@ class JudgeRuns(Step):
         words += [*options("--protocol", self.protocols), "--resamples", str(self.resamples)]
         if self.method != "exact":
             words += ["--method", self.method]
+        if self.metrics:
+            words += ["--metrics", ",".join(self.metrics)]
         return " ".join([*words, "--out", shlex.quote(str(self._folder(work)))])
 
     @override
@@ -110,6 +129,10 @@ class JudgeRuns(Step):
     @override
     def use_method(self, method: EvaluationMethod) -> Step:
         return replace(self, method=method)
+
+    @override
+    def fits(self, source: str) -> bool:
+        return fits_benchmark(catalogue.load(self.benchmark), source)
 
     def _folder(self, work: Workspace) -> Path:
         return work.out / "results" / self.key
@@ -132,7 +155,7 @@ class JudgeRuns(Step):
         folder = self._folder(work)
         folder.mkdir(parents=True, exist_ok=True)
         runner.run(
-            catalogue.load(self.benchmark),
+            self._benchmark(),
             self.run_paths(work),
             folder,
             scores=self.scores or None,

@@ -18,6 +18,8 @@ from twofold.papers import (  # noqa: F401 - they register what plans name
     estimator_figures,
     estimator_step,
     extract_step,
+    fd_shifts_figures,
+    fd_shifts_tables,
     finetune_step,
     joint_figures,
     joint_tables,
@@ -29,6 +31,7 @@ from twofold.papers import (  # noqa: F401 - they register what plans name
     unknown_figures,
     unknown_tables,
 )
+from twofold.papers.derived import DERIVATIONS
 from twofold.papers.drawings import DRAWINGS
 from twofold.papers.plan import (
     KINDS,
@@ -47,7 +50,7 @@ from twofold.papers.steps import STEPS, Step
 
 Content: TypeAlias = Mapping[str, object]
 KEYS = ("name", "title", "source", "printed_as", "steps", "scales", "plans")
-PLAN_KEYS = ("item", "kind", "title", "says", "state", "reason", "printed", "settings", "drawing", *SCALES)
+PLAN_KEYS = ("item", "kind", "title", "says", "state", "reason", "printed", "settings", "drawing", "derive", *SCALES)
 SCALE_KEYS = ("data", "minutes", "note", "steps")
 
 
@@ -173,6 +176,7 @@ def _read_plan(table: Content, paper: str, printed_as: str, scales: Mapping[str,
         printed=_read_printed(table, printed_as, where),
         settings=_optional_text(table, "settings", where),
         drawing=_read_drawing(table, where),
+        derive=_read_derivations(table, where),
         scales=_choose_scales(table, scales, where),
     )
     _check_plan(plan, where)
@@ -221,6 +225,16 @@ def _read_drawing(table: Content, where: str) -> Drawing | None:
     _toml.check_keys(options, known, f"{where}, drawing {name}")
     values = {key: read_option(value, hints[key], f"{where}, drawing: {key}") for key, value in options.items()}
     return Drawing(name, values)
+
+
+def _read_derivations(table: Content, where: str) -> tuple[str, ...]:
+    if "derive" not in table:
+        return ()
+    names = _toml.get_texts(table, "derive", where)
+    for name in names:
+        if name not in DERIVATIONS:
+            raise InvalidInput(f"{where}: {UnknownName.of('derivation', name, DERIVATIONS)}")
+    return names
 
 
 def _check_plan(plan: PaperPlan, where: str) -> None:

@@ -105,6 +105,8 @@ class PaperPlan:
         A name in :data:`twofold.papers.settings_tables.SETTINGS`, for a table of settings.
     drawing : Drawing or None
         How a figure is drawn.
+    derive : tuple of str
+        Names in :data:`twofold.papers.derived.DERIVATIONS`: rows that the table needs and no benchmark measures.
     scales : mapping from str to Scale
         By ``"paper"`` and ``"here"``, how it runs.
     """
@@ -119,6 +121,7 @@ class PaperPlan:
     printed: PrintedTable | None
     settings: str | None
     drawing: Drawing | None
+    derive: tuple[str, ...]
     scales: Mapping[ScaleName, Scale]
 
     @property

@@ -19,6 +19,7 @@ from twofold._files import replacing
 from twofold.bench.cache import digest
 from twofold.errors import InvalidInput
 from twofold.metrics.evaluate import EvaluationMethod
+from twofold.papers.derived import derive
 from twofold.papers.drawings import DRAWINGS, format_csv, write_figure
 from twofold.papers.material import Material
 from twofold.papers.plan import STATES, PaperPlan, Scale, ScaleName
@@ -171,8 +172,22 @@ def choose_scale(
         return chosen
     if not chosen.steps:
         raise InvalidInput(f"{plan.id} follows from definitions and reads no runs; leave --run out")
-    steps = tuple(dict.fromkeys(step.use_runs(runs) for step in chosen.steps))
+    steps = _give_runs(plan, chosen.steps, runs)
     return replace(chosen, steps=steps, note=f"Runs of the user: {', '.join(runs)}.")
+
+
+def _give_runs(plan: PaperPlan, steps: Sequence[Step], runs: Sequence[str]) -> tuple[Step, ...]:
+    """Give each step the runs that it can read; the only step gets all, so that it can say what is wrong with them."""
+    if len(steps) == 1:
+        return (steps[0].use_runs(runs),)
+    given: dict[Step, None] = {}
+    for step in steps:
+        fitting = [run for run in runs if step.fits(run)]
+        if fitting:
+            given[step.use_runs(fitting)] = None
+    if not given:
+        raise InvalidInput(f"no run is one that {plan.id} reads; `twofold papers show {plan.id}` lists what it needs")
+    return tuple(given)
 
 
 def all_steps(scale: Scale) -> tuple[Step, ...]:
@@ -227,6 +242,7 @@ def _fingerprint(plan: PaperPlan, scale: Scale, name: str, steps: Sequence[Step]
     """Compute a digest of all that a table or figure depends on."""
     shown = replace(work, out=_SHOWN_OUT)
     described = [plan.id, plan.title, plan.says, plan.state, plan.printed, plan.settings, scale.note, scale.data, name]
+    described += plan.derive
     drawing = None if plan.drawing is None else asdict(plan.drawing)
     return digest(described, drawing, [step.command(shown) for step in steps], twofold.__version__)
 
@@ -265,6 +281,7 @@ def _write_item(
     folder = work.item(plan.paper, plan.item)
     folder.mkdir(parents=True, exist_ok=True)
     material = Material.join(step.read(work) for step in steps)
+    material = replace(material, rows=(*material.rows, *derive(plan.derive, material)))
     files: list[Path] = []
     parts: list[Part] = []
     summary = ""

@@ -21,6 +21,7 @@ from twofold.errors import InvalidInput
 from twofold.metrics.evaluate import EvaluationMethod
 from twofold.papers.material import Material
 from twofold.papers.workspace import Workspace
+from twofold.run import Run
 
 
 class DataNeed(NamedTuple):
@@ -173,6 +174,21 @@ class Step(ABC):
         """
         return self
 
+    def fits(self, source: str) -> bool:
+        """Tell whether a run of the user is of the kind that this step reads.
+
+        Parameters
+        ----------
+        source : str
+            A source as :func:`twofold.bench.saved.read_saved` takes it.
+
+        Returns
+        -------
+        bool
+            False for a run over another benchmark, which a plan of several benchmarks gives to another step.
+        """
+        return True
+
     @abstractmethod
     def is_done(self, work: Workspace) -> bool:
         """Tell whether the step is finished.
@@ -302,6 +318,28 @@ def file_needs(sources: Iterable[str], work: Workspace) -> list[DataNeed]:
         is_known = Path(name).is_absolute() or work.root is not None
         needs[name] = DataNeed(name, is_known and saved_path(source, root=work.root).exists())
     return list(needs.values())
+
+
+def fits_benchmark(benchmark: Benchmark, source: str) -> bool:
+    """Tell whether a run has the test sets of a benchmark.
+
+    Parameters
+    ----------
+    benchmark : Benchmark
+        The benchmark.
+    source : str
+        Folder of the run.
+
+    Returns
+    -------
+    bool
+        True if it has all but those of training and of validation with outliers.
+    """
+    path = Path(source).expanduser()
+    if not path.is_dir():
+        return False
+    wanted = [one.name for one in benchmark.sets if one.role not in ("train", "ood_val")]
+    return set(wanted) <= set(Run.open(path).names())
 
 
 def check_extracts(steps: Iterable[Step]) -> None:

@@ -11,11 +11,13 @@ from typing import ClassVar
 from twofold import study as studies
 from twofold.bench import catalogue
 from twofold.bench.catalogue import Benchmark
+from twofold.bench.rows import ResultRow
 from twofold.errors import InvalidInput, UnknownName
 from twofold.metrics.evaluate import EvaluationMethod
 from twofold.papers.judge_step import JudgeRuns
 from twofold.papers.material import Material
-from twofold.papers.steps import DataNeed, Step, options, register_step, set_needs
+from twofold.papers.model_selection import choose_trainings
+from twofold.papers.steps import DataNeed, Step, fits_benchmark, options, register_step, set_needs
 from twofold.papers.workspace import Workspace
 from twofold.study import Study, StudyCell
 from twofold.typing import override
@@ -41,6 +43,8 @@ class RunStudy(Step):
         Seeds of the study; empty for all.
     method : {"exact", "published"}, default="exact"
         Whether joint metrics are also measured as the released code of SURE+ does.
+    chosen : bool, default=False
+        Whether the rows of one recipe count by the one that is best on validation data, score by score.
     """
 
     verb: ClassVar[str] = "study"
@@ -50,6 +54,7 @@ class RunStudy(Step):
     rows: tuple[str, ...] = ()
     seeds: tuple[int, ...] = ()
     method: EvaluationMethod = "exact"
+    chosen: bool = False
 
     def path(self, work: Workspace) -> Path:
         """Name the folder of the study.
@@ -148,18 +153,28 @@ class RunStudy(Step):
                 f"the study {study.name} is not judged by one benchmark of the catalogue; leave --run out"
             )
         benchmark = study.benchmarks[0]
+        scores = dict.fromkeys(benchmark.scores)
+        if scores:  # without any, all that the runs allow are judged
+            for row in study.rows:
+                scores |= dict.fromkeys(row.scores)
         step = JudgeRuns(
             benchmark.name,
-            scores=benchmark.scores,
+            scores=tuple(scores),
             pairs=tuple(f"{first} + {second}" for first, second in benchmark.pairs),
             protocols=benchmark.protocols,
             method=self.method,
+            metrics=benchmark.metrics,
         )
         return step.use_runs(runs)
 
     @override
     def use_method(self, method: EvaluationMethod) -> Step:
         return replace(self, method=method)
+
+    @override
+    def fits(self, source: str) -> bool:
+        study = self._study()
+        return any(fits_benchmark(benchmark, source) for benchmark in study.benchmarks)
 
     @override
     def is_done(self, work: Workspace) -> bool:
@@ -195,5 +210,8 @@ class RunStudy(Step):
         study = self._study()
         cells = {cell.name for cell in self._cells(study)}
         found = studies.results(study, self.path(work))
-        rows = [row for row in found.to_dicts() if row["run"] in cells]
+        rows: list[ResultRow] = [row for row in found.to_dicts() if row["run"] in cells]
+        if self.chosen:
+            recipes = {row.name: row.recipe.partition("(")[0] for row in study.rows}
+            rows = choose_trainings(rows, recipes)
         return Material(rows=tuple(rows), runs=tuple(self.run_paths(work)))

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 
 from twofold.bench.agreement import agreement, spearman
-from twofold.bench.published import UNITS, Anchor, anchors, printed_label, printed_layout
+from twofold.bench.published import UNITS, Anchor, anchors, classifier_of, printed_label, printed_layout
 from twofold.bench.rows import ResultRow
 from twofold.bench.text import title as metric_title
 from twofold.metrics import is_published_form, published_form
@@ -133,7 +133,7 @@ class PaperTable:
         own = anchors(paper=printed.paper, table=printed.table)
         if method == "published":
             rows = _use_published_forms(rows)
-        ours = _match(own, rows)
+        ours = _match(own, rows, by_classifier="classifier" in layout.lines)
         cells = []
         for anchor in own:
             line = tuple(printed_label(anchor, name) for name in layout.lines)
@@ -299,18 +299,20 @@ def _use_published_forms(rows: Sequence[ResultRow]) -> list[ResultRow]:
     return chosen
 
 
-def _match(own: Sequence[Anchor], rows: Sequence[ResultRow]) -> dict[Anchor, list[float]]:
-    """Find the results of each printed number, in natural units."""
-    wanted = set(own)
+def _match(own: Sequence[Anchor], rows: Sequence[ResultRow], *, by_classifier: bool) -> dict[Anchor, list[float]]:
+    """Find the results of each printed number, in natural units; those of its kind of network where lines name it."""
     found: dict[Anchor, list[float]] = defaultdict(list)
     if not rows:
         return found
-    for benchmark in dict.fromkeys(anchor.benchmark for anchor in own):
-        matches = [one for one in agreement(rows, benchmark, doubtful=True) if one.anchor in wanted]
-        has_same = any(one.same_model for one in matches)
-        for one in matches:
-            if one.same_model or not has_same:  # a network of the paper is compared with its own line alone
-                found[one.anchor].append(one.ours)
+    for classifier in ("CNN", "ViT") if by_classifier else ("",):
+        wanted = {anchor for anchor in own if not classifier or classifier_of(anchor.model) == classifier}
+        fitting = [row for row in rows if not classifier or classifier_of(row["model"]) == classifier]
+        for benchmark in dict.fromkeys(anchor.benchmark for anchor in own):
+            matches = [one for one in agreement(fitting, benchmark, doubtful=True) if one.anchor in wanted]
+            has_same = any(one.same_model for one in matches)
+            for one in matches:
+                if one.same_model or not has_same:  # a network of the paper is compared with its own line alone
+                    found[one.anchor].append(one.ours)
     return found
 
 

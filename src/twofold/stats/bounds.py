@@ -231,7 +231,7 @@ def sgr(
     *,
     risk: float,
     delta: float,
-    method: Literal["binary", "fixed_sequence"] = "binary",
+    method: Literal["binary", "fixed_sequence", "published"] = "binary",
 ) -> Selection:
     r"""Select a threshold that accepts as much as possible while the true risk stays below ``risk`` (SGR).
 
@@ -251,9 +251,9 @@ def sgr(
         Largest error rate among accepted samples, :math:`r^*`, between 0 and 1 (both excluded).
     delta : float
         Chance that the guarantee is allowed to fail, between 0 and 1 (both excluded).
-    method : {"binary", "fixed_sequence"}, default="binary"
+    method : {"binary", "fixed_sequence", "published"}, default="binary"
         How to search. ``fixed_sequence`` gains coverage where the most confident samples are almost never wrong, and
-        fails where they are wrong now and then.
+        fails where they are wrong now and then. ``published`` is the paper's algorithm to the letter, for comparison.
 
     Returns
     -------
@@ -268,10 +268,11 @@ def sgr(
     Notes
     -----
     ``binary`` is the paper's search: at most :math:`k = \lceil \log_2 m \rceil` looks for m samples, each at
-    :math:`\delta' = \delta / k`, and the best feasible look is returned (the paper returns the last, feasible or not,
-    and never looks at full coverage). ``fixed_sequence`` tests every group in the order of growing coverage at
-    :math:`\delta' = \delta` and stops at the first failure (learn then test). It starts where zero errors would pass,
-    :math:`n_0 > \ln \delta / \ln(1 - r^*)`: one error among the first :math:`n_0` ends it.
+    :math:`\delta' = \delta / k`, and the best feasible look is returned. The paper, and ``published``, returns the
+    last look, feasible or not, and never looks at full coverage; there ``feasible`` says whether that look passed.
+    ``fixed_sequence`` tests every group in the order of growing coverage at :math:`\delta' = \delta` and stops at the
+    first failure (learn then test). It starts where zero errors would pass, :math:`n_0 > \ln \delta / \ln(1 - r^*)`:
+    one error among the first :math:`n_0` ends it.
 
     What is proven: the order and the sets depend on confidences alone, and conditional on its threshold the samples
     above it are independent draws. So ``fixed_sequence`` holds at ``delta`` for continuous confidences whose true
@@ -298,7 +299,9 @@ def sgr(
     total = same_rows(correct=right, conf=scores)
     risk = number(risk, "risk", 0, 1, open_low=True, open_high=True)
     delta = number(delta, "delta", 0, 1, open_low=True, open_high=True)
-    choice(method, "method", ("binary", "fixed_sequence"))
+    choice(method, "method", ("binary", "fixed_sequence", "published"))
+    if method == "published":
+        return _last_look(right, scores, risk, delta)
     thresholds, accepted, errors = _groups(right, scores)
     if method == "binary":
         looks = max(1, math.ceil(math.log2(total)))
@@ -311,6 +314,25 @@ def sgr(
     n, e = int(accepted[best]), int(errors[best])
     bound = clopper_pearson(e, n, delta=delta / looks)
     return Selection(float(thresholds[best]), n / total, e / n, bound, True, n, e, looks)
+
+
+def _last_look(right: npt.NDArray[np.bool_], scores: Array, risk: float, delta: float) -> Selection:
+    """Search as the paper prints it, over samples in increasing confidence, and return the last look."""
+    ascending = np.sort(scores)
+    total = len(scores)
+    looks = max(1, math.ceil(math.log2(total)))
+    first, last = 1, total
+    for _ in range(looks):
+        middle = math.ceil((first + last) / 2)
+        threshold = float(ascending[middle - 1])
+        is_accepted = scores >= threshold
+        n, e = int(is_accepted.sum()), int((is_accepted & ~right).sum())
+        bound = float(clopper_pearson(e, n, delta=delta / looks))
+        if bound < risk:
+            last = middle
+        else:
+            first = middle
+    return Selection(threshold, n / total, e / n, bound, bound < risk, n, e, looks)
 
 
 def _groups(right: npt.NDArray[np.bool_], scores: Array) -> tuple[Array, Array, Array]:

@@ -26,7 +26,7 @@ KEYS = (
     *("name", "title", "source", "model", "normalise", "precision", "seeds", "tuning_seeds", "resamples", "settings"),
     *("outliers", "mixers", "layers", "recipes", "tables", "presets", "benchmark", "images", *BENCHMARK_KEYS),
 )
-LISTS = ("scores", "pairs", "augment")  # keys of a row whose value is a list by itself
+LISTS = ("scores", "pairs", "augment", "drops")  # keys of a row whose value is a list by itself
 
 
 def names() -> tuple[str, ...]:
@@ -40,7 +40,7 @@ def names() -> tuple[str, ...]:
     Examples
     --------
     >>> names()[:3]
-    ('aurc_finetune', 'paradigms', 'stratified')
+    ('aurc_finetune', 'fd_shifts', 'paradigms')
     """
     return tuple(titles())
 
@@ -271,10 +271,16 @@ def _read_benchmarks(content: Content, where: str) -> tuple[Benchmark, ...]:
     images = _toml.get_table(content, "images", where)
     if not images:
         return benchmarks
-    try:
-        return tuple(sample_images(one, cast(dict[str, int], images)) for one in benchmarks)
-    except TwofoldError as error:
-        raise InvalidInput(f"{where}, images: {error}") from error
+    all_sets = {name for one in benchmarks for name in one.names()}
+    sampled = []
+    for one in benchmarks:
+        elsewhere = all_sets - set(one.names())
+        own = {key: count for key, count in images.items() if key not in elsewhere}
+        try:
+            sampled.append(sample_images(one, cast(dict[str, int], own)))
+        except TwofoldError as error:
+            raise InvalidInput(f"{where}, images: {error}") from error
+    return tuple(sampled)
 
 
 def _find_benchmarks(content: Content, where: str) -> tuple[Benchmark, ...]:

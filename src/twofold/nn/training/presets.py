@@ -407,22 +407,23 @@ def _fd_shifts() -> dict[str, Preset]:
 
 @dataclass(frozen=True)
 class _ViTRun:
-    """Steps, batch and learning rates of a fine-tuned ViT: for Mahalanobis, MC dropout, and MSR with entropy."""
+    """A fine-tuned ViT: learning rates for Mahalanobis, MC dropout, and MSR with entropy; which have dropout."""
 
     maha: float
     mcd: float
     msr: float
     steps: int = 40_000
     batch: int = 128
+    dropout: tuple[str, ...] = ("mcd",)
 
 
 # FD-Shifts, Table 7; the learning rates are those that the paper selected on validation data
 _VIT_RUNS: Mapping[str, _ViTRun] = {
-    "svhn": _ViTRun(0.03, 0.01, 0.01),
-    "cifar10": _ViTRun(0.01, 0.01, 3e-4),
-    "cifar100": _ViTRun(0.01, 0.01, 0.01, steps=10_000, batch=512),
-    "super_cifar100_printed": _ViTRun(0.003, 0.001, 0.001, steps=10_000, batch=512),
-    "super_cifar100_released": _ViTRun(0.003, 0.001, 0.001, batch=512),
+    "svhn": _ViTRun(0.03, 0.01, 0.01, dropout=("maha", "mcd")),
+    "cifar10": _ViTRun(0.01, 0.01, 3e-4, dropout=("maha", "mcd")),
+    "cifar100": _ViTRun(0.01, 0.01, 0.01, steps=10_000, batch=512, dropout=("mcd", "msr")),
+    "super_cifar100_printed": _ViTRun(0.003, 0.001, 0.001, steps=10_000, batch=512, dropout=("mcd", "msr")),
+    "super_cifar100_released": _ViTRun(0.003, 0.001, 0.001, batch=512, dropout=("mcd", "msr")),
     "iwildcam_printed": _ViTRun(0.003, 0.003, 0.001, batch=512),
     "iwildcam_released": _ViTRun(0.003, 0.003, 0.001),
     "camelyon": _ViTRun(0.001, 0.003, 0.001),
@@ -451,7 +452,7 @@ def _fd_vit() -> dict[str, Preset]:
                 network="ViT-B/16",
                 kind="vit",
                 crop=384,
-                dropout=0.1 if score == "mcd" else None,
+                dropout=0.1 if score in run.dropout else None,
                 variations={"gamblers": Variation({"steps": run.steps * 3 // 2}, {"warm_up": 1 / 3})},
             )
     return presets
