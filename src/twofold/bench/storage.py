@@ -16,13 +16,14 @@ import numpy as np
 
 from twofold._checks import Array
 from twofold._csv import escape_row, unescape_cell
-from twofold._files import json_with_digest, parse_json_with_digest, replacing, sort_header
+from twofold._files import json_with_digest, open_regular, parse_json_with_digest, replacing, sort_header
 from twofold.bench.rows import COLUMNS, REAL, WHOLE, Key, ResultRow, transpose_rows
 from twofold.errors import InvalidInput, MissingExtra, RunError
 
 CSV, PARQUET, REPLICATES, DIGESTS = "results.csv", "results.parquet", "replicates.safetensors", "results.json"
 FOLDER_FORMAT, FOLDER_VERSION = "twofold-results", 1  # kind and version of results.json
 REPLICATES_FORMAT = "twofold replicates 1"
+LONGEST_HEADER = 1 << 16  # bytes of the first line of a CSV file
 
 
 def import_package(name: str, purpose: str) -> ModuleType:
@@ -313,6 +314,39 @@ def encode_parquet(rows: Sequence[ResultRow]) -> bytes:
     file = io.BytesIO()
     parquet.write_table(arrow.table(transpose_rows(rows), schema=schema), file, write_page_checksum=True)
     return file.getvalue()
+
+
+def read_columns(path: Path) -> list[str]:
+    """Read the names of the columns of a CSV or Parquet file, whatever it holds.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    list of str
+        The names; empty where they cannot be read.
+
+    Raises
+    ------
+    MissingExtra
+        If the file is Parquet and pyarrow is not installed.
+    """
+    if path.suffix == ".parquet":
+        arrow = import_package("pyarrow", "Parquet files need pyarrow")
+        parquet = import_module("pyarrow.parquet")
+        try:
+            return list(parquet.read_schema(path).names)
+        except (arrow.ArrowException, OSError):
+            return []
+    try:
+        with open_regular(path) as file:
+            line = file.readline(LONGEST_HEADER).decode("utf-8-sig", errors="replace")
+        return next(csv.reader([line]), [])
+    except (OSError, RunError, csv.Error):
+        return []
 
 
 def read_parquet(path: Path) -> list[dict[str, object]]:

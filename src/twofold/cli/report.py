@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import glob
 import json
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy.typing as npt
 
+from twofold.cli.logs import BY, CORRECT, IS_ID, WHERE
 from twofold.cli.options import FILE, PLUGIN, SCORE, SCORE_OR_NONE
 from twofold.cli.shared import JSON, REPLACE, check_target, progress
 
@@ -20,8 +23,18 @@ if TYPE_CHECKING:
 FORMATS = ("html", "md", "latex", "json")
 
 
+class SourcePath(click.Path):
+    """An existing path, or a pattern of files."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path; the report says which pattern matches nothing."""
+        if not os.path.lexists(value) and glob.has_magic(str(value)):
+            return Path(value)
+        return super().convert(value, param, ctx)
+
+
 @click.command("report")
-@click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, type=SourcePath(exists=True, path_type=Path))
 @click.option(
     "-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write.  [default: report.*]"
 )
@@ -55,6 +68,12 @@ FORMATS = ("html", "md", "latex", "json")
     help="Bootstrap resamples per interval, at most.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the resamples.")
+@CORRECT
+@click.option("--conf", help="Confidence of logged predictions.  [default: conf, or conf_id]")
+@click.option("--conf-ood", help="A second confidence of logged predictions: adds DS-F1 and DS-AURC.")
+@IS_ID
+@BY
+@WHERE
 @REPLACE
 @PLUGIN
 @JSON
@@ -71,6 +90,7 @@ def report_command(
     seed: int,
     replace: bool,
     as_json: bool,
+    **columns: str | None,
 ) -> None:
     """Write one page that says how far a classifier can be trusted.
 
@@ -82,6 +102,10 @@ def report_command(
     Several runs or npz files are compared on one page: metrics side by side, with paired differences from the first
     where they saw the same inputs.
 
+    Logged predictions (Parquet, CSV or JSON lines, or a quoted pattern; see `twofold logs`) make a page from counts
+    alone, which stays small however many rows there are. --correct, --conf, --conf-ood, --is-id, --by and --where name
+    columns or expressions of such a table.
+
     Without --id and --ood, the page shows the pair of scores with the best DS-F1 on the run's validation data, of all
     pairs of the scores that are compared; it says how many were tried.
 
@@ -89,6 +113,7 @@ def report_command(
       twofold report twofold-demo -o report.html --replace
       twofold report run-a run-b -o comparison.html
       twofold report outputs.npz --id msp --ood energy --format md -o report.md
+      twofold report 'predictions/*.parquet' --conf conf_id --by model -o log.html
     """
     from twofold.outputs import load_npz
     from twofold.report import commands, report
@@ -97,6 +122,7 @@ def report_command(
     kind = form or _format_of(out)
     target = Path("report" + SUFFIXES[kind]) if out is None else out
     check_target(target, replace=replace)
+    named = {name: text for name, text in columns.items() if text is not None}
     command = commands.report_command(
         sources,
         id=id_score,
@@ -106,6 +132,7 @@ def report_command(
         ood_classes=ood_classes,
         resamples=resamples,
         seed=seed,
+        columns=named,
         format=kind,
     )
     with progress() as bar:
@@ -121,6 +148,7 @@ def report_command(
             format=kind,
             resamples=resamples,
             seed=seed,
+            columns=named or None,
             command=command,
             done=lambda what: bar.update(task, advance=1, description=what),
         )

@@ -229,7 +229,7 @@ class GroupedEvaluation(Mapping[Key, TableEvaluation]):
         for key, result in self.groups.items():
             values = key if len(self.by) > 1 else (key,)
             shown = ["undefined" if math.isnan(value) else f"{value:.5f}" for value in result.values()]
-            table.append([*(_one_line(value) for value in values), str(result.n), *shown])
+            table.append([*(one_line(value) for value in values), str(result.n), *shown])
         return format_table(table, len(self.by))
 
     __repr__ = __str__
@@ -269,8 +269,24 @@ def format_table(table: Sequence[Sequence[str]], left: int) -> str:
     return "\n".join(lines)
 
 
-def _one_line(value: Any) -> str:
-    """Write a group value on one line, without codes of a terminal."""
+def one_line(value: Any) -> str:
+    """Write a group value on one line, without codes of a terminal.
+
+    Parameters
+    ----------
+    value : object
+        The value.
+
+    Returns
+    -------
+    str
+        Printable text; ``null`` for None.
+
+    Examples
+    --------
+    >>> one_line("two\\nlines"), one_line(None)
+    ('two lines', 'null')
+    """
     if value is None:
         return "null"
     return "".join(sign if sign.isprintable() else " " for sign in str(value))

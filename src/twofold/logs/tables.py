@@ -204,6 +204,31 @@ def _reader(path: str) -> str:
     return reader
 
 
+def has_table_name(path: str | os.PathLike[str]) -> bool:
+    """Check whether the name of a file ends like that of a table.
+
+    Parameters
+    ----------
+    path : str or path
+        The file, which is not opened.
+
+    Returns
+    -------
+    bool
+        Whether :func:`open_table` has a reader for it.
+
+    Examples
+    --------
+    >>> has_table_name("log.parquet"), has_table_name("log.csv.gz"), has_table_name("log.npz")
+    (True, True, False)
+    """
+    try:
+        _reader(os.fspath(path))
+    except InvalidInput:
+        return False
+    return True
+
+
 def _read_files(connection: Any, paths: list[str]) -> Any:
     import duckdb
 

@@ -10,7 +10,8 @@ Start at :func:`report`. A page is made in one pass through these modules:
 4. ``glossary`` explains scores and words;
 5. ``document`` holds the result and formats it as Markdown, LaTeX or JSON; ``html`` formats it as a page.
 
-Benchmark results have a page of their own, ``results_page``, and so have several classifiers, ``side_by_side``.
+Benchmark results have a page of their own, ``results_page``, and so have several classifiers, ``side_by_side``, and
+tables of logged predictions, ``logs_page``.
 ``tables`` stands alone.
 """
 
@@ -50,10 +51,11 @@ def report(
     format: Format = "html",  # noqa: A002 - what every writer calls it
     resamples: int = 200,
     seed: int = 0,
+    columns: Mapping[str, str] | None = None,
     command: str | None = None,
     done: Done = lambda _: None,
 ) -> Path:
-    """Write the report on a run, on a file of outputs, or on benchmark results, to one file.
+    """Write the report on a run, a file of outputs, benchmark results or logged predictions to one file.
 
     The same source and seed give the same bytes.
 
@@ -63,7 +65,8 @@ def report(
         A run or its folder; an npz file with ``logits`` and ``labels`` (-1: unknown input), or with ``correct`` and
         ``conf`` and optionally ``is_id`` and ``conf_ood``; results or their folder; or a finished document, such as
         that of a study. A sequence of two to six runs or files makes a page that compares them, with paired
-        differences from the first where they saw the same inputs.
+        differences from the first where they saw the same inputs. A Parquet, CSV or JSON-lines file of logged
+        predictions, or a pattern or sequence of such files, makes a page from counts alone.
     path : str or Path
         File to write; it is replaced if it exists.
     id, ood : str, optional
@@ -81,6 +84,9 @@ def report(
         Upper limit on the number of bootstrap resamples; large sets use fewer.
     seed : int, default=0
         Seed of the resampling.
+    columns : mapping of str to str, optional
+        Columns or expressions of logged predictions, by the names ``correct``, ``conf``, ``is_id``, ``conf_ood``,
+        ``by`` and ``where`` of :func:`twofold.logs.evaluate`; ``by`` separates several with commas.
     command : str, optional
         Command line to show on the page as the one that makes it. By default it is derived from the arguments.
     done : callable, optional
@@ -95,7 +101,7 @@ def report(
     ------
     InvalidInput
         If the format is unknown, the source or the folder of ``path`` does not exist, ``resamples`` is not a positive
-        whole number, or an option for runs comes with results.
+        whole number, or an option for one kind of source comes with another.
     RunError
         If the file cannot be written; it is then unchanged.
 
@@ -122,6 +128,7 @@ def report(
         format=format,
         resamples=_checks.whole(resamples, "resamples", 1),
         seed=seed,
+        columns=columns,
         command=command,
         done=done,
     )
@@ -157,7 +164,14 @@ def build_document(source: ReportInput | Sequence[ReportInput], options: ReportO
     """
     from twofold.bench.results import Results
     from twofold.report.document import Document
+    from twofold.report.logs_page import holds_results, logs_document
 
+    logged = _list_logs(source, options)
+    if logged:
+        _reject_run_options(options, "logged predictions")
+        return logs_document(logged, options)
+    if options.columns:
+        raise InvalidInput("columns applies to the report on logged predictions; leave it out")
     if isinstance(source, Sequence) and not isinstance(source, str):
         if len(source) == 1:
             return build_document(source[0], options)
@@ -169,14 +183,28 @@ def build_document(source: ReportInput | Sequence[ReportInput], options: ReportO
     if isinstance(source, Document):
         _reject_run_options(options)
         return source
-    if isinstance(source, Results) or (isinstance(source, Path) and _holds_results(source)):
+    if isinstance(source, Results) or (isinstance(source, Path) and holds_results(source)):
         _reject_run_options(options)
         return _build_results_document(source, options)
     return _build_classifier_document(source, options)
 
 
+def _list_logs(source: ReportInput | Sequence[ReportInput], options: ReportOptions) -> list[str | Path]:
+    """List the paths of a table of logged predictions; empty where the source is something else."""
+    from twofold.report.logs_page import is_log
+
+    sources = source if isinstance(source, list | tuple) else [source]
+    paths = [one for one in sources if isinstance(one, str | Path)]
+    if len(paths) < len(sources):
+        return []
+    if options.columns or all(is_log(path) for path in paths):
+        return paths
+    return []
+
+
 def _build_comparison_document(sources: Sequence[ReportInput], options: ReportOptions) -> Document:
     from twofold.report import commands
+    from twofold.report.logs_page import holds_results, is_log
     from twofold.report.side_by_side import comparison_document
     from twofold.report.source import read_source
     from twofold.run import Run
@@ -189,7 +217,7 @@ def _build_comparison_document(sources: Sequence[ReportInput], options: ReportOp
         is_path = isinstance(source, str | Path)
         if is_path and not Path(str(source)).exists():
             raise InvalidInput(f"there is no file or folder {source}; give runs or npz files to compare")
-        is_results = is_path and _holds_results(Path(str(source)))
+        is_results = is_path and (is_log(str(source)) or holds_results(Path(str(source))))
         if is_results or not isinstance(source, str | Path | Run):
             raise InvalidInput("only runs and npz files are compared on one page; compare results with twofold compare")
         classifiers.append(read_source(source, options))
@@ -216,20 +244,11 @@ def _build_results_document(source: Results | Path, options: ReportOptions) -> D
     return results_document(Results.open(str(source)), str(source), options)
 
 
-def _holds_results(path: Path) -> bool:
-    """Check whether a path is a folder or a file of benchmark results."""
-    from twofold.bench.storage import CSV
-
-    if path.is_dir():
-        return (path / CSV).is_file()
-    return path.suffix in (".csv", ".parquet")
-
-
-def _reject_run_options(options: ReportOptions) -> None:
+def _reject_run_options(options: ReportOptions, kind: str = "results") -> None:
     """Reject options that only the report on a run or on a file can use."""
     for name in ("id", "ood", "scores", "images", "ood_classes"):
         if getattr(options, name) is not None:
-            raise InvalidInput(f"{name} applies to the report on a run, and these are results; leave it out")
+            raise InvalidInput(f"{name} applies to the report on a run, and these are {kind}; leave it out")
 
 
 def _format_document(document: Document, format: Format) -> str:  # noqa: A002

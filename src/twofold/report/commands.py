@@ -85,6 +85,7 @@ def page_command(path: str | Sequence[str], options: ReportOptions) -> Command:
         images=images,
         resamples=options.resamples,
         seed=options.seed,
+        columns=options.columns or {},
         format=options.format,
     )
     if isinstance(options.images, Mapping) or options.ood_classes is not None:
@@ -102,6 +103,7 @@ def report_command(
     ood_classes: str | Path | None = None,
     resamples: int | None = None,
     seed: int | None = None,
+    columns: Mapping[str, str] | None = None,
     format: Format = "html",  # noqa: A002 - what every writer calls it
 ) -> str:
     """Build the command that writes a report again.
@@ -118,6 +120,8 @@ def report_command(
         The file of ``--ood-classes``.
     resamples, seed : int, optional
         Settings of the intervals, where the report has some.
+    columns : mapping of str to str, optional
+        Columns of a table of logged predictions.
     format : {"html", "md", "latex", "json"}, default="html"
         Format of the report.
 
@@ -134,6 +138,7 @@ def report_command(
     options: list[tuple[str, object]] = [("--id", id), ("--ood", ood)]
     options += [("--score", score) for score in scores]
     options += [("--images", word) for word in images]
+    options += [(f"--{name.replace('_', '-')}", text) for name, text in (columns or {}).items()]
     options += [("--ood-classes", ood_classes), ("--resamples", resamples), ("--seed", seed)]
     sources = [source] if isinstance(source, str | Path) else source
     words = ["twofold report", *map(quote_path, sources)]

@@ -40,6 +40,8 @@ class ReportOptions:
         Upper limit on the number of bootstrap resamples.
     seed : int, default=0
         Seed of the resampling.
+    columns : mapping of str to str, optional
+        Columns of a table of logged predictions.
     command : str, optional
         Command line to show on the page. By default it is derived from the other options.
     done : callable, optional
@@ -54,6 +56,7 @@ class ReportOptions:
     format: Format = "html"
     resamples: int = 200
     seed: int = 0
+    columns: Mapping[str, str] | None = None
     command: str | None = None
     done: Done = lambda _: None
 
