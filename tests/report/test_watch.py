@@ -100,11 +100,38 @@ def test_files_of_strangers_are_named_and_not_followed(folder, tmp_path):
     (folder / "odd.json").write_text("{}", encoding="utf-8")
     (folder / "huge.json").write_bytes(b" " * (1 << 23))
     os.mkfifo(folder / "pipe.csv")
-    (folder / "old.parquet").write_bytes(b"PAR1")
+    (folder / "damaged.parquet").write_bytes(b"PAR1")
+    (folder / "link.parquet").symlink_to(folder / "damaged.parquet")
+    os.mkfifo(folder / "pipe.parquet")
     streams, problems = WatchedFolder(folder).look()
     assert {stream.name for stream in streams} == {"monitor.json", "log.csv"}
-    assert set(problems) == {"link.csv", "odd.json", "huge.json", "pipe.csv", "old.parquet"}
+    tables = {"damaged.parquet", "link.parquet", "pipe.parquet"}
+    assert set(problems) == {"link.csv", "odd.json", "huge.json", "pipe.csv", *tables}
     assert "secret" not in format_live_page(WatchedFolder(folder), live=False)
+
+
+def test_parquet_files_are_read_whole_and_again_when_replaced(folder, monkeypatch):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    verdicts = ["accept"] * 70 + ["odd", None] + ["unknown"] * 30
+    ids = [f"row {number}" for number in range(len(verdicts))]
+    table = pa.table({"id": ids, "verdict": verdicts, "conf_id": np.linspace(0, 1, len(verdicts)), "other": ids})
+    parquet.write_table(table, folder / "log.parquet", row_group_size=40)
+    parquet.write_table(table.select(["id"]), folder / "none.parquet")
+    watched = WatchedFolder(folder)
+    for _ in range(2):  # a second look counts nothing twice
+        streams, problems = watched.look()
+        (stream,) = [one for one in streams if one.name == "log.parquet"]
+        assert tuple(stream.monitor.counts) == (70, 0, 30)
+        assert stream.skipped == 2
+        assert [row["id"] for row in stream.recent] == ids[-20:]
+        assert set(stream.recent[0]) == {"id", "verdict", "conf_id"}
+        assert "no column verdict" in problems["none.parquet"]
+    parquet.write_table(table.slice(0, 10), folder / "log.parquet")
+    (stream,) = [one for one in watched.look()[0] if one.name == "log.parquet"]
+    assert tuple(stream.monitor.counts) == (10, 0, 0)
+    monkeypatch.setattr("twofold.report.watched.MOST_ROWS", 5)
+    assert "twofold logs watch" in WatchedFolder(folder).look()[1]["log.parquet"]
 
 
 def test_the_page_escapes_everything_and_stands_alone(folder, tmp_path):
@@ -117,6 +144,8 @@ def test_the_page_escapes_everything_and_stands_alone(folder, tmp_path):
     assert "&lt;b&gt;.csv" in page
     assert "fetch(" not in page
     assert "connect-src 'none'" in page
+    assert "Served on this machine" not in page
+    assert "This file stands alone" in page
     assert not re.search(r"https?://", page.replace("http://www.w3.org/2000/svg", ""))
     ids = re.findall(r'\bid="([^"]*)"', page)
     assert len(ids) == len(set(ids))
@@ -147,6 +176,7 @@ def test_the_server_answers_its_own_address_alone(server):
     assert answer.headers["Cache-Control"] == "no-store"
     assert answer.headers["Access-Control-Allow-Origin"] is None
     assert "monitor.json" in text
+    assert "Served on this machine alone" in text
     for host in ("evil.example", "evil.example:80", "127.0.0.1:1", ""):
         answer, text = ask(server, host=host)
         assert answer.status == 403

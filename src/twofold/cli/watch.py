@@ -31,8 +31,9 @@ def watch_command(
     """Show rates of verdicts, the alarm statistic and recent decisions as they come.
 
     FOLDER holds saved monitors (Monitor.save) and logs of decisions that may grow: CSV files with a header, such as
-    those of `gate apply`, or files that end in .jsonl with an object on each line; both have a column verdict. A
-    single file works too. With --gate, logs are compared with the rates that the gate's validation promised.
+    those of `gate apply`, or files that end in .jsonl with an object on each line. Parquet files are read whole, and
+    again where they are replaced. All logs have a column verdict. A single file works too. With --gate, logs are
+    compared with the rates that the gate's validation promised.
 
     The page is served to this machine alone until you press Ctrl+C. With --json, print what is there now instead.
 

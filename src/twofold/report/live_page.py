@@ -25,6 +25,8 @@ from twofold.report.watched import WatchedFolder, WatchedStream, columns_of
 
 LOOPBACK = "127.0.0.1"
 STYLES = {"accept": "k2", "unsure": "k1", "unknown": "k0"}
+SERVED = "Served on this machine alone; nothing is sent anywhere."
+STANDS_ALONE = "This file stands alone: it shows what was there when it was written, and loads nothing."
 MEANINGS = {"accept": "accepted", "unsure": "unsure", "unknown": "unknown"}
 
 
@@ -55,6 +57,7 @@ def format_live_page(folder: WatchedFolder, *, live: bool) -> str:
         style=read_static("page.css"),
         chart_style=read_static("chart.css"),
         body=format_live_body(folder),
+        where=SERVED if live else STANDS_ALONE,
         script=script,
     )
 

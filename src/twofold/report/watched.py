@@ -1,8 +1,9 @@
 """Read what a live page shows: saved monitors, and logs of decisions that grow while one looks.
 
-A log is a CSV file with a header, or a file with a JSON object on each line, and has a column ``verdict``; the columns
-id, time, label, prediction, conf_id and conf_ood are shown where there are some. Only what was added since the last
-look is read. Files are untrusted: links and pipes are not followed, and lines that cannot be read are counted.
+A log is a CSV file with a header, a file with a JSON object on each line, or a Parquet file, and has a column
+``verdict``; the columns id, time, label, prediction, conf_id and conf_ood are shown where there are some. Only what was
+added since the last look is read; Parquet files do not grow, and are read again where they were replaced. Files are
+untrusted: links and pipes are not followed, and lines that cannot be read are counted.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from twofold._csv import unescape_cell
 from twofold._files import is_temporary, open_regular
-from twofold.errors import InvalidInput, TwofoldError
+from twofold.errors import InvalidInput, MissingExtra, TwofoldError
 from twofold.gate import Gate, Monitor
 from twofold.gate.schema import VERDICTS
 
@@ -26,6 +28,8 @@ RECENT = 20  # decisions that are shown
 MOST_FILES = 50
 MOST_BYTES = 1 << 25  # that are read at once
 MOST_MONITOR_BYTES = 1 << 22
+MOST_ROWS = 5_000_000  # of a Parquet file
+ROWS_AT_ONCE = 50_000
 LONGEST_LINE = 1 << 16
 BLOCK = 50  # decisions after which the rates are recorded
 
@@ -117,6 +121,40 @@ class _LogReader:
         self.stream.recent.extend({key: row[key] for key in SHOWN if key in row} for row in rows[-RECENT:])
 
 
+def _count_parquet(path: Path, stream: WatchedStream) -> None:
+    """Count the decisions of a whole Parquet file, in its order."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise MissingExtra('Parquet files need pyarrow: pip install "twofold[logs]"') from error
+    try:
+        with open_regular(path) as opened, pq.ParquetFile(opened) as file:
+            names = set(file.schema_arrow.names)
+            rows = file.metadata.num_rows
+            if "verdict" not in names:
+                raise InvalidInput("it has no column verdict; it is not a log of decisions")
+            if rows > MOST_ROWS:
+                raise InvalidInput(f"it has {rows:,} rows, which is too many here; replay it with twofold logs watch")
+            columns = [name for name in SHOWN if name in names]
+            for batch in file.iter_batches(ROWS_AT_ONCE, columns=columns):
+                _count_batch(batch, stream, max(BLOCK, rows // 500))
+    except (pa.ArrowException, OSError) as error:
+        raise InvalidInput(f"it is not a Parquet file, or damaged: {error}") from error
+
+
+def _count_batch(batch: Any, stream: WatchedStream, block: int) -> None:
+    """Count the verdicts of some rows, and keep the last rows as text."""
+    found = batch.column("verdict").to_pylist()
+    verdicts = [verdict for verdict in found if verdict in VERDICTS]
+    stream.skipped += len(found) - len(verdicts)
+    for start in range(0, len(verdicts), block):
+        stream.monitor.update(verdicts[start : start + block])
+    for row in batch.slice(max(0, len(found) - RECENT)).to_pylist():
+        if row["verdict"] in VERDICTS:
+            stream.recent.append({name: str(value) for name, value in row.items() if value is not None})
+
+
 class WatchedFolder:
     """Follow the monitors and logs of a folder, or one file.
 
@@ -137,6 +175,7 @@ class WatchedFolder:
         self.path = Path(path)
         self.gate = gate
         self._readers: dict[Path, _LogReader] = {}
+        self._tables: dict[Path, tuple[tuple[int, int], WatchedStream]] = {}
         if not self.path.exists():
             raise InvalidInput(f"there is no file or folder {self.path}; give a saved monitor, a log or their folder")
 
@@ -176,7 +215,7 @@ class WatchedFolder:
         if path.suffix in LOG_SUFFIXES:
             return self._read_log(path)
         if path.suffix == ".parquet":
-            raise InvalidInput("Parquet files do not grow; replay them with twofold logs watch")
+            return self._read_parquet(path)
         if path.stat().st_size > MOST_MONITOR_BYTES:
             raise InvalidInput("it is too large for a saved monitor")
         return WatchedStream(path.name, Monitor.load(path), has_promise=True)
@@ -188,6 +227,15 @@ class WatchedFolder:
             self._readers[path] = reader
         reader.read_on()
         return reader.stream
+
+    def _read_parquet(self, path: Path) -> WatchedStream:
+        status = path.stat()
+        stamp = status.st_size, status.st_mtime_ns
+        if path not in self._tables or self._tables[path][0] != stamp:  # new, or replaced
+            stream = WatchedStream(path.name, self._new_monitor(), self.gate is not None)
+            _count_parquet(path, stream)
+            self._tables[path] = stamp, stream
+        return self._tables[path][1]
 
     def _new_monitor(self) -> Monitor:
         if self.gate is not None:
