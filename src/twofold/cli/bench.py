@@ -14,6 +14,7 @@ import click
 from twofold.cli.class_means import classes_command
 from twofold.cli.estimators import estimators_command
 from twofold.cli.extract import print_data_sets, summarise
+from twofold.cli.needed_files import list_needed_files, print_needed_files
 from twofold.cli.options import (
     BENCHMARK,
     FILE,
@@ -79,7 +80,8 @@ def list_command(as_json: bool) -> None:
 def show_command(name: str, root: Path | None, as_json: bool) -> None:
     """Show which data sets a benchmark needs, which are here, and where to get the others.
 
-    NAME is one of `twofold bench list`, or a TOML file of your own.
+    NAME is one of `twofold bench list`, or a TOML file of your own. After the data sets, their files and folders are
+    listed with what they must hold; `twofold data check --benchmark NAME` verifies them.
 
     \b
       twofold bench show cifar10-real
@@ -96,6 +98,7 @@ def show_command(name: str, root: Path | None, as_json: bool) -> None:
             return data.open_any(spec)
 
         status = found.status(root, opened)
+    needed = list_needed_files(found, root)
     if as_json:
         description = {
             "name": found.name,
@@ -104,6 +107,7 @@ def show_command(name: str, root: Path | None, as_json: bool) -> None:
             "classes": found.classes,
             "protocols": found.protocols,
             "sets": list(map(_status_as_json, status)),
+            "files": [one.as_dict() for one in needed],
         }
         click.echo(json.dumps(description, indent=2))
         return
@@ -111,6 +115,7 @@ def show_command(name: str, root: Path | None, as_json: bool) -> None:
     width = max(len(one.set.name) for one in status)
     for one in status:
         _print_status(one, width)
+    print_needed_files(needed)
 
 
 def _status_as_json(status: Status) -> dict[str, object]:

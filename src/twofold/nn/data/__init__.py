@@ -9,6 +9,7 @@ from __future__ import annotations
 from twofold.nn.data.check import Report, check, contact_sheet, resize, total_variation
 from twofold.nn.data.classes import class_list, superclasses
 from twofold.nn.data.images import Images
+from twofold.nn.data.layout import ExpectedFile, FileStatus, check_file, expected_files
 from twofold.nn.data.readable import drop_unreadable, find_unreadable
 from twofold.nn.data.readers import READERS
 from twofold.nn.data.spec import holds_texts, open, open_any, open_texts, open_unread  # noqa: A004  # the name of the contract
@@ -34,6 +35,8 @@ from twofold.nn.data.views import (
 __all__ = [
     "READERS",
     "STATISTICS",
+    "ExpectedFile",
+    "FileStatus",
     "Images",
     "Parts",
     "Report",
@@ -41,11 +44,13 @@ __all__ = [
     "TextReport",
     "Texts",
     "check",
+    "check_file",
     "check_texts",
     "cifar40_60",
     "class_list",
     "contact_sheet",
     "drop_unreadable",
+    "expected_files",
     "find_unreadable",
     "hold_out",
     "holds_texts",
