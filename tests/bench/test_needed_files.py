@@ -38,6 +38,13 @@ def test_every_set_of_the_catalogue_names_its_files(name, tmp_path):
     assert with_files == {one.name for one in benchmark.sets if one.data.partition(":")[0] not in WITHOUT_FILES}
 
 
+def test_every_list_of_openood_has_its_own_folder_of_images(tmp_path):
+    for name in names():
+        if name.startswith("openood"):
+            folders = [one.file.path for one in list_needed_files(load(name), tmp_path) if one.file.is_folder]
+            assert {folder.parent.name for folder in folders} <= {"images_classic", "images_largescale"}
+
+
 def write_image(file):
     from PIL import Image
 
@@ -151,7 +158,7 @@ def test_damaged_files_and_wrong_places_are_one_line(tmp_path):
     (tmp_path / "labels.npy").mkdir()
     fog, labels = data.expected_files(f"cifar10c:{tmp_path}?type=fog")
     assert str(tmp_path / "fog.npy") in data.check_file(fog).problem
-    assert data.check_file(labels).problem == f"{tmp_path / 'labels.npy'}: a folder, but a file is needed"
+    assert data.check_file(labels).problem == f"{tmp_path / 'labels.npy'}: not a regular file"
     assert "\n" not in data.check_file(fog).problem
 
 

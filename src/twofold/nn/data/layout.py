@@ -191,8 +191,8 @@ def _explain_absence(file: ExpectedFile) -> str:
     if not file.path.exists():
         return "missing"
     if file.is_folder:
-        return "a file, but a folder is needed"
-    return "a folder, but a file is needed"
+        return "not a folder"
+    return "not a regular file"
 
 
 def _measure_md5(path: Path) -> str:
