@@ -91,7 +91,7 @@ MISTAKES = [
     ("evaluate words.npz", 3, "must be an npz file"),
     ("evaluate zero.npz", 3, "must be an npz file"),
     ("evaluate cut.npz", 3, "damaged or not an npz file"),
-    ("evaluate table.csv", 3, "must be an npz file"),
+    ("evaluate table.csv", 3, "has no column 'correct'"),
     ("evaluate ok.npz --unknown four_classes.npz", 3, "four_classes.npz has 4 classes but"),
     ("evaluate wide.npz --unknown wider.npz", 3, "wider.npz has 5 features but"),
     ("evaluate ok.npz --train four_classes.npz --id klm", 3, "four_classes.npz has 4 classes but"),

@@ -72,6 +72,8 @@ def test_an_option_has_one_kind_of_value_in_all_commands():
         "--recipe",  # to train by, or a note that is kept with a run
         "--seed",  # of several networks, where it has no default
         "--checkpoint",
+        "--pool",  # a list of scores by name, or a file of classes to draw from
+        "--time",  # the column of a log, or whether a training is timed
     }
     assert set(several) <= allowed, several
 
