@@ -5,6 +5,7 @@ Jaeger et al., A Call to Reflect on Evaluation Practices for Failure Detection, 
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -35,6 +36,7 @@ METHODS: dict[Method, str] = {
     "binary": "SGR, best passing look",
     "fixed_sequence": "fixed sequence, as our gates",
 }
+PANELS_IN_A_ROW = 4
 _BOXES = {"aurc": "1", "accuracy": "8", "auroc": "9"}  # metrics of Figure 8, and the tables that print them
 
 
@@ -389,7 +391,7 @@ def draw_single_runs(
             axes.hlines(np.median(numbers), place - 0.25, place + 0.25, color=LIGHT.text, linewidth=2.2)
         axes.set_xticks(range(len(recipes)), labels, fontsize=7)
         axes.set_xlim(-0.6, len(recipes) - 0.4)
-        axes.set_title(f"{metric} ({unit}), {shift}" if unit else f"{metric}, {shift}", fontsize=8)
+        axes.set_title(f"{metric} ({unit}), {shift}" if unit else f"{metric}, {shift}", fontsize=7)
     note = "A dot is a run, the thin line their mean, the thick line their median."
     return DrawnFigure(figure, RunValue._fields, tuple(values), (note,))
 
@@ -412,10 +414,15 @@ def _run_values(rows: Sequence[ResultRow], recipes: Sequence[str], metrics: Sequ
 
 
 def _make_panels(count: int) -> tuple[MatplotlibFigure, list[Axes]]:
-    """Make a row of axes."""
-    size = (max(3.0, 2.7 * count), 3.2)
+    """Make axes, four in a row."""
+    across = min(count, PANELS_IN_A_ROW)
+    down = math.ceil(count / across)
+    size = (max(3.0, 2.7 * across), 3.2 * down)
     figure = import_module("matplotlib.figure").Figure(figsize=size, layout="constrained")
-    return figure, list(figure.subplots(1, count, squeeze=False)[0])
+    grid = list(figure.subplots(down, across, squeeze=False).flat)
+    for unused in grid[count:]:
+        unused.set_visible(False)
+    return figure, grid[:count]
 
 
 def _add_legend(figure: MatplotlibFigure, axes: Axes) -> None:
