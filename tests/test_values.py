@@ -8,7 +8,7 @@ import pytest
 
 import twofold
 
-ELSEWHERE = {"nn", "adapters", "plot", "report", "study", "demo", "cli"}  # torch, figures or pages
+ELSEWHERE = {"nn", "adapters", "plot", "report", "study", "demo", "wrapping", "cli"}  # torch, figures or pages
 CHANGING = {"Monitor"}  # counts what it sees
 ARRAYS = ("Array", "Mask", "Labels", "Floats", "NDArray", "Weights", "Outputs", "Head")
 

@@ -248,7 +248,6 @@ def test_missing_data_are_named_before_any_work(paper, tmp_path):
     [
         ("fd_shifts/figure1", "is not run: a drawing of the idea"),
         ("fd_shifts/table12", "does not print it"),
-        ("unknown_detection/table6", "is not built yet"),
     ],
 )
 def test_what_is_not_run_says_why(plan, message, tmp_path):

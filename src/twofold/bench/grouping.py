@@ -99,7 +99,7 @@ class Grouping:
         >>> found.groups
         {'near': ('a',), 'mid': ('c',), 'far': ('b',)}
         >>> round(float(found.known.values[0, 2]), 4)
-        0.0449
+        0.0443
         """
         name, rows, labels = train
         measured = dict(sets)
