@@ -10,7 +10,8 @@ import twofold
 
 FOUND = pkgutil.walk_packages(twofold.__path__, "twofold.", onerror=lambda name: None)
 MODULES = [m.name for m in FOUND if not m.name.endswith("__main__")]
-TORCH = [name for name in MODULES if name.startswith(("twofold.nn", "twofold.wrapping.networks"))]  # without torch these cannot be imported
+NETWORKS = ("twofold.nn", "twofold.wrapping.networks")
+TORCH = [name for name in MODULES if name.startswith(NETWORKS)]  # without torch these cannot be imported
 READS_RECIPES = ("twofold.study.parse", "twofold.study.spec")  # their examples open studies, which name recipes
 LIBRARY = {f"twofold.adapters.{name}": name for name in ("torchmetrics", "lightning")}  # nor these without theirs
 LIBRARY["twofold.adapters.openinference"] = "mlserver"
