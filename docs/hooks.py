@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -76,7 +77,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 def _as_site_links(markdown: str) -> str:
     """Lead links between docs/ and results/, which are neighbours in the repository, to their places on the site."""
-    return markdown.replace("](../results/", "](results/").replace("](../docs/", "](../")
+    markdown = re.sub(r"\]\(\.\./((?:\.\./)*results/)", r"](\1", markdown)
+    return markdown.replace("](../docs/", "](../")
 
 
 def on_post_build(config: Any) -> None:

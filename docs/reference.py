@@ -126,7 +126,7 @@ def _defined_in(module: str) -> list[Definition]:
     def visit(body: list[ast.stmt], owner: str) -> None:
         for node in body:
             is_definition = isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
-            if not is_definition or node.name.startswith("_"):
+            if not is_definition or node.name.startswith("_") or _is_override(node):
                 continue
             path = f"{owner}.{node.name}"
             summary = (ast.get_docstring(node) or "").split("\n\n")[0]
@@ -136,6 +136,11 @@ def _defined_in(module: str) -> list[Definition]:
 
     visit(_tree(module).body, module)
     return found
+
+
+def _is_override(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Tell whether a method replaces one of its base class, which documents it."""
+    return any(isinstance(one, ast.Name) and one.id == "override" for one in node.decorator_list)
 
 
 def _exported(package: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from twofold.errors import InvalidInput
 from twofold.nn.onnx._feature_scores import residual
-from twofold.nn.onnx._logit_scores import entropy, msp
+from twofold.nn.onnx._logit_scores import entropy, log_odds
 from twofold.nn.onnx._stable import softplus, to_tensor
 from twofold.nn.onnx.steps import SCORES, FittedStep, TensorOutputs, register, run_chain
 
@@ -45,7 +45,7 @@ def _second_score(name: str, step: FittedStep, outputs: TensorOutputs) -> Tensor
 @register(SCORES, "sirc")
 def _sirc(step: FittedStep, outputs: TensorOutputs) -> Tensor:
     if step.s1 == "msp":
-        result = softplus(msp(step, outputs))
+        result = softplus(log_odds(outputs.logits, outputs.predictions))
     else:
         result = -torch.log((-entropy(step, outputs)).clamp(min=1e-300))
     for name, low, slope in zip(step.seconds, step.low.tolist(), step.slope.tolist(), strict=True):

@@ -24,14 +24,18 @@ NEARLY = 1.0 - 1e-16  # largest probability below 1
 
 
 @register(SCORES, "msp")
-def msp(step: FittedStep, outputs: TensorOutputs) -> Tensor:
+def _msp(step: FittedStep, outputs: TensorOutputs) -> Tensor:
     """Compute the log-odds of the predicted class, or of the one with the largest logit."""
     chosen = outputs.predictions
     if step.of == "largest":
         chosen = outputs.logits.argmax(dim=1)
-    predicted = take_columns(outputs.logits, chosen)
-    others = mask_columns(outputs.logits, chosen)
-    return predicted - others.logsumexp(dim=1)
+    return log_odds(outputs.logits, chosen)
+
+
+def log_odds(logits: Tensor, chosen: Tensor) -> Tensor:
+    """Compute the log-odds of the chosen class of each row."""
+    others = mask_columns(logits, chosen)
+    return take_columns(logits, chosen) - others.logsumexp(dim=1)
 
 
 @register(SCORES, "mls")
