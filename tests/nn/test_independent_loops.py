@@ -1,8 +1,9 @@
 """Recipes against loops written from the papers, in plain PyTorch, on a smooth network without batch norm.
 
 Taken from twofold: the order of the rows in an epoch, the draws of MixUp (share and partners), the images that PixMix
-makes, and the numbers of the outliers. Everything else is written here: losses, gradients uphill, momentum, weight
-decay, schedules, Adam, averages of weights, CRL's counts and ConfidNet's stages. A changed weight of a loss must show.
+makes, flipped images, and the numbers of the outliers. Everything else is written here: losses, gradients uphill,
+momentum, weight decay, schedules, Adam, averages of weights, CRL's counts, ConfidNet's stages and CIDER's prototypes. A
+changed weight of a loss must show.
 """
 
 import copy
@@ -17,10 +18,11 @@ from torch import nn  # noqa: E402
 
 from twofold.nn.data import Images  # noqa: E402
 from twofold.nn.extraction import Prepare  # noqa: E402
+from twofold.nn.ingredients.augment import flip  # noqa: E402
 from twofold.nn.ingredients.fractals import Mixers  # noqa: E402
 from twofold.nn.ingredients.mixing import mixup  # noqa: E402
 from twofold.nn.ingredients.pixmix import pixmix  # noqa: E402
-from twofold.nn.models.parts import ConfidenceBranch, Network  # noqa: E402
+from twofold.nn.models.parts import ConfidenceBranch, FeatureNormHead, Network, PrototypeHead  # noqa: E402
 from twofold.nn.recipes import recipe  # noqa: E402
 from twofold.nn.training import Settings, train  # noqa: E402
 
@@ -44,13 +46,17 @@ MIXERS = Mixers(np.random.default_rng(1).integers(0, 256, (8, 14, 14, 3), dtype=
 
 
 class Smooth(Network):
-    """Two convolutions with tanh; the head is linear, or a cosine times 8 as in SURE."""
+    """Two convolutions with tanh; the head is linear, a cosine times 8 as in SURE, T2FNorm's or CIDER's."""
 
-    def __init__(self, *, cosine=False, branch=False):
+    def __init__(self, *, cosine=False, branch=False, normed=False, prototypes=False):
         super().__init__()
         self.first = nn.Conv2d(3, 8, 3, stride=2)
         self.second = nn.Conv2d(8, 16, 3, stride=2)
         self.linear = nn.Linear(16, CLASSES)
+        if normed:
+            self.linear = FeatureNormHead(16, CLASSES)
+        if prototypes:
+            self.linear = PrototypeHead(16, CLASSES)
         self.head_drop = nn.Identity()
         self.confidence = ConfidenceBranch("confidnet", 16) if branch else None
         self.cosine, self.abstain, self.width = cosine, False, 16
@@ -75,7 +81,8 @@ def make_network(**options):
 def train_ours(text, folder, **options):
     """The weights that twofold ends with, by name."""
     model = make_network(**options)
-    settings = Settings(epochs=EPOCHS, batch=BATCH, lr=LR, weight_decay=DECAY, augment=(), seed=SEED)
+    augment = ("flip",) if text.startswith("cider") else ()
+    settings = Settings(epochs=EPOCHS, batch=BATCH, lr=LR, weight_decay=DECAY, augment=augment, seed=SEED)
     data = Images.of(PIXELS, LABELS, name="pictures")
     outliers = Images.of(np.ascontiguousarray(OUTLIERS), name="outliers") if text.startswith("oe") else None
     prepare = Prepare((0.5, 0.5, 0.5), (0.25, 0.25, 0.25))
@@ -356,6 +363,54 @@ def loop_confidnet(weight):
     return weights
 
 
+def loop_t2fnorm(weight):
+    """Cross-entropy of a linear layer on features of length ten; ``weight`` scales the loss."""
+    model = make_network(normed=True)
+    head = model.linear
+    descent = Momentum(model)
+    for _, number, rows in batches():
+        h = model.body(as_input(PIXELS[rows]))
+        logits = 10.0 * h / h.norm(dim=1, keepdim=True) @ head.weight.T + head.bias
+        loss = weight * cross_entropy(logits, torch.from_numpy(LABELS[rows]))
+        descent.step(gradients(model, loss), cosine_rate(number))
+    return name_weights(model)
+
+
+def project(model, images):
+    first, _, last = model.linear.projection
+    hidden = torch.clamp(model.body(images) @ first.weight.T + first.bias, min=0)
+    u = hidden @ last.weight.T + last.bias
+    return u / u.norm(dim=1, keepdim=True)
+
+
+def loop_cider(weight):
+    """Compactness and dispersion of two flipped views; each row moves the prototype of its class."""
+    model = make_network(prototypes=True)
+    descent = Momentum(model)
+    with torch.no_grad():
+        units = project(model, as_input(flip(PIXELS, np.arange(ROWS), seed=SEED, epoch=EPOCHS)))
+        prototypes = [units[c == LABELS].mean(dim=0) for c in range(CLASSES)]
+        prototypes = [m / m.norm() for m in prototypes]
+    for epoch, number, rows in batches():
+        one = flip(PIXELS[rows], rows, seed=SEED, epoch=epoch)
+        two = flip(PIXELS[rows], rows, seed=SEED, epoch=epoch + 2**32)
+        units = torch.cat([project(model, as_input(one)), project(model, as_input(two))])
+        labels = [*LABELS[rows], *LABELS[rows]]
+        moved = list(prototypes)
+        for u, y in zip(units, labels, strict=True):
+            mixed = 0.95 * moved[y] + 0.05 * u
+            moved[y] = mixed / mixed.norm()
+        prototypes = [m.detach() for m in moved]
+        apart = 0.0
+        for i, m in enumerate(moved):
+            others = [torch.exp(m @ other / 0.1) for j, other in enumerate(moved) if j != i]
+            apart = apart + torch.log(sum(others) / (CLASSES - 1)) / CLASSES
+        near = cross_entropy(units @ torch.stack(prototypes).T / 0.1, torch.tensor(labels))
+        loss = weight * (0.1 / 0.07) * near + apart
+        descent.step(gradients(model, loss), cosine_rate(number))
+    return name_weights(model)
+
+
 def name_weights(model, values=None):
     values = values or [p.detach() for p in model.parameters()]
     names = [name for name, _ in model.named_parameters()]
@@ -376,6 +431,8 @@ CASES = {
     "edl(weight=0.1)": (loop_edl, 0.1, {}, {}),
     EDL: (loop_edl, 0.1, {"objective": "digamma", "evidence": "softplus", "annealing": 4}, {}),
     "edl(weight=0.1, objective='mse')": (loop_edl, 0.1, {"objective": "mse"}, {}),
+    "t2fnorm": (loop_t2fnorm, 1.0, {}, {"normed": True}),
+    "cider": (loop_cider, 2.0, {}, {"prototypes": True}),
     "oe": (loop_oe, 0.5, {}, {}),
     "confidnet(branch_lr=1e-3, encoder_epochs=0.2, encoder_lr=1e-3)": (loop_confidnet, 1.0, {}, {"branch": True}),
 }

@@ -98,6 +98,8 @@ SPECS = [
     'she(kind="cosine")',
     'she(kind="euclidean")',
     "fdbd(center=False)",
+    "fdbd(absolute=True)",
+    "msp(of='largest')",
     "neco(scale_by_logit=False)",
     'neco(standardise=False, denominator="raw")',
     "pca_error(fused=True)",
@@ -263,6 +265,9 @@ def test_what_is_no_number_is_never_accepted(tmp_path):
         ({"abstain": True}, "gambler", "mls"),
         ({"head": "cosine"}, "msp", "gradnorm"),
         ({"head": "cosine"}, "sirc", "nci"),
+        ({"head": "unit", "scale": 10.0}, "msp", "raw|msp"),
+        ({"head": "unit", "scale": 10.0}, "raw(scale=0.5)|energy", "knn(k=5)"),
+        ({"head": "prototypes", "scale": 10.0}, "energy", "raw|knn(k=5)"),
     ],
 )
 def test_other_heads_and_branches(options, first, second, tmp_path):

@@ -13,15 +13,17 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from twofold import _checks
-from twofold._math import SMALLEST_NORMAL, TINY
+from twofold._math import SMALLEST_NORMAL, TINY, unit
 from twofold.errors import InvalidInput
 from twofold.metrics.scaling import TemperatureScaling
 from twofold.outputs import Head, Passes
 from twofold.scores._fitting.moments import moments, percentile
 from twofold.scores._fitting.spaces import UNFILTERED, Spaces, check_means, check_offsets, class_spaces, global_space
+from twofold.scores.distance import raw_features
 from twofold.scores.registry import PROJECTIONS, register_transform
 from twofold.typing import Array, Changes, Floats, Labels, StepHooks, state
 
+COARSE = 1e-2  # tolerance of unit vectors in half precision
 CLIP = 50.0  # bound of the exponent in ash and scale: e^50 is far beyond any useful factor
 
 
@@ -841,3 +843,64 @@ def average(passes: Floats | Passes) -> Changes:
     held = passes if isinstance(passes, Passes) else Passes.from_logits(passes)
     p = np.asarray(held.mean_prob, dtype=np.float64)
     return {"logits": np.log(np.maximum(p, SMALLEST_NORMAL)), "head": None}
+
+
+@register_transform("raw", paper="Regmi et al., CVPR Workshops 2024, arXiv:2305.17797", cost="CD")
+def raw(
+    features: Floats, head: Head | None = None, layers: Mapping[str, Floats] | None = None, *, scale: float = 1.0
+) -> Changes:
+    r"""Replace features of length one by those of the network, and pass them through the head.
+
+    .. math:: h' = \lambda h_{\text{raw}}, \qquad z' = W h' + b
+
+    T2FNorm trains :math:`W' h / (\tau \lVert h \rVert) + b` and scores by :math:`W' h / \tau + b`, so ``raw|msp`` is
+    its score. CIDER's is ``raw|knn(k=50)``: the neighbours of the feature before the projection.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n_samples, n_features)
+        Features to transform.
+    head : Head, optional
+        Last linear layer.
+    layers : mapping of str to ndarray, optional
+        Recorded layers by name; ``"penultimate/raw"`` holds the features before the head scaled them to length one.
+    scale : float, default=1.0
+        What raw features are multiplied by, above 0. The temperature of T2FNorm's head gives :math:`W' h + b`, as it
+        scores on ImageNet.
+
+    Returns
+    -------
+    dict
+        The new ``"features"``, with the new ``"logits"``, or with ``"head"`` None.
+
+    Notes
+    -----
+    Where no raw features are recorded, those of the head are the network's own, and taken as they are. Where the
+    features are not the raw ones at length one, as with CIDER's projection, the logits stay and the head is dropped.
+
+    References
+    ----------
+    Regmi et al., CVPR Workshops 2024, arXiv:2305.17797.
+
+    Examples
+    --------
+    >>> changed = raw(np.array([[0.6, 0.8]]), Head(np.eye(2)), {"penultimate/raw": np.array([[3.0, 4.0]])})
+    >>> changed["features"], changed["logits"]
+    (array([[3., 4.]]), array([[3., 4.]]))
+    """
+    _checks.number(scale, "scale", 0.0, np.inf, open_low=True, open_high=True)
+    found = raw_features(features, layers)
+    h = np.asarray(found, dtype=np.float64) * scale
+    is_same_direction = found is features or _have_same_direction(found, features)
+    if head is None or not is_same_direction:
+        return {"features": h, "head": None}
+    return {"features": h, "logits": head.logits(h)}
+
+
+def _have_same_direction(raw_rows: Floats, features: Floats) -> bool:
+    """Check whether features are raw ones at length one, on at most 256 evenly spaced rows."""
+    if raw_rows.shape != features.shape:
+        return False
+    some = slice(None, None, max(1, len(features) // 256))
+    expected = unit(np.asarray(raw_rows[some], dtype=np.float64))
+    return bool(np.abs(expected - features[some]).max(initial=0.0) <= COARSE)

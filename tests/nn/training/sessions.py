@@ -16,7 +16,7 @@ from twofold.nn.recipes import RECIPES, Recipe, recipe
 from twofold.nn.training import Settings, train
 
 CUT = "sure_plus"  # the recipe of the training that is cut short
-ACCUMULATED = ("regmixup", "crl", "aurc_finetune", "devries", "oe", "mc_dropout", "sure", "sure_plus")
+ACCUMULATED = ("regmixup", "crl", "aurc_finetune", "devries", "oe", "mc_dropout", "sure", "sure_plus", "cider")
 
 
 class Tiny(Network):

@@ -24,9 +24,10 @@ from twofold.nn.models.head import (
     evaluation_mode,
     find_logits,
     find_named_head,
+    head_width,
     is_one_vector_per_row,
 )
-from twofold.nn.models.parts import CosineHead, Network, Options
+from twofold.nn.models.parts import Network, Options, UnitHead
 
 SIZES = (224, 32)  # image sizes at which a network is tried that does not say which it takes
 NOT_IN_BLOCKS = ("attn_drop", "attn_dropout", "head_drop")  # dropout of attention weights, and before the head
@@ -64,7 +65,7 @@ class AdaptedNetwork(Network):
         self.options = options
         self.layer = layer
         self.keeps_head = keep
-        self.add_head(old.weight[0].numel(), options)
+        self.add_head(head_width(old), options)
         _replace_module(backbone, layer, nn.Identity())
         if keep:
             self.linear = _as_linear(old)
@@ -173,7 +174,7 @@ def adapt(
     """
     found = find_head(model, layer, size=size, name=name)
     old = find_named_head(model, found)
-    fits = options.head == "linear" and not isinstance(old, CosineHead) and len(old.weight) == options.outputs
+    fits = options.head == "linear" and not isinstance(old, UnitHead) and len(old.weight) == options.outputs
     place = dropout_at or ("blocks" if _block_dropouts(model) else "head")
     options = replace(options, dropout_at=place)
     if options.block_dropout:

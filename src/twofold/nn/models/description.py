@@ -17,7 +17,7 @@ from twofold._checks import choice, number, whole
 from twofold._files import read_regular, replacing
 from twofold._json import check_flag, check_list, check_table, check_text, decode_json, encode_json
 from twofold.errors import InvalidInput, RunError
-from twofold.nn.models.parts import BRANCHES, HEADS, PLACES
+from twofold.nn.models.parts import BRANCHES, HEADS, PLACES, HeadKind
 
 MODEL_FILE = "model.json"
 FORMAT, VERSION = "twofold-model", 1
@@ -37,10 +37,10 @@ class NetworkDescription:
         is in the same folder.
     classes : int
         Number of classes, without an abstention output.
-    head : {"linear", "cosine"}, default="linear"
+    head : {"linear", "cosine", "unit", "prototypes"}, default="linear"
         Kind of the last layer.
     scale : float, default=8.0
-        Scale of a cosine head.
+        Scale of a head that takes unit vectors.
     learn_scale : bool, default=False
         Whether that scale is learnt.
     dropout : float, default=0.0
@@ -69,7 +69,7 @@ class NetworkDescription:
 
     model: str
     classes: int
-    head: Literal["linear", "cosine"] = "linear"
+    head: HeadKind = "linear"
     scale: float = 8.0
     learn_scale: bool = False
     dropout: float = 0.0

@@ -18,11 +18,11 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from twofold.errors import InvalidInput, TwofoldError, UnknownName
 from twofold.nn.dropout import find_dropouts
-from twofold.nn.models.parts import ConfidenceBranch, CosineHead, Network
+from twofold.nn.models.parts import ConfidenceBranch, Network, UnitHead
 from twofold.outputs import FINE, Head
 
 Batch: TypeAlias = Tensor | Sequence[object] | Mapping[str, object]  # inputs, inputs first, or keyword arguments
-HeadLayer: TypeAlias = nn.Linear | nn.Conv2d | CosineHead
+HeadLayer: TypeAlias = nn.Linear | nn.Conv2d | UnitHead
 ForwardHook: TypeAlias = Callable[[nn.Module, tuple[object, ...], dict[str, object], object], None]
 LABEL_KEYS = ("labels", "label", "label_ids")  # left out: with labels, Hugging Face models compute a loss
 HALF = (torch.float16, torch.bfloat16)
@@ -37,11 +37,11 @@ class Captured:
     logits : Tensor of shape (N, C)
         Class logits in float32 or better. With ``features`` they obey the head law.
     features : Tensor of shape (N, D)
-        Exact input of the head in float32 or better; unit vectors for a cosine head.
+        Exact input of the head in float32 or better; unit vectors for a head that takes such.
     learned : dict from str to Tensor of shape (N,)
         Extra outputs of the network, such as ``confidnet``, ``devries`` or ``reservation``.
     raw : Tensor of shape (N, D), optional
-        Features before a cosine head gave them unit length, else None.
+        The network's own features, where the head made unit vectors of them; else None.
     """
 
     logits: Tensor
@@ -79,9 +79,9 @@ class Classifier:
         ``.logits``.
     head : str, optional
         Name of the last linear layer (``"fc"``, ``"classifier.1"``). Without a name it is the ``nn.Linear``, 1x1
-        ``nn.Conv2d`` on 1x1 maps, or cosine head whose output is what the model returned (the last one that ran, if
-        there are several). A named head may be followed by what keeps the order of the classes, such as a softmax: its
-        own output is then the logits.
+        ``nn.Conv2d`` on 1x1 maps, or head of unit vectors whose output is what the model returned (the last one that
+        ran, if there are several). A named head may be followed by what keeps the order of the classes, such as a
+        softmax: its own output is then the logits.
     example : Tensor, sequence or mapping, optional
         One small batch on which the head is found at once. Without it the head is found on the first batch.
 
@@ -208,7 +208,7 @@ class Classifier:
 
     @property
     def head(self) -> Head:
-        """The head as arrays: class rows only, zeros where there is no bias, scaled unit rows of a cosine head."""
+        """The head as arrays: class rows only, zeros where there is no bias, scaled as the head scales them."""
         with torch.no_grad():
             weight, bias = _effective_weights(self._head_layer)
             if bias is not None:
@@ -312,7 +312,7 @@ class Classifier:
                     learned["reservation"] = logits.softmax(dim=1)[:, -1]
                     logits = logits[:, :-1]
         raw_features = None
-        if isinstance(call.layer, CosineHead):
+        if isinstance(call.layer, UnitHead):
             raw_features = _to_float(raw)
         return Captured(logits, features, learned, raw_features)
 
@@ -341,17 +341,18 @@ def _to_float(tensor: Tensor) -> Tensor:
 
 
 def _head_input(call: _Call) -> Tensor:
-    """Return the features in float32 or better; a cosine head takes unit vectors."""
+    """Return the features in float32 or better; some heads take unit vectors."""
     features = _to_float(call.input.flatten(1))
-    if isinstance(call.layer, CosineHead):
-        return call.layer.unit(features)
+    if isinstance(call.layer, UnitHead):
+        return _to_float(call.layer.unit(features))
     return features
 
 
 def _effective_weights(layer: HeadLayer) -> tuple[Tensor, Tensor | None]:
     """Return the weight (C, D) and bias (C,) that make the logits, in float32 or better."""
-    if isinstance(layer, CosineHead):
-        return _to_float(layer.effective()), None
+    if isinstance(layer, UnitHead):
+        weight, bias = layer.effective()
+        return _to_float(weight), None if bias is None else _to_float(bias)
     weight = _to_float(layer.weight.flatten(1))
     if layer.bias is None:
         return weight, None
@@ -359,7 +360,7 @@ def _effective_weights(layer: HeadLayer) -> tuple[Tensor, Tensor | None]:
 
 
 def can_be_head(module: nn.Module) -> TypeGuard[HeadLayer]:
-    """Check whether a module is a linear layer, a 1x1 convolution or a cosine head.
+    """Check whether a module is a linear layer, a 1x1 convolution or a head of unit vectors.
 
     Parameters
     ----------
@@ -378,7 +379,7 @@ def can_be_head(module: nn.Module) -> TypeGuard[HeadLayer]:
     """
     if isinstance(module, nn.Conv2d):
         return module.kernel_size == (1, 1) and module.groups == 1
-    return isinstance(module, nn.Linear | CosineHead)
+    return isinstance(module, nn.Linear | UnitHead)
 
 
 def _module_names(modules: Iterable[str]) -> list[str]:
@@ -420,7 +421,7 @@ def find_named_head(model: nn.Module, name: str) -> HeadLayer:
     module = modules[name]
     if not can_be_head(module):
         kind = type(module).__name__
-        raise InvalidInput(f"head={name!r} is a {kind}; the head must be an nn.Linear, 1x1 nn.Conv2d or CosineHead")
+        raise InvalidInput(f"head={name!r} is a {kind}; the head must be an nn.Linear, 1x1 nn.Conv2d or UnitHead")
     return module
 
 
@@ -558,7 +559,7 @@ def is_one_vector_per_row(layer: HeadLayer, given: Tensor, output: Tensor) -> bo
     Parameters
     ----------
     layer : torch.nn.Module
-        Linear layer, 1x1 convolution or cosine head.
+        Linear layer, 1x1 convolution or head of unit vectors.
     given : Tensor
         Its input.
     output : Tensor
@@ -578,8 +579,31 @@ def is_one_vector_per_row(layer: HeadLayer, given: Tensor, output: Tensor) -> bo
     """
     if output.ndim < 2:
         return False
-    outputs, features = len(layer.weight), layer.weight[0].numel()
+    outputs, features = len(layer.weight), head_width(layer)
     return output.numel() == len(output) * outputs and given.numel() == len(given) * features
+
+
+def head_width(layer: HeadLayer) -> int:
+    """Return the length of the feature that a head takes.
+
+    Parameters
+    ----------
+    layer : torch.nn.Module
+        Linear layer, 1x1 convolution or head of unit vectors.
+
+    Returns
+    -------
+    int
+        The length.
+
+    Examples
+    --------
+    >>> head_width(nn.Conv2d(4, 3, kernel_size=1))
+    4
+    """
+    if isinstance(layer, UnitHead):
+        return layer.width
+    return layer.weight[0].numel()
 
 
 def _find_last_call(trace: _Trace, layer: HeadLayer) -> _Call:

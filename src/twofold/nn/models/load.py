@@ -25,7 +25,7 @@ from twofold.nn.models.description import (
 )
 from twofold.nn.models.head import find_named_head
 from twofold.nn.models.hugging_face import load_hugging_face
-from twofold.nn.models.parts import Options
+from twofold.nn.models.parts import HeadKind, Options
 from twofold.nn.models.python_file import build_from_file
 from twofold.nn.models.zero_shot import load_zero_shot
 from twofold.nn.models.zoo import TRANSFORMERS, ZOO, build, is_transformer
@@ -55,7 +55,7 @@ class _Request:
     """What a caller asks of a network; None leaves it to the network or to the checkpoint."""
 
     classes: int | None = None
-    head: Literal["linear", "cosine"] | None = None
+    head: HeadKind | None = None
     scale: float | None = None
     learn_scale: bool | None = None
     dropout: float | None = None
@@ -87,7 +87,7 @@ class _Request:
     @property
     def needs_own_head(self) -> bool:
         """Whether a network from elsewhere must get a head of twofold's."""
-        return self.head == "cosine" or bool(self.abstain or self.confidence or self.dropout)
+        return self.head not in (None, "linear") or bool(self.abstain or self.confidence or self.dropout)
 
 
 def load(
@@ -95,7 +95,7 @@ def load(
     *,
     classes: int | None = None,
     checkpoint: str | Path | None = None,
-    head: Literal["linear", "cosine"] | None = None,
+    head: HeadKind | None = None,
     new_head: bool = False,
     scale: float | None = None,
     learn_scale: bool | None = None,
@@ -132,13 +132,13 @@ def load(
     checkpoint : str or Path, optional
         Trained parameters: safetensors, an npz of parameters, a torch file with a state_dict, or a folder of a training
         or of Hugging Face. They must all fit, but for the head with ``new_head``.
-    head : {"linear", "cosine"}, optional
+    head : {"linear", "cosine", "unit", "prototypes"}, optional
         Kind of the last layer.
     new_head : bool, default=False
         Load every weight but those of the last layer and of a confidence branch, for another number of classes or
         another kind of head.
     scale : float, optional
-        Scale of a cosine head; by default 8, or 64 for networks with attention layers, as in SURE.
+        Scale of a head that takes unit vectors; by default 8, or 64 for networks with attention layers, as in SURE.
     learn_scale : bool, optional
         Whether that scale is learnt; by default it is not.
     dropout : float, optional
@@ -179,7 +179,7 @@ def load(
     Notes
     -----
     Weights are never fetched: without a checkpoint, timm, torchvision and zoo models have the values they were
-    initialised with. A cosine head, dropout, an abstention output or a confidence branch is put on networks from
+    initialised with. Another kind of head, dropout, an abstention output or a confidence branch is put on networks from
     elsewhere by replacing their last linear layer; their parameters are then named as before, below ``backbone``.
 
     Examples

@@ -1,11 +1,12 @@
-"""What the networks of the zoo share: options, dropout, cosine head, confidence branch, and how they end."""
+"""What the networks of the zoo share: options, dropout, heads, confidence branch, and how they end."""
 
 from __future__ import annotations
 
 import copy
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -15,9 +16,12 @@ from twofold._checks import choice, number, whole
 from twofold._math import TINY
 from twofold.errors import InvalidInput
 
-HEADS = ("linear", "cosine")
+HeadKind: TypeAlias = Literal["linear", "cosine", "unit", "prototypes"]
+
+HEADS = ("linear", "cosine", "unit", "prototypes")
 BRANCHES = ("devries", "confidnet")
 PLACES = ("blocks", "head")  # where dropout may be
+PROJECTION_WIDTH = 128  # of CIDER
 BRANCH_WIDTH, BRANCH_DEPTH = 400, 5  # hidden linear layers of ConfidNet, each followed by a ReLU
 
 
@@ -34,8 +38,8 @@ class Options:
         (VGG-13, SVHN network); other sites keep their proportion to it. 0 builds no dropout modules.
     dropout_at : {"blocks", "head"}, default="blocks"
         Where dropout is: at the sites of the architecture, or on the feature before the head alone.
-    head : {"linear", "cosine"}, default="linear"
-        Last layer.
+    head : {"linear", "cosine", "unit", "prototypes"}, default="linear"
+        Last layer: linear, :class:`CosineHead`, :class:`FeatureNormHead` or :class:`PrototypeHead`.
     confidence : {"devries", "confidnet"}, optional
         Branch that learns a confidence from the feature.
     abstain : bool, default=False
@@ -43,14 +47,15 @@ class Options:
     in_channels : int, default=3
         Number of image channels.
     scale : float, default=8.0
-        Scale of a cosine head, above 0.
+        Scale of a head that takes unit vectors (every kind but the linear one), above 0.
     learn_scale : bool, default=False
         Whether the scale of a cosine head is learnt.
 
     Raises
     ------
     InvalidInput
-        If a setting has the wrong type or range, or ``learn_scale`` is set without a cosine head.
+        If a setting has the wrong type or range, ``learn_scale`` is set without a cosine head, or ``abstain`` with
+        prototypes, of which the reservation would have none.
 
     Examples
     --------
@@ -60,7 +65,7 @@ class Options:
 
     classes: int
     dropout: float = 0.0
-    head: Literal["linear", "cosine"] = "linear"
+    head: HeadKind = "linear"
     confidence: Literal["devries", "confidnet"] | None = None
     abstain: bool = False
     in_channels: int = 3
@@ -83,6 +88,8 @@ class Options:
                 raise InvalidInput(f"{name} must be True or False, got {value!r}")
         if self.learn_scale and self.head != "cosine":
             raise InvalidInput('learn_scale is the scale of a cosine head; pass head="cosine" with it')
+        if self.abstain and self.head == "prototypes":
+            raise InvalidInput('abstain adds an output that has no prototype; use another head than "prototypes"')
 
     @property
     def block_dropout(self) -> float:
@@ -161,7 +168,85 @@ def channels_last(images: Tensor) -> Tensor:
     return images.contiguous(memory_format=torch.channels_last)
 
 
-class CosineHead(nn.Module):
+class UnitHead(nn.Module, ABC):
+    """Define a head whose last linear product takes unit vectors, which it makes from the feature.
+
+    Attributes
+    ----------
+    width : int
+        Length of the feature that the head takes.
+    outputs : int
+        Number of logits.
+    weight : Tensor of shape (outputs, K)
+        Class vectors, a parameter or a buffer.
+    scale : Tensor of shape ()
+        What they are multiplied by, or the unit vectors.
+    """
+
+    width: int
+    outputs: int
+    weight: Tensor
+    scale: Tensor
+
+    def unit(self, features: Tensor) -> Tensor:
+        """Compute the input of the last linear product: the features, scaled to length one.
+
+        Parameters
+        ----------
+        features : Tensor of shape (N, width)
+            Features of any length; a norm counts as at least 1e-12.
+
+        Returns
+        -------
+        Tensor of shape (N, K)
+            Unit vectors.
+        """
+        return functional.normalize(features, dim=1, eps=TINY)
+
+    @abstractmethod
+    def effective(self) -> tuple[Tensor, Tensor | None]:
+        """Compute weight and bias that give the logits from unit vectors.
+
+        Returns
+        -------
+        weight : Tensor of shape (outputs, K)
+            Class vectors, scaled.
+        bias : Tensor of shape (outputs,) or None
+            None where the head has no bias.
+        """
+
+    def classify(self, units: Tensor) -> Tensor:
+        """Compute the logits of unit vectors.
+
+        Parameters
+        ----------
+        units : Tensor of shape (N, K)
+            What :meth:`unit` returned.
+
+        Returns
+        -------
+        Tensor of shape (N, outputs)
+            Logits.
+        """
+        return functional.linear(units, *self.effective())
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Compute the logits.
+
+        Parameters
+        ----------
+        features : Tensor of shape (N, width)
+            Features of any length.
+
+        Returns
+        -------
+        Tensor of shape (N, outputs)
+            Logits.
+        """
+        return self.classify(self.unit(features))
+
+
+class CosineHead(UnitHead):
     r"""Classify by the cosine between feature and class vector, as the last layer of SURE does.
 
     .. math:: z_c = t \cos(f, w_c)
@@ -189,6 +274,7 @@ class CosineHead(nn.Module):
 
     def __init__(self, width: int, classes: int, *, scale: float = 8.0, learn_scale: bool = False) -> None:
         super().__init__()
+        self.width, self.outputs = width, classes
         self.weight = nn.Parameter(torch.empty(classes, width))
         nn.init.normal_(self.weight)  # directions spread evenly over the sphere
         start = torch.tensor(float(scale))
@@ -197,45 +283,136 @@ class CosineHead(nn.Module):
         else:
             self.register_buffer("scale", start)
 
-    def unit(self, features: Tensor) -> Tensor:
-        """Scale features to length one.
-
-        Parameters
-        ----------
-        features : Tensor of shape (N, D)
-            Features; their norm counts as at least 1e-12.
-
-        Returns
-        -------
-        Tensor of shape (N, D)
-            Unit features.
-        """
-        return functional.normalize(features, dim=1, eps=TINY)
-
-    def effective(self) -> Tensor:
+    def effective(self) -> tuple[Tensor, None]:
         """Compute the weight that gives the logits from unit features.
 
         Returns
         -------
-        Tensor of shape (C, D)
+        weight : Tensor of shape (C, D)
             Class vectors of length t.
+        bias : None
+            There is none.
         """
-        return self.scale * functional.normalize(self.weight, dim=1, eps=TINY)
+        return self.scale * functional.normalize(self.weight, dim=1, eps=TINY), None
 
-    def forward(self, features: Tensor) -> Tensor:
-        """Compute the logits.
+
+class FeatureNormHead(UnitHead):
+    r"""Classify by a linear layer on the feature scaled to one length, as T2FNorm trains.
+
+    .. math:: z = t W \frac{h}{\lVert h \rVert} + b
+
+    Parameters
+    ----------
+    width : int
+        Length of the feature.
+    classes : int
+        Number of outputs.
+    scale : float, default=10.0
+        Length t of the scaled feature, the reciprocal of T2FNorm's temperature of 0.1.
+
+    Notes
+    -----
+    Parameters have the names and shapes of a linear layer's, so that a network with a linear head can be continued.
+
+    References
+    ----------
+    Regmi et al., CVPR Workshops 2024, arXiv:2305.17797.
+
+    Examples
+    --------
+    >>> head = FeatureNormHead(4, 3)
+    >>> features = torch.ones(1, 4)
+    >>> torch.allclose(head(features), head(10 * features))
+    True
+    """
+
+    def __init__(self, width: int, classes: int, *, scale: float = 10.0) -> None:
+        super().__init__()
+        self.width, self.outputs = width, classes
+        self.weight = nn.Parameter(torch.empty(classes, width))
+        self.bias = nn.Parameter(torch.zeros(classes))
+        nn.init.kaiming_normal_(self.weight, nonlinearity="relu")  # as the linear heads of the zoo
+        self.register_buffer("scale", torch.tensor(float(scale)))
+
+    def effective(self) -> tuple[Tensor, Tensor]:
+        """Compute weight and bias that give the logits from unit features.
+
+        Returns
+        -------
+        weight : Tensor of shape (C, D)
+            The weight times t.
+        bias : Tensor of shape (C,)
+            The bias.
+        """
+        return self.scale * self.weight, self.bias
+
+
+class PrototypeHead(UnitHead):
+    r"""Classify by the cosine between a projection of the feature and a prototype of each class, as CIDER does.
+
+    .. math:: u = \frac{g(h)}{\lVert g(h) \rVert}, \qquad z_c = t \, u \cdot m_c
+
+    The projection g has two linear layers, :math:`D \to D \to 128`, with a ReLU between them. Prototypes are no
+    parameters: training moves them after the projections of each batch, and they are saved with the weights.
+
+    Parameters
+    ----------
+    width : int
+        Length D of the feature.
+    classes : int
+        Number of outputs.
+    scale : float, default=10.0
+        Scale t, the reciprocal of CIDER's temperature of 0.1.
+
+    Attributes
+    ----------
+    weight : Tensor of shape (C, 128)
+        The prototypes, of length one once training has started, and zeros before.
+
+    References
+    ----------
+    Ming et al., ICLR 2023, arXiv:2203.04450.
+
+    Examples
+    --------
+    >>> head = PrototypeHead(4, 3)
+    >>> head.unit(torch.ones(2, 4)).shape, head(torch.ones(2, 4)).shape
+    (torch.Size([2, 128]), torch.Size([2, 3]))
+    """
+
+    def __init__(self, width: int, classes: int, *, scale: float = 10.0) -> None:
+        super().__init__()
+        self.width, self.outputs = width, classes
+        self.projection = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, PROJECTION_WIDTH))
+        self.register_buffer("weight", torch.zeros(classes, PROJECTION_WIDTH))
+        self.register_buffer("scale", torch.tensor(float(scale)))
+
+    def unit(self, features: Tensor) -> Tensor:
+        """Project features and scale the projections to length one.
 
         Parameters
         ----------
         features : Tensor of shape (N, D)
-            Features of any length.
+            Features; the norm of a projection counts as at least 1e-12.
 
         Returns
         -------
-        Tensor of shape (N, C)
-            Logits, from -t to t.
+        Tensor of shape (N, 128)
+            Unit projections.
         """
-        return functional.linear(self.unit(features), self.effective())
+        return super().unit(self.projection(features.to(self.weight.dtype)))
+
+    def effective(self) -> tuple[Tensor, None]:
+        """Compute the weight that gives the logits from unit projections.
+
+        Returns
+        -------
+        weight : Tensor of shape (C, 128)
+            The prototypes times t.
+        bias : None
+            There is none.
+        """
+        return self.scale * self.weight, None
 
 
 class ConfidenceBranch(nn.Module):
@@ -328,7 +505,7 @@ class Network(nn.Module):
 
     Attributes
     ----------
-    linear : torch.nn.Linear or CosineHead
+    linear : torch.nn.Linear or UnitHead
         The head.
     confidence : ConfidenceBranch or None
         Branch that reads the feature; ``forward`` does not run it.
@@ -340,7 +517,7 @@ class Network(nn.Module):
         Dropout on the feature, with ``dropout_at="head"``.
     """
 
-    linear: nn.Linear | CosineHead
+    linear: nn.Linear | UnitHead
     head_drop: nn.Module
     confidence: ConfidenceBranch | None
     abstain: bool
@@ -437,10 +614,18 @@ class Network(nn.Module):
         self.width = width
         self.abstain = options.abstain
         self.head_drop = dropout(options.dropout if options.dropout_at == "head" else 0.0)
-        if options.head == "cosine":
-            self.linear = CosineHead(width, options.outputs, scale=options.scale, learn_scale=options.learn_scale)
-        else:
-            self.linear = nn.Linear(width, options.outputs)
+        self.linear = _make_head(width, options)
         self.confidence = None
         if options.confidence is not None:
             self.confidence = ConfidenceBranch(options.confidence, width)
+
+
+def _make_head(width: int, options: Options) -> nn.Linear | UnitHead:
+    """Build the last layer for features of a length."""
+    if options.head == "cosine":
+        return CosineHead(width, options.outputs, scale=options.scale, learn_scale=options.learn_scale)
+    if options.head == "unit":
+        return FeatureNormHead(width, options.outputs, scale=options.scale)
+    if options.head == "prototypes":
+        return PrototypeHead(width, options.outputs, scale=options.scale)
+    return nn.Linear(width, options.outputs)

@@ -12,7 +12,7 @@ import torch
 from twofold._checks import whole
 from twofold.errors import UnknownName
 from twofold.nn.models.description import NetworkDescription, remember_description
-from twofold.nn.models.parts import Network, Options
+from twofold.nn.models.parts import HeadKind, Network, Options
 from twofold.nn.models.preresnet import PreResNet
 from twofold.nn.models.resnet import CifarResNet, ResNet
 from twofold.nn.models.small import SmallNet
@@ -180,7 +180,7 @@ def build(
     classes: int,
     *,
     dropout: float = 0.0,
-    head: Literal["linear", "cosine"] = "linear",
+    head: HeadKind = "linear",
     confidence: Literal["devries", "confidnet"] | None = None,
     abstain: bool = False,
     in_channels: int = 3,
@@ -199,8 +199,9 @@ def build(
         Number of classes, at least 2.
     dropout : float, default=0.0
         Rate at the main sites of the architecture; its module states where they are and which rate the paper has.
-    head : {"linear", "cosine"}, default="linear"
-        Last layer.
+    head : {"linear", "cosine", "unit", "prototypes"}, default="linear"
+        Last layer: ``"cosine"`` is SURE's, ``"unit"`` takes features of one length (T2FNorm), ``"prototypes"`` compares
+        a projection of the feature with prototypes that the recipe ``cider`` learns.
     confidence : {"devries", "confidnet"}, optional
         Branch on the feature that learns a confidence, of DeVries & Taylor or of ConfidNet.
     abstain : bool, default=False
@@ -208,7 +209,7 @@ def build(
     in_channels : int, default=3
         Number of image channels.
     scale : float, default=8.0
-        Scale of the cosine head.
+        Scale of a head that takes unit vectors: the cosine head, or the reciprocal of a temperature.
     learn_scale : bool, default=False
         Whether the scale of the cosine head is learnt.
     dropout_at : {"blocks", "head"}, default="blocks"

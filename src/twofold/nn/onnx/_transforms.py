@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from twofold.nn.onnx._stable import to_tensor, width_of
+from twofold.nn.onnx._stable import to_tensor, unit_rows, width_of
 from twofold.nn.onnx.steps import TRANSFORMS, FittedStep, TensorOutputs, register
 
 CLIP = 50.0  # bound of the exponent in ash and scale, as in twofold.scores.transforms
@@ -98,3 +98,18 @@ def _project(step: FittedStep, outputs: TensorOutputs) -> TensorOutputs:
         return replace(outputs, logits=logits, weight=weight, bias=bias)
     features = outputs.features @ to_tensor(step.filter) + to_tensor(step.offset)
     return replace(outputs, features=features, logits=logits)
+
+
+@register(TRANSFORMS, "raw")
+def _raw(step: FittedStep, outputs: TensorOutputs) -> TensorOutputs:
+    scaled = outputs.raw * step.scale
+    if outputs.weight is None or not _have_same_direction(outputs.raw, outputs.features):
+        return replace(outputs, features=scaled, weight=None, bias=None)
+    return outputs.with_features(scaled)
+
+
+def _have_same_direction(raw: Tensor, features: Tensor) -> bool:
+    """Check on the example of the tracer whether features are raw ones, as they are or at length one."""
+    if raw.shape != features.shape:
+        return False
+    return bool(torch.allclose(raw, features) or torch.allclose(unit_rows(raw), features, atol=1e-2))

@@ -6,17 +6,18 @@ out, so that the ablations of a paper are one expression each. Equations stand w
 :mod:`twofold.nn.ingredients`.
 
 ``catalogue`` holds the recipes by name, ``text`` reads them from text, and ``composition`` puts parts together. The
-parts are in ``views``, ``confidence`` and ``outliers`` (loss terms), ``optimisation`` (how the weights move) and
-``network`` (what the network is built with).
+parts are in ``views``, ``confidence``, ``outliers`` and ``prototypes`` (loss terms), ``optimisation`` (how the weights
+move) and ``network`` (what the network is built with).
 """
 
 from twofold.nn.recipes.catalogue import RECIPES
 from twofold.nn.recipes.composition import ConfidNetStages, Recipe, Stage, Stages
 from twofold.nn.recipes.confidence import CRL, Evidential, Gambler, Hints, LogitNorm, Ranked, TrueClass
-from twofold.nn.recipes.network import Abstention, Branch, CosineClassifier, Dropout
+from twofold.nn.recipes.network import Abstention, Branch, CosineClassifier, Dropout, FeatureNorm, PrototypeClassifier
 from twofold.nn.recipes.optimisation import Averaged, FineTune, Frozen, Members, ReBN, Sharpness
 from twofold.nn.recipes.outliers import EnergyMargin, OutlierExposure
 from twofold.nn.recipes.part import AugmentedBatch, NetworkOptions, Option, Part, Remembered, Term
+from twofold.nn.recipes.prototypes import Cider
 from twofold.nn.recipes.text import recipe
 from twofold.nn.recipes.views import AugMix, AugMixed, Clean, CutMix, MixUp, PixMix
 
@@ -29,6 +30,7 @@ __all__ = [
     "AugmentedBatch",
     "Averaged",
     "Branch",
+    "Cider",
     "Clean",
     "ConfidNetStages",
     "CosineClassifier",
@@ -36,6 +38,7 @@ __all__ = [
     "Dropout",
     "EnergyMargin",
     "Evidential",
+    "FeatureNorm",
     "FineTune",
     "Frozen",
     "Gambler",
@@ -48,6 +51,7 @@ __all__ = [
     "OutlierExposure",
     "Part",
     "PixMix",
+    "PrototypeClassifier",
     "Ranked",
     "ReBN",
     "Recipe",

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from twofold.nn.recipes.composition import ConfidNetStages, Recipe
 from twofold.nn.recipes.confidence import CRL, Evidential, Gambler, Hints, LogitNorm, Ranked
-from twofold.nn.recipes.network import Abstention, Branch, CosineClassifier, Dropout
+from twofold.nn.recipes.network import Abstention, Branch, CosineClassifier, Dropout, FeatureNorm, PrototypeClassifier
 from twofold.nn.recipes.optimisation import Averaged, FineTune, Members, ReBN, Sharpness
 from twofold.nn.recipes.outliers import EnergyMargin, OutlierExposure
+from twofold.nn.recipes.prototypes import Cider
 from twofold.nn.recipes.views import AugMix, AugMixed, Clean, CutMix, MixUp, PixMix
 
 SURE = Clean() | MixUp(10.0) | CRL() | CosineClassifier() | Sharpness("sam") | Averaged("swa")
@@ -25,6 +26,8 @@ RECIPES: Mapping[str, Recipe] = {
     "regpixmix": Clean() | PixMix(),
     "label_smoothing": Recipe((Clean(smoothing=0.1),)),
     "logitnorm": Recipe((LogitNorm(),)),
+    "t2fnorm": Clean() | FeatureNorm(),
+    "cider": Cider() | PrototypeClassifier(),
     "crl": Clean() | CRL(),
     "sam": Clean() | Sharpness("sam", rho=0.05),
     "fsam": Clean() | Sharpness("fsam"),

@@ -37,6 +37,72 @@ class CosineClassifier(Option):
 
 
 @dataclass(frozen=True)
+class FeatureNorm(Option):
+    r"""Build the network with a head that takes features of one length (T2FNorm).
+
+    .. math:: z = W \frac{h}{\tau \lVert h \rVert} + b
+
+    The network is trained and classifies by these logits. Extraction keeps h as ``layers["penultimate/raw"]``, and
+    T2FNorm scores inputs by :math:`W h / \tau + b`, which is ``raw|msp``.
+
+    Parameters
+    ----------
+    temperature : float, default=0.1
+        Temperature :math:`\tau` of the features; 0.1 in T2FNorm.
+
+    References
+    ----------
+    Regmi et al., CVPR Workshops 2024, arXiv:2305.17797.
+    """
+
+    temperature: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_positive(self.temperature, "temperature")
+
+    @property
+    def options(self) -> NetworkOptions:
+        """A head of unit features, scaled by the reciprocal of the temperature.
+
+        Examples
+        --------
+        >>> FeatureNorm(0.5).options
+        {'head': 'unit', 'scale': 2.0}
+        """
+        return {"head": "unit", "scale": 1.0 / self.temperature}
+
+
+@dataclass(frozen=True)
+class PrototypeClassifier(Option):
+    """Build the network with a projection and a prototype of each class, which :class:`Cider` learns.
+
+    The network classifies by the prototype that is nearest to the projection. Extraction keeps the feature before the
+    projection as ``layers["penultimate/raw"]``, and CIDER scores inputs by it: ``raw|knn(k=50)``.
+
+    Parameters
+    ----------
+    temperature : float, default=0.1
+        Temperature of the cosines, in the losses and in the logits; 0.1 in CIDER.
+    """
+
+    temperature: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_positive(self.temperature, "temperature")
+
+    @property
+    def options(self) -> NetworkOptions:
+        """A head with prototypes, scaled by the reciprocal of the temperature.
+
+        Examples
+        --------
+        >>> PrototypeClassifier().options
+        {'head': 'prototypes', 'scale': 10.0}
+        """
+        return {"head": "prototypes", "scale": 1.0 / self.temperature}
+
+
+@dataclass(frozen=True)
 class Dropout(Option):
     """Build the network with dropout, for MC dropout.
 

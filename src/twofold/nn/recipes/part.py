@@ -14,10 +14,11 @@ from torch import Tensor
 
 from twofold import _checks
 from twofold.nn.ingredients.fractals import Mixers
+from twofold.nn.models.parts import HeadKind
 
 if TYPE_CHECKING:
     from twofold.nn.recipes.composition import Recipe
-    from twofold.nn.training import TrainingStep
+    from twofold.nn.training import Training, TrainingStep
 
 # A training resumes where its recipe reads as it did when it began. Settings that were added to a part later are fields
 # with this metadata: they are shown only where they differ from their defaults, so that older recipes read the same.
@@ -63,7 +64,7 @@ def check_not_negative(value: object, name: str) -> None:
 class NetworkOptions(TypedDict, total=False):
     """Hold the keywords of :func:`twofold.nn.build` that a recipe may ask for."""
 
-    head: Literal["linear", "cosine"]
+    head: HeadKind
     scale: float
     dropout: float
     abstain: bool
@@ -96,6 +97,10 @@ class AugmentedBatch(Protocol):
     @property
     def mixers(self) -> Mixers:
         """Pictures for PixMix to mix in."""
+        ...
+
+    def augment_again(self) -> npt.NDArray[np.uint8]:
+        """Augment the same rows by other random draws; of the shape of :attr:`pixels`."""
         ...
 
 
@@ -139,7 +144,7 @@ class Part:
 class Term(Part, ABC):
     """Define a share of the loss, computed on views of the batch.
 
-    A subclass is a frozen dataclass of settings with :meth:`loss`, and may set six class variables. A term that looks
+    A subclass is a frozen dataclass of settings with :meth:`loss`, and may set seven class variables. A term that looks
     at images of its own, made from those of the batch, makes them in :meth:`make_views`.
 
     Attributes
@@ -156,6 +161,9 @@ class Term(Part, ABC):
         Whether the term calls :meth:`TrainingStep.gather_batch`.
     needs_confidence : bool
         Whether the term reads :attr:`TrainingStep.confidence`; the branch is not run where no term does.
+    needs_features : bool
+        Whether the term reads :attr:`TrainingStep.features` or calls :meth:`TrainingStep.embed`; a step does not keep
+        features where no term does.
     """
 
     views: ClassVar[tuple[str, ...]] = ("clean",)
@@ -163,6 +171,7 @@ class Term(Part, ABC):
     memory: ClassVar[tuple[str, ...]] = ()
     couples: ClassVar[bool] = False
     needs_confidence: ClassVar[bool] = False
+    needs_features: ClassVar[bool] = False
     uses_mixers: ClassVar[bool] = False
 
     def make_views(self, batch: AugmentedBatch) -> dict[str, npt.NDArray[np.float32]]:
@@ -181,6 +190,17 @@ class Term(Part, ABC):
             Pixels in [0, 1] by the name of the view; by default there are none.
         """
         return {}
+
+    def start(self, training: Training) -> None:
+        """Prepare the network before the first step of a training; by default there is nothing to do.
+
+        A training that resumes from a saved state is not started again.
+
+        Parameters
+        ----------
+        training : Training
+            The training, whose network is on its device.
+        """
 
     @abstractmethod
     def loss(self, step: TrainingStep) -> Tensor:

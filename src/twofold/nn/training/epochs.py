@@ -23,10 +23,11 @@ from twofold.nn.ingredients.averaging import EMA, SWA, rebn
 from twofold.nn.ingredients.fractals import Mixers
 from twofold.nn.ingredients.sharpness import FSAM, SAM, restore_buffers
 from twofold.nn.models.adapted import find_head
+from twofold.nn.models.head import evaluation_mode
 from twofold.nn.models.parts import Network
 from twofold.nn.models.stages import freeze, frozen_batch_norms, keep_frozen_statistics
 from twofold.nn.recipes import Averaged, Branch, FineTune, Frozen, Recipe, Remembered, Sharpness
-from twofold.nn.training.forward import ForwardPass, find_idle_parameters
+from twofold.nn.training.forward import ForwardOutputs, ForwardPass, find_idle_parameters
 from twofold.nn.training.input import BatchFeed, BatchMaker, BatchRequest
 from twofold.nn.training.optimiser import group_parameters, make_optimiser, set_learning_rate, wrap_optimiser
 from twofold.nn.training.processes import ProcessGroup
@@ -80,8 +81,8 @@ class Training:
     processes : ProcessGroup
         The processes that train together.
     forward : callable
-        Computes logits and confidence of images: the network as :class:`ForwardPass` runs it, wrapped for several
-        processes and compiled where that was asked for.
+        Computes logits, confidence and features of images: the network as :class:`ForwardPass` runs it, wrapped for
+        several processes and compiled where that was asked for.
     wrapped : torch.nn.Module
         The same before it was compiled.
     learning_rate : LearningRate
@@ -100,7 +101,7 @@ class Training:
     settings: Settings
     setup: TrainingSetup
     processes: ProcessGroup
-    forward: Callable[[Tensor], tuple[Tensor, Tensor | None]]
+    forward: Callable[[Tensor], ForwardOutputs]
     wrapped: nn.Module
     learning_rate: LearningRate
     optimiser: torch.optim.Optimizer
@@ -282,6 +283,9 @@ class Training:
         RunError
             If the loss is not finite, the batch does not fit in memory, or the network cannot be compiled.
         """
+        if epoch == 0:
+            for term in self.recipe.terms:
+                term.start(self)
         self.set_training_mode()
         batch = self.settings.batch
         order = np.random.default_rng((self.settings.seed, epoch)).permutation(len(self.data))
@@ -426,19 +430,46 @@ class Training:
 
         They are the exact moments over all training images, augmented as in training.
         """
-
-        def batches() -> Iterator[Tensor]:
-            rows = np.arange(len(self.data))
-            requests = []
-            for start in range(0, len(rows), self.settings.batch):
-                some = rows[start : start + self.settings.batch]
-                if len(some) > 1:
-                    requests.append(BatchRequest(some, self.settings.epochs, self.steps, is_clean=True))
-            for step in self._steps(requests):
-                yield step.images
-
+        images = (step.images for step in self._whole_set())
         with self.kept_on_device() as kept:
-            rebn(kept, batches(), skip=frozen_batch_norms(self.model))
+            rebn(kept, images, skip=frozen_batch_norms(self.model))
+
+    def class_means(self, embed: Callable[[Tensor], Tensor], classes: int) -> Tensor:
+        """Compute the mean of what a network in evaluation mode returns for the training images of each class.
+
+        Parameters
+        ----------
+        embed : callable
+            Computes a vector for each of a batch of normalised images, of shape (N, D).
+        classes : int
+            Number of classes.
+
+        Returns
+        -------
+        Tensor, shape (classes, D)
+            The means; zeros for a class without images. Images are augmented as in training.
+        """
+        counts = torch.zeros(classes, device=self.device)
+        sums: Tensor | None = None
+        with evaluation_mode(self.model), torch.no_grad():
+            for step in self._whole_set():
+                vectors = embed(step.images).float()
+                if sums is None:
+                    sums = torch.zeros(classes, vectors.shape[1], device=self.device)
+                sums.index_add_(0, step.labels, vectors)
+                counts.index_add_(0, step.labels, torch.ones_like(step.labels, dtype=counts.dtype))
+        assert sums is not None  # a training set has at least one batch
+        return sums / counts.clamp(min=1)[:, None]
+
+    def _whole_set(self) -> Iterator[TrainingStep]:
+        """Go once over the training set; a last batch of a single row, which batch norm cannot take, is left out."""
+        rows = np.arange(len(self.data))
+        requests = []
+        for start in range(0, len(rows), self.settings.batch):
+            some = rows[start : start + self.settings.batch]
+            if len(some) > 1:
+                requests.append(BatchRequest(some, self.settings.epochs, self.steps, is_clean=True))
+        yield from self._steps(requests)
 
     def state(self) -> StateDict:
         """Collect all that training resumes from.
@@ -572,8 +603,12 @@ def prepare_training(
     average = _make_average(recipe.get(Averaged), model, learning_rate.steps)
     if average is not None and setup.ema_device is not None:
         average.model.to(check_device(setup.ema_device))
-    with_confidence = any(term.needs_confidence for term in recipe.terms)
-    forward = ForwardPass(model, with_confidence=with_confidence, channels_last=setup.channels_last)
+    forward = ForwardPass(
+        model,
+        with_confidence=any(term.needs_confidence for term in recipe.terms),
+        with_features=any(term.needs_features for term in recipe.terms),
+        channels_last=setup.channels_last,
+    )
     training = Training(
         recipe=recipe,
         model=model,

@@ -1,17 +1,37 @@
-"""One run of the network in training: logits and, where a term needs it, the output of the confidence branch."""
+"""One run of the network in training: logits and, where a term needs them, features and the learnt confidence."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from twofold.nn.models.parts import Network
+from twofold.errors import InvalidInput
+from twofold.nn.models.parts import Network, UnitHead
+
+
+class ForwardOutputs(NamedTuple):
+    """Hold what the network computed for some images.
+
+    Attributes
+    ----------
+    logits : Tensor, shape (N, C)
+        The logits, in float32 where the network computed in half precision.
+    confidence : Tensor, shape (N,), or None
+        Output of the confidence branch, where it was asked for and the network has one.
+    features : Tensor, shape (N, D), or None
+        Input of the last linear product, likewise in float32, where it was asked for.
+    """
+
+    logits: Tensor
+    confidence: Tensor | None = None
+    features: Tensor | None = None
 
 
 class ForwardPass(nn.Module):
-    """Compute logits and confidence in one call, so that wrappers and compilers see all that a step runs.
+    """Compute logits, confidence and features in one call, so that wrappers and compilers see all that a step runs.
 
     Parameters
     ----------
@@ -19,23 +39,35 @@ class ForwardPass(nn.Module):
         The network.
     with_confidence : bool, default=False
         Run its confidence branch too, if it has one.
+    with_features : bool, default=False
+        Return the input of the last linear product too; the network must be of the zoo or adapted.
     channels_last : bool, default=False
         Store images with the channels last in memory.
 
     Examples
     --------
-    >>> logits, confidence = ForwardPass(nn.Linear(2, 3))(torch.ones(4, 2))
-    >>> logits.shape, confidence
+    >>> outputs = ForwardPass(nn.Linear(2, 3))(torch.ones(4, 2))
+    >>> outputs.logits.shape, outputs.confidence
     (torch.Size([4, 3]), None)
     """
 
-    def __init__(self, model: nn.Module, *, with_confidence: bool = False, channels_last: bool = False) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        with_confidence: bool = False,
+        with_features: bool = False,
+        channels_last: bool = False,
+    ) -> None:
         super().__init__()
+        if with_features and not isinstance(model, Network):
+            raise InvalidInput("this recipe needs the features of a network that twofold.nn.build or load made")
         self.model = model
         self.with_confidence = with_confidence
+        self.with_features = with_features
         self.channels_last = channels_last
 
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor | None]:
+    def forward(self, images: Tensor) -> ForwardOutputs:
         """Run the network on a batch.
 
         Parameters
@@ -45,18 +77,27 @@ class ForwardPass(nn.Module):
 
         Returns
         -------
-        logits : Tensor, shape (B, C)
-            The logits, in float32 where the network computed in half precision.
-        confidence : Tensor, shape (B,), or None
-            Output of the confidence branch.
+        ForwardOutputs
+            Logits, and what else was asked for.
         """
         if self.channels_last:
             images = images.contiguous(memory_format=torch.channels_last)
-        if not self.with_confidence or not isinstance(self.model, Network) or self.model.confidence is None:
-            return _widen(self.model(images)), None
-        features = self.model.encode(images)
-        confidence = self.model.confidence.of(images, features)
-        return _widen(self.model.linear(features)), _widen(confidence)
+        if not isinstance(self.model, Network) or not (self.with_confidence or self.with_features):
+            return ForwardOutputs(_widen(self.model(images)))
+        encoded = self.model.encode(images)
+        confidence = None
+        if self.with_confidence and self.model.confidence is not None:
+            confidence = _widen(self.model.confidence.of(images, encoded))
+        if not self.with_features:
+            return ForwardOutputs(_widen(self.model.linear(encoded)), confidence)
+        head = self.model.linear
+        if isinstance(head, UnitHead):
+            features = head.unit(encoded)
+            logits = head.classify(features)
+        else:
+            features = encoded
+            logits = head(features)
+        return ForwardOutputs(_widen(logits), confidence, _widen(features))
 
 
 def _widen(values: Tensor) -> Tensor:
@@ -93,12 +134,11 @@ def find_idle_parameters(module: ForwardPass, images: Tensor, learnt: Iterable[n
     module.eval()
     try:
         with torch.enable_grad():
-            logits, confidence = module(images)
+            computed = module(images)
     finally:
         for child, mode in modes:
             child.training = mode
-    outputs = [logits] if confidence is None else [logits, confidence]
-    reached = _find_leaves(outputs)
+    reached = _find_leaves([output for output in computed if output is not None])
     learnt_ids = {id(parameter) for parameter in learnt}
     idle = []
     for name, parameter in module.named_parameters():

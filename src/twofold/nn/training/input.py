@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
@@ -34,6 +34,7 @@ OnBad: TypeAlias = Literal["stop", "skip"]
 Rows: TypeAlias = npt.NDArray[np.int64]
 
 PREFETCH = 2  # batches that each reading process prepares ahead
+SECOND_VIEW = 2**32  # epochs from which a second view of an image takes its draws
 MOST_UNREADABLE = 100  # unreadable images in a row, after which the data set is considered lost
 
 
@@ -115,6 +116,10 @@ class _Augmented:
     seed: int
     epoch: int
     source: Mixers | None
+    again: Callable[[], Pixels]
+
+    def augment_again(self) -> Pixels:
+        return self.again()
 
     @property
     def mixers(self) -> Mixers:
@@ -233,6 +238,28 @@ class BatchMaker:
                 pixels = AUGMENTATIONS[name](pixels, rows, seed=settings.seed, epoch=epoch)
         return pixels
 
+    def augment_again(self, rows: Rows, epoch: int) -> Pixels:
+        """Read images and augment them by other draws than :meth:`pixels` does in any epoch.
+
+        Parameters
+        ----------
+        rows : ndarray of int64, shape (B,)
+            Rows of the training set.
+        epoch : int
+            Number of the epoch, from 0.
+
+        Returns
+        -------
+        ndarray of uint8, shape (B, H, W, 3)
+            The augmented images.
+
+        Raises
+        ------
+        UnreadableImage
+            If an image cannot be read.
+        """
+        return self.pixels(rows, epoch + SECOND_VIEW)
+
     def views(self, pixels: Pixels, rows: Rows, epoch: int) -> dict[str, npt.NDArray[np.float32]]:
         """Make the views that the loss terms ask for.
 
@@ -250,7 +277,8 @@ class BatchMaker:
         dict of str to ndarray of float32, shape (B, H, W, 3)
             The views by name, not normalised.
         """
-        batch = _Augmented(pixels, rows, self.settings.seed, epoch, self.mixers)
+        again = partial(self.augment_again, rows, epoch)
+        batch = _Augmented(pixels, rows, self.settings.seed, epoch, self.mixers, again)
         views = {}
         for term in self.terms:
             views.update(term.make_views(batch))

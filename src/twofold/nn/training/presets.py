@@ -20,6 +20,8 @@ SURE_PLUS = "SURE+, arXiv:2603.03903"
 SURE = "SURE, CVPR 2024, arXiv:2403.00543"
 UNKNOWN = "unknown detection, arXiv:2112.00337"
 FD_SHIFTS = "FD-Shifts, ICLR 2023, arXiv:2211.15259"
+T2FNORM = "T2FNorm, CVPR Workshops 2024, arXiv:2305.17797"
+CIDER = "CIDER, ICLR 2023, arXiv:2203.04450"
 
 
 @dataclass(frozen=True)
@@ -280,6 +282,71 @@ def _sure_plus() -> dict[str, Preset]:
     }
 
 
+def _feature_recipes() -> dict[str, Preset]:
+    """List the presets of T2FNorm and of CIDER.
+
+    CIDER's own crops and colours are stronger than ours of the same names, and it makes some images grey.
+    """
+    t2fnorm = Preset(
+        Settings(epochs=100, lr=0.1),
+        f"{T2FNORM}: 100 epochs at 0.1",
+        network="resnet18_32",
+        crop=32,
+        recipes=("t2fnorm",),
+    )
+    of_imagenet = replace(t2fnorm, network="ResNet-18", crop=224)
+    cider = Preset(
+        Settings(
+            epochs=100,
+            batch=512,
+            lr=0.5,
+            weight_decay=1e-4,
+            nesterov=True,
+            warm_up_epochs=10.0,
+            augment=(*IMAGENET, "colour_jitter"),
+        ),
+        f"{CIDER}: 100 epochs at 0.5, the first 10 of them rising",
+        network="resnet18_32",
+        crop=32,
+        recipes=("cider",),
+    )
+    last_stage = replace(cider.settings, epochs=10, lr=1e-2, warm_up_epochs=0.0, freeze=4)
+    return {
+        "t2fnorm_cifar": t2fnorm,
+        "t2fnorm_imagenet200": replace(
+            of_imagenet,
+            settings=replace(t2fnorm.settings, epochs=90, augment=IMAGENET),
+            source=f"{T2FNORM}, on ImageNet-200: 90 epochs at 0.1",
+        ),
+        "t2fnorm_imagenet": replace(
+            of_imagenet,
+            settings=replace(t2fnorm.settings, epochs=30, lr=1e-3, augment=IMAGENET),
+            source=f"{T2FNORM}, on ImageNet: 30 epochs at 1e-3 from a trained network",
+            network="ResNet-50",
+        ),
+        "cider_cifar10": cider,
+        "cider_cifar100": replace(
+            cider,
+            source=f"{CIDER}: as on CIFAR-10, prototypes keep half of themselves",
+            variations={"cider": Variation(parts={"momentum": 0.5})},
+        ),
+        "cider_imagenet200": replace(
+            cider,
+            settings=last_stage,
+            source=f"{CIDER}, on ImageNet-200: the last stage of a trained network, 10 epochs at 1e-2",
+            network="ResNet-18",
+            crop=224,
+        ),
+        "cider_imagenet": replace(
+            cider,
+            settings=replace(last_stage, lr=1e-3),
+            source=f"{CIDER}, on ImageNet: the last stage of a trained network, 10 epochs at 1e-3",
+            network="ResNet-50",
+            crop=224,
+        ),
+    }
+
+
 def _unknown_detection() -> dict[str, Preset]:
     """List the presets of the unknown-detection benchmark."""
     fine_tuning = {"epochs": 10, "lr": 1e-3, "schedule": "cosine", "min_lr": 1e-6, "nesterov": True}
@@ -458,7 +525,13 @@ def _fd_vit() -> dict[str, Preset]:
     return presets
 
 
-PRESETS: dict[str, Preset] = {**_sure_plus(), **_unknown_detection(), **_fd_shifts(), **_fd_vit()}
+PRESETS: dict[str, Preset] = {
+    **_sure_plus(),
+    **_feature_recipes(),
+    **_unknown_detection(),
+    **_fd_shifts(),
+    **_fd_vit(),
+}
 PRESETS["aurc_finetune"] = Preset(
     Settings(epochs=30, lr=1e-3, schedule="constant"),
     "AURC estimators, ICML 2025, arXiv:2410.15361, text: 30 epochs at 1e-3, batch 128; optimiser not stated",

@@ -17,6 +17,7 @@ from twofold.errors import InvalidInput
 from twofold.nn.dropout import row_keys, switch_on
 from twofold.nn.ingredients.fractals import Mixers
 from twofold.nn.recipes import Remembered, Sharpness, Term
+from twofold.nn.training.forward import ForwardOutputs
 from twofold.nn.training.input import BatchRequest, PreparedBatch
 from twofold.nn.training.processes import Sliceable
 
@@ -41,11 +42,14 @@ class PassOutputs:
         Logits of the outliers; no rows where no term asks for outliers.
     confidence : Tensor, shape (B,), optional
         Output of the confidence branch for the clean images, where the network has one.
+    features : Tensor, shape (B, D), optional
+        Features of the clean images, where a term needs features.
     """
 
     logits: Tensor
     outlier_logits: Tensor
     confidence: Tensor | None
+    features: Tensor | None
 
 
 @dataclass(eq=False)
@@ -187,6 +191,16 @@ class TrainingStep:
             return self.prepared.pixels.numpy()
         return self.training.batch_maker.pixels(self.index, self.epoch)
 
+    def augment_again(self) -> npt.NDArray[np.uint8]:
+        """Augment the same rows by other random draws, for a second view of them.
+
+        Returns
+        -------
+        ndarray of uint8, shape (B, H, W, 3)
+            The images, channels last.
+        """
+        return self.training.batch_maker.augment_again(self.index, self.epoch)
+
     @cached_property
     def images(self) -> Tensor:
         """The augmented images as the network takes them.
@@ -258,6 +272,42 @@ class TrainingStep:
         if confidence is None:
             raise InvalidInput("this recipe needs a network with a confidence branch, built by twofold.nn.build")
         return confidence
+
+    @property
+    def features(self) -> Tensor:
+        """Features of the clean images: the input of the last linear product, as extraction records it.
+
+        Returns
+        -------
+        Tensor, shape (B, D)
+            Computed together with :attr:`logits`; unit vectors where the head takes such.
+
+        Raises
+        ------
+        InvalidInput
+            If no term of the recipe sets ``needs_features``.
+        """
+        return _check_features(self._clean_pass().features)
+
+    def embed(self, images: Tensor) -> Tensor:
+        """Run the network on a view of the batch and return its features.
+
+        Parameters
+        ----------
+        images : Tensor, shape (B, 3, H, W)
+            Normalised images.
+
+        Returns
+        -------
+        Tensor, shape (B, D)
+            Their features, as :attr:`features` has those of the clean images.
+
+        Raises
+        ------
+        InvalidInput
+            If no term of the recipe sets ``needs_features``.
+        """
+        return _check_features(self._run_network(images, self.index).features)
 
     @property
     def computed_logits(self) -> Tensor | None:
@@ -359,10 +409,10 @@ class TrainingStep:
         Tensor, shape (B, C)
             Their logits.
         """
-        return self._run_network(images, self.index)[0]
+        return self._run_network(images, self.index).logits
 
-    def _run_network(self, images: Tensor, rows: npt.NDArray[np.int64]) -> tuple[Tensor, Tensor | None]:
-        """Compute logits and confidence, with dropout masks of the rows in this view of this step."""
+    def _run_network(self, images: Tensor, rows: npt.NDArray[np.int64]) -> ForwardOutputs:
+        """Run the network, with dropout masks of the rows in this view of this step."""
         training = self.training
         self._runs += 1
         masks: AbstractContextManager[None] = nullcontext()
@@ -381,11 +431,14 @@ class TrainingStep:
                 places = np.arange(len(outliers) * self._shares)  # in the draw of the whole batch
                 images = torch.cat([images, outliers])
                 rows = np.concatenate([rows, self.rows + self.own_share(places)])
-            logits, confidence = self._run_network(images, rows)
+            computed = self._run_network(images, rows)
             count = len(self.images)
-            if confidence is not None:
-                confidence = confidence[:count]
-            self._outputs = PassOutputs(logits[:count], logits[count:], confidence)
+            self._outputs = PassOutputs(
+                logits=computed.logits[:count],
+                outlier_logits=computed.logits[count:],
+                confidence=None if computed.confidence is None else computed.confidence[:count],
+                features=None if computed.features is None else computed.features[:count],
+            )
         return self._outputs
 
     def normalise(self, pixels: npt.NDArray[np.float32]) -> Tensor:
@@ -606,6 +659,13 @@ class TrainingStep:
             return torch.from_numpy(own < 0.5).to(self.training.device)
 
         return self.once("coins", make)
+
+
+def _check_features(features: Tensor | None) -> Tensor:
+    """Return the features of a pass, or raise an error that names what the term forgot."""
+    if features is None:
+        raise InvalidInput("a loss term that reads features must set needs_features = True")
+    return features
 
 
 def _interleave(pieces: Sequence[Tensor]) -> Tensor:
