@@ -1,7 +1,13 @@
 """Test the papers' training claims on real images: four studies, and a verdict on every claim.
 
     python benchmarks/studies.py --work DIR [--minutes 120] # train what is missing; rerun to resume (days in all)
-    python benchmarks/studies.py --save                     # write the pages from results/studies (two minutes)
+    python benchmarks/studies.py --save                     # write pages and claims from results/studies (two minutes)
+
+Rule of the verdicts, written before the numbers: the 95 % interval of a difference decides, as in ``claims.py``. It has two
+independent parts, over resampled test images and over seeds; the p-value is that of a normal deviate with the same
+interval. A claim is not testable, whatever its numbers are, where training lacks what it is about (a perturbation of the
+printed length on a network with smaller weights, fine-tuning of a network that was not trained), with fewer than two
+seeds, or where its cells are not finished.
 
 All four studies are trained with one seed before the next seed starts, so that every table is complete early and then
 gains seeds. Two of them are then repeated with a preset: AURC as a loss from a converged network, and SURE+ for longer.
@@ -12,10 +18,8 @@ $TWOFOLD_DATA. Run one study alone with ``twofold study run NAME --out DIR``.
 import argparse
 import csv
 import itertools
-import re
 import sys
 import time
-from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cache
 from operator import attrgetter
@@ -24,8 +28,9 @@ from pathlib import Path
 from script import announce, data_folder, refresh
 
 import numpy as np
-from scipy.stats import spearmanr, t
+from scipy.stats import norm, spearmanr, t
 
+import claims as evidence
 from timing import RESULTS
 from twofold import metrics, study
 from twofold._math import sigmoid
@@ -39,14 +44,15 @@ from twofold.study.folder import read_json
 
 NAMES = ("sure_plus", "aurc_finetune", "unknown", "paradigms")
 KEPT = RESULTS / "studies"
-COMMAND = "python benchmarks/studies.py --work DIR --save"
-FINDINGS = RESULTS.parent / "docs" / "findings.md"  # the verdicts in short
-TRAINING = RESULTS.parent / "docs" / "findings_training.md"  # each study, and what holds
-BEGIN, END = "<!-- written by benchmarks/studies.py -->", "<!-- end of the written part -->"
+SAVE = "python benchmarks/studies.py --save"
 PUBLISHED = "published.csv"  # DS metrics of the first table, exact and by the released grid
 VARIANTS = {  # studies with a preset: study, preset, rows, seeds, and what is added to the text of its claims
     "aurc_converged": ("aurc_finetune", "converged", None, None, "from a converged network"),
     "sure_plus_long": ("sure_plus", "long", ["basic", "sure_plus"], [0], "after 40 epochs"),
+}
+LATER_PRESETS = {  # studies that no table of the short ones repeats, trained one by one with `twofold study run`
+    "sure_plus_converged": ("sure_plus_tuned", "converged"),
+    "sure_plus_float32": ("sure_plus_tuned", "float32"),
 }
 FIELDS = ("cell", "recipe", "seed", "pair", "shift", "metric", "exact", "published")
 
@@ -71,7 +77,8 @@ def main():
 
 def loaded(name):
     given = VARIANTS.get(name, (name, None))
-    return study.load(given[0], preset=given[1])
+    of, preset = LATER_PRESETS.get(name, given[:2])
+    return study.load(of, preset=preset)
 
 
 def planned():
@@ -202,14 +209,18 @@ class Difference:
         """Say whether one is better (or worse), beyond what other images and other seeds would change."""
         sign = -1 if worse else 1
         low, high = sorted((sign * self.low, sign * self.high))
-        if self.seeds < 2:
-            return "seen, in one seed" if low > 0 else "not seen, in one seed" if high < 0 else INCONCLUSIVE
-        return "holds" if low > 0 else "does not hold" if high < 0 else INCONCLUSIVE
+        return UNTESTABLE if self.seeds < 2 else evidence.decide(low, high)
+
+    @property
+    def p(self):
+        """The two-sided p-value of no difference: that of a normal deviate whose interval reaches as far to zero."""
+        width = abs(self.mean - (self.low if self.mean > 0 else self.high))
+        deviate = norm.ppf(0.975) * abs(self.mean) / width if width else np.inf
+        return float(2 * norm.sf(deviate))
 
 
-INCONCLUSIVE = "inconclusive at this scale"
-UNTESTABLE = "not testable at this scale"
-VERDICTS = ("holds", "seen, in one seed", "does not hold", "not seen, in one seed", INCONCLUSIVE, UNTESTABLE)
+INCONCLUSIVE = evidence.INCONCLUSIVE
+UNTESTABLE = evidence.NOT_TESTABLE
 
 
 def difference(world, one, other, column):
@@ -306,12 +317,31 @@ class Claim:
         lower = better_of([next(iter(world.rows(*self.one, self.column).values()))]) == "lower"
         best = max(rivals, key=lambda other: (-1 if lower else 1) * world.mean(*other, self.column))
         line = compared(world, self.text, self.printed, self.column, self.one, best, self.worse)
-        return line if verdict is None else [*line[:-1], verdict]
+        return line if verdict is None else replace(line, verdict=verdict)
+
+
+@dataclass(frozen=True)
+class Line:
+    """Hold a line of the tables: the claim, the column, the paper's numbers, ours with the interval, the verdict."""
+
+    text: str
+    column: tuple
+    printed: str
+    ours: str
+    verdict: str
+    found: Difference
+    worse: bool
+
+    def cells(self):
+        """Write the line as cells of a table."""
+        metric, shift, _ = self.column
+        unit = scale(metric)[1]
+        return [self.text, f"{metric} {shift}" + (f" ({unit})" if unit else ""), self.printed, self.ours, self.verdict]
 
 
 def compared(world, text, printed, column, one, other, worse=False):
-    """Write a line of the tables: the claim, the column, the paper's numbers, ours with the interval, the verdict."""
-    factor, unit = scale(column[0])
+    """Compare two methods in a line of the tables."""
+    factor, _ = scale(column[0])
     d = difference(world, one, other, column)
     ours = (
         f"{named(one)} {factor * world.mean(*one, column):.2f}, {named(other)} {factor * world.mean(*other, column):.2f}; "
@@ -319,9 +349,7 @@ def compared(world, text, printed, column, one, other, worse=False):
         f"[{factor * min(d.low, d.high):.2f}, {factor * max(d.low, d.high):.2f}], "
         f"{d.seeds} seed{'s' if d.seeds > 1 else ''}"
     )
-    metric, shift, _ = column
-    where = f"{metric} {shift}" + (f" ({unit})" if unit else "")
-    return [text, where, printed, ours, d.verdict(worse)]
+    return Line(text, column, printed, ours, d.verdict(worse), d, worse)
 
 
 def named(place):
@@ -507,21 +535,54 @@ def paradigm_claims():
     return found
 
 
+def rival_claims(name, text, rivals, lookup, one="sure_plus"):
+    """Build the claims that SURE+ is better than plain training and than the best of its rivals, by six columns."""
+    joint = [(m, s, "joint") for m in ("ds_f1", "ds_aurc") for s in ("near", "far")]
+    columns = [(ACCURACY, "msp"), (AURC, "msp"), *((column, DOUBLE) for column in joint)]
+    for others, what in ((rivals, "the best of its rivals"), (("basic",), "plain training")):
+        for column, method_name in columns:
+            places = [(row, method_name) for row in others]
+            yield claim(name, f"{text} is better than {what}", column, (one, method_name), places, lookup)
+
+
+def in_table(table):
+    """Look a number up in a table of the SURE+ paper: CIFAR-100 from scratch (3), or ImageNet fine-tuned (4)."""
+    benchmark = {"3": "openood-cifar100", "4": "openood-imagenet1k"}[table]
+
+    def lookup(place, column):
+        row, name = place
+        score, _, pair = name.partition(" + ")
+        return said("sure_plus", table, benchmark, column, row, "" if column == ACCURACY else score, pair)
+
+    return lookup
+
+
+def tuned_claims():
+    text = "SURE+, its radius chosen on validation images,"
+    return list(rival_claims("sure_plus_tuned", text, ("basic", "mixup", "regmixup", "cutmix", "sure"), in_table("3")))
+
+
+def converged_claims():
+    return list(rival_claims("sure_plus_converged", "SURE+ after 100 epochs", ("basic", "regmixup"), in_table("3")))
+
+
+def finetune_claims():
+    rivals = ("basic", "regmixup", "sure")
+    found = list(rival_claims("sure_plus_finetune", "SURE+ in fine-tuning", rivals, in_table("4")))
+    text = "SURE+ in fine-tuning, its radius relative to the weights,"
+    return found + list(rival_claims("sure_plus_finetune", text, rivals, in_table("4"), "sure_plus_relative"))
+
+
+LATER = {
+    "sure_plus_tuned": (tuned_claims, "Table 3"),
+    "sure_plus_converged": (converged_claims, "Table 3"),
+    "sure_plus_finetune": (finetune_claims, "Table 4"),
+}
 CLAIMS = {
     "sure_plus": sure_plus_claims,
     "aurc_finetune": aurc_claims,
     "unknown": unknown_claims,
     "paradigms": paradigm_claims,
-}
-HEADLINES = {  # what each paper is known for, the words that its lines share, and the column to show
-    "sure_plus": ("SURE+ beats every other recipe", "SURE+ is the best of all recipes", "ds_f1 near"),
-    "aurc_finetune": ("AURC can be optimised directly, and beats cross-entropy", "beats cross-entropy", "aurc test"),
-    "unknown": ("Ensembles detect unknown inputs best", "the ensemble is the best at unknown detection", "aurc pooled"),
-    "paradigms": (
-        "Learned confidences do not beat the softmax across shifts",
-        "does not beat the softmax",
-        "aurc test",
-    ),
 }
 
 
@@ -609,35 +670,148 @@ def full_scale():
     return [words, command, rest]
 
 
+# --- claims in the common format -------------------------------------------------------------------------------------
+
+PAPERS = {
+    "sure_plus": ("sure_plus", "Table 3"),
+    "aurc_finetune": ("aurc_estimators", "Table 1"),
+    "unknown": ("unknown_detection", "Table 6"),
+    "paradigms": ("fd_shifts", "Table 1"),
+}
+METRICS = {
+    "accuracy": "accuracy",
+    "aurc": "AURC",
+    "augrc": "AUGRC",
+    "auroc_ood": "AUROC",
+    "ds_f1": "DS-F1",
+    "ds_aurc": "DS-AURC",
+}
+PLACES = {"near": "near sets", "far": "far sets", "test": "test data", "pooled": "all unknown inputs together"}
+
+
+def sentence(text, column):
+    """Write a claim and its column as a sentence."""
+    metric, shift, _ = column
+    where = PLACES.get(shift, shift)
+    return f"{text[0].upper()}{text[1:].removesuffix(',')}: {METRICS[metric]}, {where}"
+
+
+def as_claim(line, name, world, key, printed_at=None):
+    """Turn a line of a study into a claim: the interval of the gain in the direction that the paper claims, and its p."""
+    paper, table = PAPERS.get(name, ("sure_plus", printed_at))
+    text = line.text
+    if text.startswith("Figure 1a: "):
+        text, table = text.removeprefix("Figure 1a: "), "Figure 1a"
+    if "(Table 5)" in text:
+        text, table = text.replace(" (Table 5)", ""), "Table 5"
+    if line.column[0] == "augrc":
+        paper, table = "stratified_ood", "Table 2"
+    factor, unit = scale(line.column[0])
+    common = {"printed_at": table, "printed": line.printed, "scale": extent(world, key), "command": SAVE}
+    words = sentence(text, line.column)
+    if line.verdict == UNTESTABLE:
+        return evidence.untestable(paper, words, why=f"{line.ours}. {reason(key, line, world)}", unit=unit, **common)
+    sign = -1 if line.worse else 1
+    low, high = sorted((sign * factor * line.found.low, sign * factor * line.found.high))
+    measured_in = f"{METRICS[line.column[0]]}, {unit or 'points'}"
+    return evidence.judge(paper, words, ours=line.ours, low=low, high=high, p=line.found.p, unit=measured_in, **common)
+
+
+def reason(key, line, world):
+    """Say why a line is not testable, and what would test it."""
+    if key in DECISIVE:
+        start = 100 * world.mean("basic", "msp", ACCURACY)
+        return f"Not testable: fine-tuning starts from a network with {start:.1f} % accuracy; a trained one tests it"
+    if key in LATER:
+        return "Not testable yet: one seed; the other seeds of the study test it"
+    ratio = perturbation_ratio(world.study)
+    return (
+        f"Not testable: relative to the weights, the printed rho is {ratio:.1f} times larger than in the paper; a chosen "
+        "radius and longer training (study sure_plus_tuned) test it"
+    )
+
+
+def extent(world, key):
+    """Say at which scale a study ran, in one line."""
+    records = read_json(KEPT / key / "cells.json")
+    epochs = sorted({one["epochs"] for one in records.values()})
+    seeds = sorted({name.rpartition("-s")[2].split("-")[0] for name in records})
+    images = max(one["images"] for one in records.values())
+    spent = " or ".join(map(str, epochs))
+    return f"{world.study.model}, {spent} epochs, {images:,} images, {len(seeds)} seed{'s' if len(seeds) > 1 else ''}"
+
+
+def later_claims(name, claims, printed_at):
+    """Judge the claims of a study that is being filled; those whose cells are missing are not testable yet."""
+    world = World.open(name)
+    one = loaded(name)
+    found = []
+    for claim in claims:
+        rows = {row for row, _ in (claim.one, *claim.others)}
+        missing = sorted(rows)
+        if world is not None:
+            missing = sorted(row for row in rows if not finished_rows(world, row, claim))
+        if not missing:
+            found.append(as_claim(claim.line(world), name, world, name, printed_at))
+            continue
+        done = 0 if world is None else len(study.finished(one, KEPT / name))
+        why = (
+            f"Not testable yet: no cell of {', '.join(missing)} is finished ({done} of {len(one.cells())} cells of the study "
+            "are)"
+        )
+        found.append(
+            evidence.untestable(
+                "sure_plus",
+                sentence(claim.text, claim.column),
+                printed_at=printed_at,
+                printed=claim.printed,
+                why=why,
+                scale=f"{one.model}, {done} of {len(one.cells())} cells",
+                command=f"{study.command(one)}; {SAVE}",
+            )
+        )
+    return found
+
+
+def finished_rows(world, row, claim):
+    """Return what is finished of a row in the column of a claim."""
+    name = claim.one[1]
+    return world.rows(row, name, claim.column)
+
+
 # --- pages ----------------------------------------------------------------------------------------------------------
 
 
 def pages():
-    """Write a page for each study, and the verdicts on the pages of findings."""
-    short, sections = [], [*full_scale()]
+    """Write a page and a file of claims for each study."""
     for name in NAMES:
         world = World.open(name)
         if world is None:
             sys.stderr.write(f"{name}: no cell is kept yet\n")
             continue
         others = {key: found for key, given in VARIANTS.items() if given[0] == name and (found := World.open(key))}
-        lines = []
+        why = untestable_words(name, world, others)
+        lines, found = [], []
         for claim in CLAIMS[name]():
             line = claim.line(world, verdict_without_numbers(name, claim))
-            lines += [] if line is None else [line]
-        for key, found in others.items():
-            lines += again(name, key, found)
-        why = untestable_words(name, world, others)
-        lines += best_lines(world) if name == "paradigms" else []
+            if line is not None:
+                lines.append(line)
+                found.append(as_claim(line, name, world, name))
+        for key, other in others.items():
+            for line in again(name, key, other):
+                lines.append(line)
+                found.append(as_claim(line, name, other, key))
+        if name == "paradigms":
+            for line in best_lines(world):
+                lines.append(line)
+                found.append(as_claim(line, name, world, name))
         file = RESULTS / f"study_{name}.md"
-        file.write_text(study_page(name, world, others, lines, why), encoding="utf-8")
-        sys.stdout.write(f"{file}\n")
-        head = headline(lines, *HEADLINES[name])
-        anchor = re.sub(r"[^\w]+", "-", world.study.title.lower()).strip("-")
-        short.append([head[0], head[-1], f"[{SHORT[name]}]({TRAINING.name}#{anchor})"])
-        sections += section(name, world, others, lines, why, head)
-    replace_written(FINDINGS, markdown(("claim", "verdict", "details"), short))
-    replace_written(TRAINING, "\n\n".join(sections))
+        shown = [line.cells() for line in lines]
+        file.write_text(study_page(name, world, others, shown, why), encoding="utf-8")
+        sys.stdout.write(f"{file}\n{evidence.write_claims(f'study_{name}', found)}\n")
+    for name, (claims, printed_at) in LATER.items():
+        found = later_claims(name, claims(), printed_at)
+        sys.stdout.write(f"{evidence.write_claims(f'study_{name}', found)}\n")
 
 
 def study_page(name, world, others, lines, why):
@@ -653,28 +827,6 @@ def study_page(name, world, others, lines, why):
     return "\n\n".join(parts) + "\n"
 
 
-def section(name, world, others, lines, why, head):
-    """Write what the page of findings says about a study: its scale, the best-known claim, and what was decided."""
-    text, where, printed, ours, verdict = head
-    parts = [f"## {world.study.title}", summary(world, name)]
-    parts += [f"The same {VARIANTS[key][-1]}: {summary(found, key)}" for key, found in others.items()]
-    parts += why
-    parts.append(
-        f"The best-known claim: **{text}**.\n\n- Measured by: {where}\n- Paper: {printed}\n- Here: {ours}\n"
-        f"- Verdict: {verdict}"
-    )
-    parts.append(by_verdict(lines, open_ones=False))
-    page = f"results/study_{name}.md"
-    return [*parts, f"[All {len(lines)} lines with their numbers](../{page})"]
-
-
-def replace_written(file, content):
-    """Replace the part of a page that is between the two marks."""
-    before, rest = file.read_text(encoding="utf-8").split(BEGIN)
-    _, after = rest.split(END)
-    file.write_text(f"{before}{BEGIN}\n\n{content}\n\n{END}{after}", encoding="utf-8")
-
-
 def again(name, variant, world):
     """Yield the claims whose rows a variant of a study has, all of them."""
     label = VARIANTS[variant][-1]
@@ -685,16 +837,10 @@ def again(name, variant, world):
 
 
 HEAD = ("claim", "measured by", "paper", "here", "verdict")
-SHORT = {
-    "sure_plus": "SURE+",
-    "aurc_finetune": "AURC as a loss",
-    "unknown": "Unknown detection",
-    "paradigms": "Learned confidences",
-}
 LEGEND = (
     "**Verdicts.** A claim *holds* or *does not hold* if the 95 % interval of the difference lies on one side of zero. "
-    f"Otherwise it is *{INCONCLUSIVE}*. With one seed, it is only *seen* or *not seen*. It is *{UNTESTABLE}* if the "
-    "training here lacks what the claim is about, whatever the numbers are.",
+    f"Otherwise it is *{INCONCLUSIVE}*. It is *{UNTESTABLE}* if the training here lacks what the claim is about, whatever "
+    "the numbers are, or has one seed.",
     "**Differences.** A difference compares means over seeds on the same test images. If a claim names several rivals, the "
     "best of them here is taken. The interval is that of the gain, so negative means worse.",
     "**Intervals.** They account for resampled images, and for seeds and splits. The spread over seeds is estimated from all "
@@ -718,53 +864,15 @@ def summary(world, name):
     )
 
 
-def headline(lines, text, shared, column):
-    """Sum up a claim: one sentence, one of its lines in a column, and the verdicts of all of them.
-
-    If only a variant of the study can test the claim, the verdict of the variant comes first.
-    """
-    own = [line for line in lines if shared in line[0]]
-    plain = [line for line in own if not line[0].endswith(LABELS)]
-    testable = [line for line in own if line[0].endswith(LABELS) and line[-1] != UNTESTABLE]
-    if testable and all(line[-1] == UNTESTABLE for line in plain):
-        label = next(label for label in LABELS if testable[0][0].endswith(label))
-        verdict = f"{counted(testable)}, {label}. In the short study: {counted(plain)}"
-        shown = next(line for line in testable if line[1].startswith(column))
-        return text, *shown[1:4], verdict
-    verdict = counted(plain)
-    for label in LABELS:
-        again = [line for line in lines if line[0].endswith(label)]
-        again = [line for line in again if line in own] or again
-        if again:
-            what = again[0][0].removesuffix(f", {label}")
-            verdict += f". {label[0].upper()}{label[1:]}" + ("" if shared in what else f", “{what}”")
-            verdict += f": {counted(again)}"
-    shown = next(line for line in own if line[1].startswith(column))
-    return text, *shown[1:4], verdict
-
-
-LABELS = tuple(given[-1] for given in VARIANTS.values())
-
-
-def counted(lines):
-    """Count the lines by verdict."""
-    counts = sorted(Counter(line[-1] for line in lines).items(), key=lambda one: VERDICTS.index(one[0]))
-    return "; ".join(f"{verdict} ({count} of {len(lines)} lines)" for verdict, count in counts)
-
-
-def by_verdict(lines, open_ones=True):
-    """List the claims by verdict, each with the columns that say so; without open ones, count those instead."""
+def by_verdict(lines):
+    """List the claims by verdict, each with the columns that say so."""
     groups = {}
     for text, where, _, _, verdict in lines:
         groups.setdefault(verdict, {}).setdefault(text, []).append(where.split(" (")[0])
     parts = []
-    for verdict, claims in sorted(groups.items(), key=lambda group: VERDICTS.index(group[0])):
+    for verdict, claims in sorted(groups.items(), key=lambda group: evidence.VERDICTS.index(group[0])):
         count = sum(map(len, claims.values()))
-        title = f"**{verdict[0].upper()}{verdict[1:]}** ({count} of {len(lines)} lines)"
-        if not open_ones and verdict in (INCONCLUSIVE, UNTESTABLE):
-            parts += [f"{title}.", ""]
-            continue
-        parts.append(f"{title}:\n")
+        parts.append(f"**{verdict[0].upper()}{verdict[1:]}** ({count} of {len(lines)} lines):\n")
         parts += [f"- {text} ({', '.join(columns)})" for text, columns in claims.items()]
         parts.append("")
     return "\n".join(parts).strip()
@@ -948,7 +1056,7 @@ def best_lines(world):
             best = " against ".join(f"{a.recipe} {a.value:.5g}" for a in in_print if a is not None)
             printed = f"best: {best}" if best else "no number"
             lines.append(compared(world, text, printed, column, one, other))
-    return sorted(lines, key=lambda line: (PASSES, CONFIDNET, GAMBLERS).index(line[0]))
+    return sorted(lines, key=lambda line: (PASSES, CONFIDNET, GAMBLERS).index(line.text))
 
 
 def best_in_print(metric, shift):
