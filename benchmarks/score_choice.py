@@ -20,6 +20,7 @@ KEYS = ("network", "modality", "quantity", "chosen_on", "judged_on")
 USUAL_RULE, ALL_RULE, ORACLE = "recommend, usual scores", "recommend, all scores", "best pair with hindsight"
 RULES = (USUAL_RULE, ALL_RULE, ORACLE)
 BASE, DEFAULT = "msp", "msp + energy"
+WITH_FEATURES = "msp + knn"  # what wrap takes where there are features and training rows
 DRAWS, LEVEL, SEED = 4000, 0.95, 0
 SLACK = 0.001  # by which the regret of a default may exceed that of msp + energy in a modality
 
@@ -99,25 +100,19 @@ class Table:
         A draw takes networks and unknown sets with replacement. The cells of a network with several sets are weighted
         by how often their sets were drawn.
         """
-        network_draws, set_draws = self.drawn
-        place = {name: i for i, name in enumerate(self.sets)}
+        network_draws, _ = self.drawn
         means, drawn_means, weights = [], [], []
         for i, network in enumerate(self.networks):
-            own, own_weights = [], []
-            for row in self.cells(quantity):
-                if row["network"] != network:
-                    continue
-                found = value(row)
-                if found is None:
-                    continue
-                own.append(found)
-                own_weights.append(self._weight(row, place, set_draws))
-            if not own:
+            rows, every_weight = self.weighted_cells(quantity, network)
+            found = [value(row) for row in rows]
+            kept = [place for place, one in enumerate(found) if one is not None]
+            if not kept:
                 continue
-            weight = np.array(own_weights)
+            own = np.array([found[place] for place in kept], dtype=float)
+            weight = every_weight if len(kept) == len(rows) else every_weight[kept]
             total = weight.sum(axis=0)
-            drawn = np.divide(np.array(own) @ weight, total, out=np.zeros(DRAWS), where=total > 0)
-            means.append(float(np.mean(own)))
+            drawn = np.divide(own @ weight, total, out=np.zeros(DRAWS), where=total > 0)
+            means.append(float(own.mean()))
             drawn_means.append(drawn)
             weights.append(network_draws[:, i] * (total > 0))
         total = np.sum(weights, axis=0)
@@ -125,14 +120,27 @@ class Table:
         mean = float(np.mean(means))
         return Gain.of(mean, np.divide(drawn, total, out=np.full(DRAWS, mean), where=total > 0))
 
-    def _weight(self, row: Mapping[str, str], place: Mapping[str, int], set_draws: Array) -> Array:
+    def weighted_cells(self, quantity: str, network: str) -> tuple[list[dict[str, str]], Array]:
+        """Return the cells of a network, and how often the sets of each are in each draw."""
+        key = (quantity, network)
+        if key not in self._weighted:
+            rows = [row for row in self.cells(quantity) if row["network"] == network]
+            self._weighted[key] = rows, np.array([self._weight(row) for row in rows])
+        return self._weighted[key]
+
+    @cached_property
+    def _weighted(self) -> dict[tuple[str, str], tuple[list[dict[str, str]], Array]]:
+        return {}
+
+    def _weight(self, row: Mapping[str, str]) -> Array:
         """Return how often the sets of a cell are in each draw; always once for the only set of a network."""
+        _, set_draws = self.drawn
         judged = row["judged_on"]
         if row["chosen_on"] == judged or self._only_set(row["network"]):
             return np.ones(DRAWS)
         if not row["chosen_on"]:
-            return set_draws[:, place[judged]]
-        return set_draws[:, place[row["chosen_on"]]] * set_draws[:, place[judged]]
+            return set_draws[:, self.sets.index(judged)]
+        return set_draws[:, self.sets.index(row["chosen_on"])] * set_draws[:, self.sets.index(judged)]
 
     def _only_set(self, network: str) -> bool:
         return self.set_counts[network] == 1
@@ -234,26 +242,26 @@ class Table:
         row = next(row for row in self.rows if row["network"] == without and row["quantity"] == "f1")
         return [name for name in self.columns if row[name] and " + " not in name]
 
-    def candidates(self, *, logits: bool) -> list[Candidate]:
+    def candidates(self, *, logits: bool, default: str = DEFAULT) -> list[Candidate]:
         """Judge msp with every second score of a kind by the rule of the default, best first."""
         names = []
         for name in self.columns:
             second = name.removeprefix("msp + ")
-            if name.startswith("msp + ") and name != DEFAULT and (second in self.logits_alone) == logits:
+            if name.startswith("msp + ") and name != default and (second in self.logits_alone) == logits:
                 names.append(name)
-        gains = {name: self.over("f1", name, DEFAULT) for name in names}
+        gains = {name: self.over("f1", name, default) for name in names}
         lowest = simultaneous_low(list(gains.values()))
         found = []
         for name, low in zip(names, lowest, strict=True):
             over_msp = self.over("f1", name, BASE)
-            found.append(Candidate(name, gains[name], low, over_msp, self.larger_regret(name)))
+            found.append(Candidate(name, gains[name], low, over_msp, self.larger_regret(name, default)))
         return sorted(found, key=lambda one: -one.gain.value)
 
-    def larger_regret(self, name: str) -> list[str]:
-        """List the modalities in which a pair has a larger mean regret than msp + energy."""
+    def larger_regret(self, name: str, default: str) -> list[str]:
+        """List the modalities in which a pair has a larger mean regret than the default."""
         found = []
         for modality in dict.fromkeys(self.networks.values()):
-            own, usual = self.regret(name, modality), self.regret(DEFAULT, modality)
+            own, usual = self.regret(name, modality), self.regret(default, modality)
             if own is not None and usual is not None and own.mean > usual.mean + SLACK:
                 found.append(modality)
         return found
@@ -274,7 +282,7 @@ class Regret:
 
 @dataclass(frozen=True)
 class Candidate:
-    """Hold a pair that may become the default: gains over msp + energy and over msp, and where its regret is larger."""
+    """Hold a pair that may become the default: gains over the default and over msp, and where its regret is larger."""
 
     name: str
     gain: Gain

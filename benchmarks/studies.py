@@ -656,18 +656,15 @@ def full_scale():
     """Say for which studies the preset ``full`` has the scale of the paper, and what differs for the others."""
     same, other = [], []
     for name in NAMES:
-        model, paper = study.load(name, preset="full").model, PAPER_NETWORK[name]
+        model, paper = study.load(name, preset="full", check=False).model, PAPER_NETWORK[name]
         if model == paper:
             same.append(f"`{name}`")
         else:
             other.append(f"`{name}` trains a {model}, while the paper's code has a {paper}")
-    words = f"On a GPU, the preset `full` runs {' and '.join(same)} with the networks and data of their papers:"
-    command = f"```sh\ntwofold study run {NAMES[0]} --preset full --device cuda --out {NAMES[0]}\n```"
-    rest = (
-        f"For the other studies, `full` is larger than what is reported here, but differs from the paper: {'; '.join(other)}. "
-        "The stratified-OOD paper has no separate study; its claims on several passes are part of `paradigms`."
+    return (
+        f"On a GPU, `twofold study run NAME --preset full --device cuda --out DIR` runs {' and '.join(same)} with the networks and data of their "
+        f"papers. For the others `full` differs from the paper: {'; '.join(other)}."
     )
-    return [words, command, rest]
 
 
 # --- claims in the common format -------------------------------------------------------------------------------------
@@ -738,7 +735,8 @@ def extent(world, key):
     seeds = sorted({name.rpartition("-s")[2].split("-")[0] for name in records})
     images = max(one["images"] for one in records.values())
     spent = " or ".join(map(str, epochs))
-    return f"{world.study.model}, {spent} epochs, {images:,} images, {len(seeds)} seed{'s' if len(seeds) > 1 else ''}"
+    words = f"{world.study.model}, {spent} epochs, {images:,} images, {len(seeds)} seed{'s' if len(seeds) > 1 else ''}"
+    return f"{words}, {len(records)} of {len(world.study.cells())} cells" if key in LATER else words
 
 
 def later_claims(name, claims, printed_at):

@@ -1,46 +1,127 @@
-"""The page of findings: what it quotes is on the pages of results, and its intervals are over seeds too."""
+"""The pages of findings: they are what the committed files say, and intervals, p-values and corrections are right."""
 
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 ROOT = Path(__file__).parent.parent
-NUMBER = r"\d+(?:\.\d+)?"
 
 
-def claims():
-    """Every claim of the page on scores: its name, what was found here, its verdict, the pages of its numbers."""
-    text = (ROOT / "docs" / "findings_scores.md").read_text(encoding="utf-8")
-    for section in text.split("\n### ")[1:]:
-        claim, _, rest = section.partition("\n")
-        items = " ".join(rest.partition("\n## ")[0].split()).split("- ")
-        said = dict(item.strip().split(": ", 1) for item in items if ": " in item)
-        yield claim, said["Here"], said["Verdict"], re.findall(r"results/(\w+\.md)", said["Numbers"])
+@pytest.fixture
+def findings(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import findings
+
+    return findings
 
 
-def rows():
-    for claim, here, _, pages in claims():
-        yield pytest.param(here, pages, id=claim[:40])
+def test_the_pages_are_what_the_committed_files_say(findings):
+    for path, text in findings.pages().items():
+        assert path.read_text(encoding="utf-8") == text, f"run {findings.COMMAND} ({path.name} is not current)"
 
 
-@pytest.mark.parametrize(("here", "pages"), list(rows()))
-def test_every_number_is_on_its_page(here, pages):
-    assert pages
-    text = " ".join((ROOT / "results" / name).read_text(encoding="utf-8") for name in pages)
-    known = set(re.findall(NUMBER, text))
-    for number in re.findall(NUMBER, here):
-        digits = len(number.partition(".")[2])
-        assert number in known or (digits and number in {f"{float(x):.{digits}f}" for x in known}), number
+def test_claims_on_scores_are_what_the_committed_tables_say(findings):
+    committed = findings.read_all()["scores"]
+    assert findings.score_claims.decide_all() == committed
 
 
-def test_the_overview_has_every_claim_with_its_verdict():
+def test_the_summary_has_at_most_two_screens(findings):
     text = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
-    lines = re.findall(r"^\| \[(.+)\]\(findings_scores\.md.*\) \| .* \| (.*) \|$", text, flags=re.MULTILINE)
-    verdicts = {claim: re.match(r"\*\*(.*)\*\*", verdict)[1] for claim, _, verdict, _ in claims()}
-    assert len(lines) > 10
-    assert dict(lines) == verdicts
+    assert len(text.splitlines()) <= 60
+
+
+def test_every_paper_has_its_page_figure_and_place_in_the_site(findings):
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    papers = findings.read_papers()
+    assert {paper.name for paper in papers} >= {"sure_plus", "fd_shifts", "aurc_estimators", "unknown_detection"}
+    for paper in papers:
+        assert f"findings/{paper.name}.md" in navigation
+        assert f"results/claims_{paper.name}.md" in navigation
+    for page in (ROOT / "docs" / "findings").glob("*.md"):
+        for link in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), link
+
+
+def claim(findings, p, low, high, name="a claim"):
+    from claims import judge
+
+    about = {"printed_at": "Table 1", "printed": "1", "ours": "1", "unit": "points", "scale": "one", "command": "none"}
+    return judge("sure_plus", name, low=low, high=high, p=p, **about)
+
+
+def test_the_correction_is_that_of_holm_over_all_claims_of_a_paper(findings):
+    found = [
+        claim(findings, 0.012, 1.0, 2.0),  # 4 x 0.012 = 0.048: stays
+        claim(findings, 0.02, -2.0, -1.0),  # 3 x 0.02 = 0.06: no longer
+        claim(findings, 0.04, 0.5, 2.0),  # after a claim that falls, all fall
+        claim(findings, 0.5, -1.0, 2.0),
+        claim(findings, None, 1.0, 1.0),
+    ]
+    open_one = "inconclusive at this scale"
+    assert findings.correct(found) == ["holds", open_one, open_one, open_one, findings.UNCORRECTED]
+
+
+def test_lines_of_one_claim_are_joined_and_counted(findings):
+    lines = [
+        findings.Line(claim(findings, 0.01, 1.0, 2.0, "SURE+ wins: AURC, near sets"), "study_x", "holds"),
+        findings.Line(
+            claim(findings, 0.9, -1.0, 2.0, "SURE+ wins: AURC, far sets"), "study_x", "inconclusive at this scale"
+        ),
+    ]
+    paper = findings.Paper("sure_plus", lines)
+    assert list(paper.groups()) == ["SURE+ wins"]
+    assert (
+        "| SURE+ wins | 1 (Table 1) | AURC, near sets: 1 [1, 2] (points) | one | holds (1), inconclusive"
+        in findings.claim_table(paper)
+    )
+
+
+def test_a_test_that_is_not_there_cannot_be_cited(findings, monkeypatch):
+    import sure_plus_pages
+
+    missing = ("nothing", "tests/nn/test_averaging.py", "test_that_nobody_wrote")
+    monkeypatch.setattr(sure_plus_pages, "FAITHFUL", (missing,))
+    with pytest.raises(SystemExit, match="there is no test"):
+        sure_plus_pages.faithful(ROOT)
+
+
+def test_cells_that_are_not_finished_are_missing(findings, tmp_path):
+    import sure_plus_pages
+
+    text = "\n".join(sure_plus_pages.radius(tmp_path))
+    assert text.count("| missing |") == 24
+    assert "0 of 24 trials are finished." in text
+    assert "No cell is finished: missing." in "\n".join(sure_plus_pages.longer(tmp_path))
+
+
+@pytest.mark.parametrize(("mean", "deviation"), [(1.0, 0.4), (-1.0, 0.4), (0.2, 0.4), (-3.0, 0.5)])
+def test_the_p_value_of_a_difference_is_that_of_its_interval(monkeypatch, mean, deviation):
+    studies = scripts(monkeypatch, "studies")
+    width = 1.959963984540054 * deviation
+    found = studies.Difference(mean, mean - width, mean + width, 3)
+    assert found.p == pytest.approx(2 * norm.cdf(-abs(mean) / deviation), rel=1e-9)
+    assert (found.p < 0.05) == (found.low > 0 or found.high < 0)
+
+
+def test_a_difference_of_one_seed_decides_nothing(monkeypatch):
+    studies = scripts(monkeypatch, "studies")
+    assert studies.Difference(1.0, 0.5, 1.5, 1).verdict() == studies.UNTESTABLE
+    assert studies.Difference(1.0, 0.5, 1.5, 2).verdict() == "holds"
+    assert studies.Difference(1.0, 0.5, 1.5, 2).verdict(worse=True) == "does not hold"
+
+
+def test_the_gain_of_a_study_has_the_sign_of_the_claim(monkeypatch):
+    studies = scripts(monkeypatch, "studies")
+    column = ("aurc", "test", "fd_shifts")
+    found = studies.Difference(-0.02, -0.03, -0.01, 2)
+    line = studies.Line("a is worse than b", column, "no number", "a, b", "holds", found, True)
+    monkeypatch.setattr(studies, "extent", lambda world, key: "small")
+    made = studies.as_claim(line, "unknown", None, "unknown")
+    assert (made.low, made.high, made.verdict) == (10.0, 30.0, "holds")
+    assert (made.paper, made.claim) == ("unknown_detection", "A is worse than b: AURC, test data")
 
 
 def test_the_noise_of_seeds_is_what_rows_and_seeds_leave(monkeypatch):
@@ -157,20 +238,11 @@ def test_the_verdict_on_aurc_as_a_loss_is_that_of_the_converged_network(monkeypa
     claim = studies.aurc_claims()[0]
     assert studies.verdict_without_numbers("aurc_finetune", claim) == studies.UNTESTABLE
     assert studies.verdict_without_numbers("aurc_converged", claim) is None
-    label = studies.VARIANTS["aurc_converged"][-1]
-    lines = [
-        ["it beats cross-entropy", "aurc test", "paper", "short", studies.UNTESTABLE],
-        [f"it beats cross-entropy, {label}", "aurc test", "paper", "long", studies.INCONCLUSIVE],
-    ]
-    verdict = studies.headline(lines, "AURC wins", "beats cross-entropy", "aurc test")
-    assert verdict[3] == "long"
-    assert verdict[4].startswith(f"{studies.INCONCLUSIVE} (1 of 1 lines), {label}")
 
 
 def test_full_presets_are_called_the_papers_scale_only_where_they_have_its_network(monkeypatch):
-    pytest.importorskip("torch", reason="studies are read with torch installed")
     studies = scripts(monkeypatch, "studies")
-    words, _, rest = studies.full_scale()
+    words, _, rest = studies.full_scale().partition("For the others")
     assert "`sure_plus` and `aurc_finetune` with the networks" in words
     assert "`unknown` trains a resnet18_32" in rest
     assert "`paradigms` trains a resnet18_32, while the paper's code has a vgg13" in rest
@@ -181,5 +253,5 @@ def test_what_is_kept_of_a_study_can_be_summed_up(monkeypatch):
     studies = scripts(monkeypatch, "studies")
     world = studies.World.open("aurc_converged")
     assert "resnet8_cifar_kd, " in studies.summary(world, "aurc_converged")
-    text = (ROOT / "docs" / "findings_training.md").read_text(encoding="utf-8")
+    text = (ROOT / "results" / "study_aurc_finetune.md").read_text(encoding="utf-8")
     assert studies.summary(world, "aurc_converged") in text

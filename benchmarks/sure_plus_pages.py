@@ -1,0 +1,276 @@
+"""What the page of SURE+ has beyond its claims: the tests of its loops, and the studies of its radius and of longer training.
+
+Reads the committed cells below ``results/studies``; what is not finished is reported as missing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from score_choice import read_csv
+from tables import markdown
+from twofold import study
+from twofold.study import Study, StudyRow
+
+Row = Mapping[str, str]
+
+LOOPS = "tests/nn/test_independent_loops.py"
+FAITHFUL = (  # what is compared with a plain reference, and the test that does it
+    ("SURE+: F-SAM on clean, mixed and textured images, exponential average", LOOPS, "sure_plus(decay=0.9, ramp=5)"),
+    ("SURE: SAM, CRL, cosine head (CSC), average of the last epochs", LOOPS, "sure"),
+    ("CRL", LOOPS, "crl"),
+    ("F-SAM, step by step", "tests/nn/test_sharpness.py", "test_fsam_follows_its_definition"),
+    ("SAM, step by step", "tests/nn/test_sharpness.py", "test_sam_follows_its_definition"),
+    ("RegMixup: its images", "tests/nn/test_mixing.py", "test_mixup_is_its_equation"),
+    ("RegMixup: its loss", "tests/nn/test_losses.py", "test_mixed_cross_entropy_is_that_of_the_mixed_label"),
+    ("PixMix", "tests/nn/test_pixmix.py", "test_equals_one_by_one"),
+    ("Exponential average (EMA)", "tests/nn/test_averaging.py", "test_ema_is_its_closed_form"),
+    (
+        "Statistics of batch norm estimated again",
+        "tests/nn/test_averaging.py",
+        "test_rebn_gives_the_statistics_of_a_full_pass",
+    ),
+)
+MEASURES = (  # head, metric, shift, protocol, second score, factor
+    ("accuracy", "accuracy", "test", "fd_shifts", "", 100),
+    ("AURC", "aurc", "test", "fd_shifts", "", 1000),
+    ("DS-F1 near", "ds_f1", "near", "joint", "knn", 100),
+    ("DS-F1 far", "ds_f1", "far", "joint", "knn", 100),
+)
+CHOICE = ("aurc", "validation", "fd_shifts", "")
+SWEPT = {"sure_plus": "SURE+", "sure_fsam": "F-SAM alone (no RegPixMix)"}
+LATER = (  # title, folder, study, preset
+    ("The comparison after 40 epochs", "sure_plus_tuned", "sure_plus_tuned", None),
+    ("Single precision in place of bfloat16", "sure_plus_float32", "sure_plus_tuned", "float32"),
+    ("Fine-tuning a real network (as in Table 4)", "sure_plus_finetune", "sure_plus_finetune", None),
+    ("100 epochs", "sure_plus_converged", "sure_plus_tuned", "converged"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Hold a study and the cells of it that are committed."""
+
+    study: Study
+    folder: Path
+
+    @cached_property
+    def minutes(self) -> dict[str, float]:
+        """The minutes of every finished cell."""
+        file = self.folder / "cells.json"
+        if not file.exists():
+            return {}
+        content = json.loads(file.read_text(encoding="utf-8"))["content"]
+        return {name: float(cell["minutes"]) for name, cell in content.items()}
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """The results of the finished cells."""
+        file = self.folder / "results.csv"
+        return list(read_csv(file)) if file.exists() else []
+
+    def mean(
+        self, recipe: str, metric: str, shift: str, protocol: str, pair: str, seeds: Sequence[int] | None = None
+    ) -> float | None:
+        """Average a number of msp, or of msp with a second score, over seeds (all, or those named) and benchmarks."""
+        found = []
+        for row in self.rows:
+            if seeds and int(row["seed"]) not in seeds:
+                continue
+            about = (row["recipe"], row["score"], row["pair"], row["metric"], row["shift"], row["protocol"])
+            if about == (recipe, "msp", pair, metric, shift, protocol) and row["value"]:
+                found.append(float(row["value"]))
+        return float(np.mean(found)) if found else None
+
+    def cells_of(self, recipe: str) -> list[str]:
+        """List the finished cells of a row of the study."""
+        return [cell.name for cell in self.study.cells() if cell.row.name == recipe and cell.name in self.minutes]
+
+    def chosen(self, family: str) -> str | None:
+        """Return the finished row of a family with the lowest AURC on validation images."""
+        found = {}
+        for row in self.study.rows:
+            value = self.mean(row.name, *CHOICE, seeds=self.study.tuning_seeds)
+            if row.family == family and value is not None:
+                found[row.name] = value
+        return min(found, key=found.__getitem__) if found else None
+
+
+def opened(root: Path, folder: str, name: str, preset: str | None = None) -> Cells:
+    """Open the committed cells of a study."""
+    return Cells(study.load(name, preset=preset, check=False), root / "results" / "studies" / folder)
+
+
+def sure_plus_sections(root: Path) -> list[str]:
+    """Write the sections of the page."""
+    return [*faithful(root), *radius(root), *longer(root)]
+
+
+def faithful(root: Path) -> list[str]:
+    """Name the tests that compare our training with plain loops; a test that is not there ends the script."""
+    rows = []
+    for what, file, test in FAITHFUL:
+        text = (root / file).read_text(encoding="utf-8")
+        if file == LOOPS:
+            is_there = f'"{test}":' in text
+            named = f"{file}::test_weights_are_those_of_an_independent_loop[{test}]"
+        else:
+            is_there = re.search(rf"^def {test}\(", text, re.MULTILINE) is not None
+            named = f"{file}::{test}"
+        if not is_there:
+            sys.exit(f"there is no test {named}")
+        rows.append([what, f"`{named}`"])
+    return [
+        "## Is our SURE+ the paper's SURE+?",
+        "It does not rest on accuracy: whole trainings end with the weights of loops that were written from the paper in plain PyTorch, and a "
+        "weight of a loss that is changed by 5 % shows. Every part is compared with its definition as well.",
+        markdown(["what is compared", "test"], rows),
+    ]
+
+
+def radius(root: Path) -> list[str]:
+    """Show every trial of the radius and of the learning rates of the rivals, finished or not."""
+    cells = opened(root, "sure_plus_tuned", "sure_plus_tuned")
+    parts = [
+        "## The radius",
+        "The printed rho = 0.2 is a length, and the weights here are shorter than those of the paper. SURE+ and F-SAM therefore try six radii, "
+        "plain training and RegMixup six learning rates, each chosen by the AURC of validation images, with one seed. Every trial is told; "
+        "DS-F1 is that of msp + knn. Minutes are those of a cell, on cores that others used too.",
+    ]
+    rows, missing = [], 0
+    for one in cells.study.rows:
+        if sum(other.family == one.family for other in cells.study.rows) == 1:
+            continue
+        done = cells.cells_of(one.name)
+        if not done:
+            missing += 1
+            rows.append([one.family, setting(one), "missing", *[""] * (len(MEASURES) + 1)])
+            continue
+        first = cells.mean(one.name, *CHOICE)
+        mark = " (chosen so far)" if cells.chosen(one.family) == one.name else ""
+        rows.append(
+            [
+                one.family,
+                f"{setting(one)}{mark}",
+                shown(first, 1000),
+                *measured(cells, one.name),
+                minutes_of(cells, done),
+            ]
+        )
+    head = ["recipe", "setting", "AURC, validation", *(measure[0] for measure in MEASURES), "minutes"]
+    parts.append(markdown(head, rows))
+    parts.append(f"{len(rows) - missing} of {len(rows)} trials are finished." + sweep_words(cells))
+    if any(cells.chosen(family) for family in SWEPT):
+        parts.append("![The radius of SURE+](sure_plus_radius.png)")
+    return parts
+
+
+def setting(row: StudyRow) -> str:
+    """Name what a trial sets: the radius, or the learning rate."""
+    settings = dict(row.settings)
+    given = re.search(r"\((.+)\)", row.recipe)
+    if given is not None:
+        return given[1].replace("rho_relative=True", "rho relative to the weights").replace("=", " = ")
+    return f"lr = {settings['lr']}" if "lr" in settings else "as printed"
+
+
+def sweep_words(cells: Cells) -> str:
+    """Say which radius validation images choose, once all are tried."""
+    words = ""
+    for family, title in SWEPT.items():
+        planned = [row.name for row in cells.study.rows if row.family == family]
+        done = [name for name in planned if cells.cells_of(name)]
+        if len(done) == len(planned):
+            best = next(row for row in cells.study.rows if row.name == cells.chosen(family))
+            words += f" {title}: validation images choose {setting(best)}."
+    return words
+
+
+def longer(root: Path) -> list[str]:
+    """Show the longer comparisons as far as their cells are there."""
+    parts = ["## Longer training, precision and fine-tuning"]
+    for title, folder, name, preset in LATER:
+        cells = opened(root, folder, name, preset)
+        parts += [f"### {title}", state(cells)]
+        rows = list(compared_rows(cells))
+        if rows:
+            head = ["recipe", "setting", "seeds", *(measure[0] for measure in MEASURES), "minutes of a cell"]
+            parts.append(markdown(head, rows))
+    return parts
+
+
+def state(cells: Cells) -> str:
+    """Say how many cells are finished, and how to go on."""
+    done = len(cells.minutes)
+    command = study.command(cells.study)
+    if not done:
+        return f"No cell is finished: missing. `{command}` runs them."
+    return f"{done} of {len(cells.study.cells())} cells are finished, the others are missing. `{command}` goes on."
+
+
+def compared_rows(cells: Cells) -> Iterator[list[str]]:
+    """Write the chosen row of every family that has a finished cell."""
+    for family in dict.fromkeys(row.family for row in cells.study.rows):
+        name = cells.chosen(family)
+        if name is None:
+            continue
+        row = next(one for one in cells.study.rows if one.name == name)
+        done = cells.cells_of(name)
+        yield [family, setting(row), str(len(done)), *measured(cells, name), minutes_of(cells, done)]
+
+
+def measured(cells: Cells, name: str) -> list[str]:
+    """Write the measures of a row of the study."""
+    return [shown(cells.mean(name, *measure[1:5]), measure[5]) for measure in MEASURES]
+
+
+def minutes_of(cells: Cells, done: list[str]) -> str:
+    """Write the minutes of each cell."""
+    return ", ".join(f"{cells.minutes[name]:.0f}" for name in done)
+
+
+def shown(value: float | None, factor: float) -> str:
+    """Write a number, or a dash where there is none."""
+    return "–" if value is None else f"{factor * value:.2f}"
+
+
+def sweep_figure(root: Path) -> list[Path]:
+    """Draw DS-F1 and the AURC of validation images against the radius, as far as trials are finished."""
+    cells = opened(root, "sure_plus_tuned", "sure_plus_tuned")
+    if not any(cells.chosen(family) for family in SWEPT):
+        return []
+    from matplotlib import pyplot as plt
+
+    figure, panels = plt.subplots(1, 3, figsize=(9, 3), layout="constrained")
+    measures = (("AURC, validation (x1000)", *CHOICE, 1000), *((f"{m[0]} (%)", *m[1:]) for m in MEASURES[2:]))
+    for axes, (title, metric, shift, protocol, pair, factor) in zip(panels, measures, strict=True):
+        for family, label in SWEPT.items():
+            places, values = [], []
+            for row in cells.study.rows:
+                value = cells.mean(row.name, metric, shift, protocol, pair)
+                if row.family == family and value is not None:
+                    places.append(setting(row).removeprefix("rho ").removeprefix("= "))
+                    values.append(factor * value)
+            axes.plot(places, values, "o-", label=label)
+        best = cells.chosen("basic")
+        if best is not None:
+            plain = cells.mean(best, metric, shift, protocol, pair)
+            axes.axhline(
+                factor * float(plain or 0), color="black", linewidth=0.8, linestyle="--", label="plain training"
+            )
+        axes.set_title(title, fontsize=9)
+        axes.tick_params(axis="x", labelrotation=40, labelsize=7)
+    panels[0].legend(fontsize=7)
+    path = root / "docs" / "findings" / "sure_plus_radius.png"
+    path.parent.mkdir(exist_ok=True)
+    figure.savefig(path, dpi=110, metadata={"Software": None})
+    plt.close(figure)
+    return [path]
