@@ -25,7 +25,6 @@ from script import FOLDER
 from twofold._csv import escape_row, unescape_cell
 from twofold.errors import InvalidInput
 from twofold.papers import catalogue
-from twofold.stats import Interval
 
 CLAIMS = FOLDER.parent / "results" / "claims"
 
@@ -146,12 +145,6 @@ def untestable(
 def shorten(value: float) -> float:
     """Round a number to the digits of a file, so that what is read decides like what was written."""
     return float(f"{value:.{DIGITS}g}")
-
-
-def show_gain(interval: Interval, *, factor: float = 100, digits: int = 2) -> str:
-    """Write a signed gain with its interval, in percentage points unless `factor` says otherwise."""
-    value, low, high = (factor * number for number in (interval.value, interval.low, interval.high))
-    return f"{value:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
 
 
 def write_claims(name: str, claims: Sequence[Claim], *, folder: Path = CLAIMS) -> Path:
