@@ -61,28 +61,79 @@ def test_groups_agree_with_arrays(engine, tmp_path):
         assert_equal(found, metrics.evaluate(**arrays_of(rows, own)))
 
 
-@pytest.mark.parametrize("engine", ["parquet", "pyarrow", "dask"])
+def joint_of(rows, keep=slice(None)):
+    return [np.asarray(rows[name])[keep] for name in ("correct", "conf", "conf_ood", "is_id")]
+
+
+@pytest.mark.parametrize("engine", ["parquet", "lazy", "pandas", "pyarrow", "dask"])
 @pytest.mark.parametrize("share", [None, 0.4])
 def test_two_confidences_agree_with_arrays(engine, share, tmp_path):
     rows = random_rows()
     found = logs.evaluate(as_source(rows, engine, tmp_path / "rows"), conf_ood="conf_ood", ood_share=share)
     reference = metrics.evaluate(**arrays_of(rows), conf_ood=rows["conf_ood"], ood_share=share)
+    assert {"ds_f1", "ds_aurc", "auroc_ood"} <= set(found) & set(reference)
     assert_equal(found, reference)
-    area = metrics.ds_aurc(
-        rows["correct"], rows["conf"], rows["conf_ood"], rows["is_id"], monotone=True, ood_share=share
-    )
-    bound = found.bounds["ds_aurc_monotone"]
-    assert bound.low - TOLERANCE <= area <= bound.high + TOLERANCE
+    monotone = metrics.ds_aurc(*joint_of(rows), monotone=True, ood_share=share)
+    assert found.ds_aurc_monotone == pytest.approx(monotone, abs=TOLERANCE)
+    assert found.bounds == {}
 
 
-def test_groups_of_two_confidences(tmp_path):
+@pytest.mark.parametrize("engine", ["parquet", "lazy", "pandas", "pyarrow", "dask"])
+def test_groups_of_two_confidences(engine, tmp_path):
     rows = random_rows()
-    for engine in ("parquet", "pandas"):
-        result = logs.evaluate(as_source(rows, engine, tmp_path / engine), conf_ood="conf_ood", by="model")
-        for key, found in result.items():
-            own = np.array(rows["model"]) == key
-            reference = metrics.evaluate(**arrays_of(rows, own), conf_ood=rows["conf_ood"][own])
-            assert_equal(found, reference)
+    rows["model"] = [None if name == "m2" else name for name in rows["model"]]
+    source = as_source(rows, engine, tmp_path / "rows")
+    result = logs.evaluate(source, conf_ood="conf_ood", by=["model", "conf > 0"], resamples=20, ood_share=0.3)
+    model, positive = np.array(rows["model"]), rows["conf"] > 0
+    assert set(result) == set(zip(model.tolist(), positive.tolist(), strict=True))
+    for key, found in result.items():
+        own = (model == key[0]) & (positive == key[1])
+        reference = metrics.evaluate(**arrays_of(rows, own), conf_ood=rows["conf_ood"][own], ood_share=0.3)
+        assert_equal(found, reference)
+        monotone = metrics.ds_aurc(*joint_of(rows, own), monotone=True, ood_share=0.3)
+        assert found.ds_aurc_monotone == pytest.approx(monotone, abs=TOLERANCE)
+        assert found.intervals["aurc"].low <= found.intervals["aurc"].high
+
+
+@pytest.mark.parametrize("engine", ["parquet", "dask"])
+def test_groups_without_id_rows_have_no_joint_metrics(engine, tmp_path):
+    rows = random_rows()
+    rows["model"] = ["inside" if known else "outside" for known in rows["is_id"]]
+    result = logs.evaluate(as_source(rows, engine, tmp_path / "rows"), conf_ood="conf_ood", by="model")
+    assert math.isnan(result["outside"].ds_aurc)
+    assert "is_id is False everywhere" in result["outside"].reasons["ds_aurc"]
+    assert result["inside"].ds_f1 > 0
+
+
+@pytest.mark.parametrize("share", [None, 0.0, 0.7])
+@pytest.mark.parametrize("n", [50, 3000])
+@pytest.mark.parametrize("engine", ["duckdb", "pyarrow"])
+def test_bounds_of_both_areas_hold(engine, n, share, monkeypatch):
+    monkeypatch.setattr(pairs, "CELLS", 24)
+    monkeypatch.setattr(pairs, "ROWS_OF_AREA", 10)
+    monkeypatch.setattr(pairs, "ROWS_AT_ONCE", 40)
+    for seed in range(4):
+        rows = random_rows(n=n, ties=False, seed=seed)
+        rows["conf_ood"] = rows["conf_ood"].round(1)  # ties in one confidence do no harm
+        found = logs.evaluate(as_source(rows, engine, None), conf_ood="conf_ood", ood_share=share)
+        for name, monotone in (("ds_aurc", False), ("ds_aurc_monotone", True)):
+            area = metrics.ds_aurc(*joint_of(rows), monotone=monotone, ood_share=share)
+            bound = found.bounds[name]
+            assert bound.low - TOLERANCE <= area <= bound.high + TOLERANCE
+            assert bound.low <= bound.value <= bound.high
+        if n == 3000:
+            assert found.bounds["ds_aurc"].high - found.bounds["ds_aurc"].low < 0.2
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "pyarrow"])
+def test_ds_aurc_of_many_tied_rows_is_left_to_its_monotone_form(engine, monkeypatch):
+    monkeypatch.setattr(pairs, "CELLS", 24)
+    monkeypatch.setattr(pairs, "ROWS_OF_AREA", 10)
+    monkeypatch.setattr(pairs, "ROWS_AT_ONCE", 40)
+    found = logs.evaluate(as_source(random_rows(), engine, None), conf_ood="conf_ood")
+    assert math.isnan(found.ds_aurc)
+    assert "see ds_aurc_monotone" in found.reasons["ds_aurc"]
+    assert found.bounds["ds_aurc_monotone"].low <= found.ds_aurc_monotone
 
 
 CONFIDENCES = st.one_of(
@@ -170,7 +221,8 @@ def test_refined_ds_f1_is_exact(cells, rows_at_once, ties, monkeypatch):
         assert found.ds_f1 == pytest.approx(metrics.ds_f1(*arguments, ood_share=share).value, abs=TOLERANCE)
         assert "ds_f1" not in found.bounds
         area = metrics.ds_aurc(*arguments, monotone=True, ood_share=share)
-        bound = found.bounds["ds_aurc_monotone"]
+        point = metrics.Bounded(found.ds_aurc_monotone, found.ds_aurc_monotone, found.ds_aurc_monotone)
+        bound = found.bounds.get("ds_aurc_monotone", point)  # cells of one value each are exact
         assert bound.low - TOLERANCE <= area <= bound.high + TOLERANCE
 
 
@@ -187,6 +239,73 @@ def test_counts_in_cells_bound_every_metric(engine, share, tmp_path):
             assert bound.low - TOLERANCE <= reference[name] <= bound.high + TOLERANCE, name
             assert bound.low <= found[name] <= bound.high
     assert found.bounds["aurc"].error < 1e-9  # as many cells as rows
+
+
+@pytest.mark.parametrize("engine", ["parquet", "duckdb", "lazy", "pandas", "pyarrow", "dask"])
+def test_counts_in_cells_bound_every_metric_of_groups(engine, tmp_path):
+    rows = random_rows(n=1500, ties=False)
+    rows["conf"][:7] = [math.inf, -math.inf, 0.0, -0.0, math.nan, math.nan, 1e300]
+    rows["model"] = [None if name == "m2" else name for name in rows["model"]]
+    source = as_source(rows, engine, tmp_path / "rows")
+    for bins in (2, 30):
+        result = logs.evaluate(source, exact=False, bins=bins, by="model", nan="reject")
+        assert list(result) == ["m0", "m1", "m3", None]
+        for key, found in result.items():
+            own = np.array([name == key for name in rows["model"]])
+            reference = metrics.evaluate(**arrays_of(rows, own), nan="reject")
+            assert (found.n, found.n_ood) == (reference.n, reference.n_ood)
+            assert found.nan_rejected == reference.nan_rejected
+            for name, bound in found.bounds.items():
+                assert bound.low - TOLERANCE <= reference[name] <= bound.high + TOLERANCE, name
+    with pytest.raises(InvalidInput, match="NaN"):
+        logs.evaluate(source, exact=False, by="model")
+
+
+def test_many_groups_share_the_cells(monkeypatch):
+    from twofold.logs import cells
+
+    monkeypatch.setattr(cells, "CELLS_OF_ALL", 40)
+    rows = random_rows(n=800, ties=False)
+    result = logs.evaluate(as_source(rows, "duckdb", None), exact=False, by="model", metrics=["aurc"])
+    for key, found in result.items():
+        own = np.array(rows["model"]) == key
+        bound = found.bounds["aurc"]
+        assert bound.low <= metrics.aurc(**arrays_of(rows, own)) <= bound.high
+        assert 1e-4 < bound.high - bound.low < 0.2  # ten cells
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_cells_are_found_as_by_bisection(seed):
+    from twofold.logs._kernels import count_cells
+    from twofold.logs.cells import Cuts
+
+    rng = np.random.default_rng(seed)
+    special = [-np.inf, np.inf, 0.0, -0.0, 5e-324, 1e308, -1e308, np.nan]
+    conf = np.concatenate((rng.normal(size=3000) ** 3, np.repeat(0.25, 500), special))
+    edges = np.unique(np.concatenate((rng.choice(conf[:3500], 300), [-np.inf, np.inf][:seed])))
+    cuts = Cuts.at(edges)
+    kind = rng.choice([0, 1, 3], len(conf)).astype(np.int8)
+    code = rng.integers(0, 3, len(conf))
+    counts = np.zeros(3 * 4 * (len(edges) + 1), np.uint32)
+    missing, invalid = count_cells(conf, kind, code, *cuts.lookup, np.empty(64, np.int64), counts)
+    expected = np.zeros((3, len(edges) + 1, 4), np.uint32)
+    ranked = np.where(np.isnan(conf), -np.inf, conf)
+    np.add.at(expected, (code, np.searchsorted(edges, ranked, side="right"), kind), 1)
+    assert np.array_equal(counts.reshape(expected.shape), expected)
+    assert (missing, invalid) == (1, 0)
+
+
+def test_an_error_in_one_thread_ends_the_scan():
+    from twofold.logs import cells, tables
+
+    def fail(batches):
+        for _ in batches:
+            raise InvalidInput("stop here")
+        return ()
+
+    source = as_source(random_rows(n=5000), "duckdb", None)
+    with tables.open_table(source) as table, pytest.raises(InvalidInput, match="stop here"):
+        cells.fold(table, ("conf",), fail, workers=3)
 
 
 def test_intervals_are_close_to_those_of_rows():
@@ -247,8 +366,16 @@ def test_labels_and_predictions_make_correct_and_is_id(tmp_path):
         found = logs.evaluate(as_source(columns, engine, tmp_path))
         reference = metrics.evaluate([1, 1, 0, 0], columns["conf_id"], is_id=[1, 1, 1, 0])
         assert_equal(found, reference)
-        explicit = logs.evaluate(as_source(columns, engine, tmp_path), correct="label = prediction")
-        assert explicit.n_ood == 0
+        source = as_source(columns, engine, tmp_path)
+        assert_equal(logs.evaluate(source, correct="label = prediction"), reference)
+        assert logs.evaluate(source, correct="label = prediction", is_id="true").n_ood == 0
+        assert logs.evaluate(source, correct="label = prediction", is_id="label <> 1 or prediction = 1").n_ood == 1
+
+
+def test_labels_that_are_no_whole_numbers_say_nothing_about_ood(tmp_path):
+    columns = {"label": ["a", "-1"], "prediction": ["a", "b"], "conf": [0.9, 0.8]}
+    for engine in ("duckdb", "pandas"):
+        assert logs.evaluate(as_source(columns, engine, tmp_path)).n_ood == 0
 
 
 EVIL = ['a"b', "x'); DROP TABLE rows; --", "a.b", "select", "ü n\tï", "c; copy (select 1) to 'stolen'", "`a`"]
@@ -301,6 +428,72 @@ def test_expressions(engine, text, function):
     rows = random_rows()
     found = logs.evaluate(as_source(rows, engine, None), where=text, metrics=["aurc"])
     assert_equal(found, metrics.evaluate(**arrays_of(rows, function(rows)), only=["aurc"]))
+
+
+NAN_EXPRESSIONS = {
+    "conf > 0": lambda c, o: c > 0,
+    "not conf > 0": lambda c, o: ~(c > 0),
+    "conf >= conf_ood": lambda c, o: c >= o,
+    "conf < 0.5 or conf_ood <= 0": lambda c, o: (c < 0.5) | (o <= 0),
+    "conf = conf": lambda c, o: c == c,
+    "conf <> conf": lambda c, o: c != c,
+    "conf != conf_ood": lambda c, o: c != o,
+    "abs(conf) + 1 > conf_ood * 2": lambda c, o: np.abs(c) + 1 > o * 2,
+    "exp(conf) / 2 <= 1 and not -conf = 0.3": lambda c, o: (np.exp(c) / 2 <= 1) & ~(-c == 0.3),
+    "conf in (0.1, 0.2) or conf_ood > 1": lambda c, o: np.isin(c, [0.1, 0.2]) | (o > 1),
+}
+
+
+@pytest.mark.parametrize("engine", ["parquet", "dataset", "duckdb", "polars", "lazy", "pandas", "pyarrow", "dask"])
+def test_nan_compares_as_in_arrays(engine, tmp_path):
+    rows = random_rows(n=200)
+    rows["conf"][::5] = math.nan
+    rows["conf_ood"][::7] = math.nan
+    rows["one"] = np.ones(200)
+    source = as_source(rows, engine, tmp_path / "rows")
+    for text, function in NAN_EXPRESSIONS.items():
+        kept = function(rows["conf"], rows["conf_ood"])
+        if not kept.any():
+            continue
+        found = logs.evaluate(source, conf="one", where=text, metrics=["accuracy"])
+        assert found.n == kept.sum(), text
+        assert found.accuracy == pytest.approx(np.mean(rows["correct"][kept & rows["is_id"]])), text
+        groups = logs.evaluate(source, conf="one", by=text, metrics=["accuracy"])
+        assert {key: one.n for key, one in groups.items()} == {True: kept.sum(), False: (~kept).sum()}, text
+
+
+def test_nan_that_statistics_of_files_leave_out_is_found(tmp_path):
+    import duckdb
+
+    rows = random_rows(n=100)
+    rows["conf"][3] = math.nan
+    path = as_source(rows, "parquet", tmp_path / "rows")
+    for options in ({}, {"exact": False}, {"by": "model"}, {"exact": False, "by": "model"}):
+        with pytest.raises(InvalidInput, match="NaN or null in 1 of 100 rows"):
+            logs.evaluate(path, **options)
+    rejected = logs.evaluate(path, nan="reject")
+    assert_equal(rejected, metrics.evaluate(**arrays_of(rows), nan="reject"))
+    assert rejected.nan_rejected == 1
+    relation = duckdb.connect().read_parquet(
+        str(tmp_path / "rows" / "0.parquet")
+    )  # of the caller: DuckDB says that nothing is NaN
+    for options in ({}, {"exact": False}, {"nan": "reject"}):
+        with pytest.raises(InvalidInput, match="can_have_nan = true"):
+            logs.evaluate(relation, **options)
+
+
+@pytest.mark.parametrize("kind", ["scan", "relation"])
+def test_nan_compares_as_in_arrays_in_scans_of_files(kind, tmp_path):
+    rows = random_rows(n=200)
+    rows["conf"][::5] = math.nan
+    rows["one"] = np.ones(200)
+    path = as_source(rows, "parquet", tmp_path / "rows")
+    source = pytest.importorskip("polars").scan_parquet(path)
+    if kind == "relation":
+        query = f"SELECT * FROM read_parquet('{path}', can_have_nan = true)"
+        source = pytest.importorskip("duckdb").connect().sql(query)
+    for text, kept in {"conf > 0": rows["conf"] > 0, "not conf < 1e9": ~(rows["conf"] < 1e9)}.items():
+        assert logs.evaluate(source, conf="one", where=text, metrics=["accuracy"]).n == kept.sum()
 
 
 # Files
@@ -431,6 +624,27 @@ def test_groups_print_and_convert_as_one_table():
     content = json.loads(result.to_json())
     assert content["by"] == ["model"]
     assert content["groups"][0]["group"] == ["m0"]
+
+
+def test_results_are_small_and_escaped_in_notebooks():
+    rows = random_rows()
+    rows["<b>model"] = [f"<script>{name}</script>" for name in rows.pop("model")]
+    source = as_source(rows, "pyarrow", None)
+    result = logs.evaluate(source, resamples=10, is_id="is_id")
+    assert len(repr(result)) < 250
+    assert repr(result).startswith("TableEvaluation(300 samples")
+    assert "interval" in result._repr_html_()
+    binned = logs.evaluate(source, exact=False, bins=5)
+    assert "exact value in" in binned._repr_html_()
+    groups = logs.evaluate(source, by="<b>model", metrics=["aurc"])
+    assert repr(groups) == "GroupedEvaluation(300 rows in 4 groups by <b>model)"
+    html = groups._repr_html_()
+    assert "<script>" not in html
+    assert "<b>" not in html
+    assert "&lt;script&gt;m1&lt;/script&gt;" in html
+    many = logs.evaluate(as_source(random_rows(n=3000, groups=900), "pyarrow", None), by="model", metrics=["aurc"])
+    assert len(many._repr_html_()) < 20_000
+    assert "more" in many._repr_html_()
 
 
 def test_many_groups_are_one_query(tmp_path):

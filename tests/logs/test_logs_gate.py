@@ -59,6 +59,35 @@ def test_cards_agree_with_arrays(gate, engine, tmp_path):
     assert cards["m2"].report.to_dict() == expected.to_dict()
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_no_gate_accepts_nan(gate, engine, tmp_path):
+    rows = logged(n=60)
+    rows["conf"][:3] = np.nan
+    rows["conf_ood"][2:6] = np.nan
+    ranked = {name: np.where(np.isnan(rows[name]), -np.inf, rows[name]) for name in ("conf", "conf_ood")}
+    expected = verdicts_of(gate, ranked)
+    source = as_source(rows, engine, tmp_path / "rows")  # statistics of Parquet files leave NaN out
+    found = logs.card(gate, source).verdicts
+    assert found == {name: int((expected == name).sum()) for name in ("accept", "unsure", "unknown")}
+    shown = repr(logs.card(gate, source))
+    assert len(shown) < 200
+    assert "60 rows" in shown
+
+
+def test_cards_and_replays_are_small_and_escaped_in_notebooks(gate):
+    rows = logged()
+    rows["model"] = [f"<i>{name}" for name in rows["model"]]
+    source = as_source(rows, "pyarrow", None)
+    cards = logs.card(gate, source, by="model")
+    assert repr(cards) == "LogCards(600 rows in 4 groups by model)"
+    assert "&lt;i&gt;m1" in cards._repr_html_()
+    assert "<i>" not in cards._repr_html_()
+    assert "95 % interval" in cards["<i>m1"]._repr_html_()
+    replay = logs.watch(gate, source, every="6h")
+    assert repr(replay).startswith("Watch(600 verdicts in")
+    assert "log e" in replay._repr_html_()
+
+
 def test_a_card_without_labels_has_verdict_rates(gate):
     rows = logged()
     columns = {name: rows[name] for name in ("conf", "conf_ood")}

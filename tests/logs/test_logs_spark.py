@@ -85,6 +85,43 @@ def test_groups_nulls_and_odd_names(spark):
             assert found.intervals["aurc"].low <= found.intervals["aurc"].high
 
 
+def test_groups_of_two_confidences_and_counts_in_cells(spark):
+    rows = random_rows(n=400, ties=False)
+    rows["model"] = [None if name == "m3" else name for name in rows["model"]]
+    frame = frame_of(spark, rows).repartition(3)
+    both = logs.evaluate(frame, conf_ood="conf_ood", by="model", resamples=10, ood_share=0.2)
+    cells = logs.evaluate(frame, exact=False, bins=20, by="model")
+    assert set(both) == set(cells) == set(rows["model"])
+    for key, found in both.items():
+        own = np.array([name == key for name in rows["model"]])
+        arrays = {name: rows[name][own] for name in ("correct", "conf", "is_id")}
+        reference = metrics.evaluate(**arrays, conf_ood=rows["conf_ood"][own], ood_share=0.2)
+        assert {"ds_f1", "ds_aurc"} <= set(found) & set(reference)
+        assert_equal(found, reference)
+        assert (found.n, found.n_ood) == (reference.n, reference.n_ood)
+        assert found.intervals["aurc"].low <= found.intervals["aurc"].high
+        exact = metrics.evaluate(**arrays)
+        for name, bound in cells[key].bounds.items():
+            assert bound.low - 1e-12 <= exact[name] <= bound.high + 1e-12, name
+
+
+def test_nan_compares_as_in_arrays(spark):
+    rows = random_rows(n=100)
+    rows["conf"][::5] = np.nan
+    text = "SELECT *, CASE WHEN conf IS NULL THEN double('NaN') ELSE conf END AS c FROM rows"
+    frame_of(spark, rows).createOrReplaceTempView("rows")  # NaN of pandas is null in Spark
+    frame = spark.sql(text)
+    assert frame.filter("isnan(c)").count() == 20
+    conf = rows["conf"]
+    for text, kept in {
+        "c > 0": conf > 0,
+        "not c > 0": ~(conf > 0),
+        "c <> c": conf != conf,
+        "c = c": conf == conf,
+    }.items():
+        assert logs.evaluate(frame, conf="conf_ood", where=text, metrics=["accuracy"]).n == kept.sum(), text
+
+
 def test_cards_and_verdicts(spark):
     rows = random_rows(n=500)
     gate = Gate.fit_confidences(rows["correct"], rows["conf"], rows["conf_ood"], is_id=rows["is_id"])

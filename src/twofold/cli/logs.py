@@ -18,7 +18,10 @@ TABLE = click.argument("tables", nargs=-1, required=True, metavar="TABLE...")
 CORRECT = click.option(
     "--correct", help='Column or expression, such as "label = prediction".  [default: correct, or label = prediction]'
 )
-IS_ID = click.option("--is-id", help="Column or expression that is true for known inputs.")
+IS_ID = click.option(
+    "--is-id",
+    help="Column or expression that is true for known inputs.  [default: is_id, or label <> -1 if labels are integers]",
+)
 CONF_ID = click.option("--conf-id", help="Confidence in the unit of the gate's score.  [default: conf_id, or conf]")
 CONF_OOD = click.option("--conf-ood", help="The second confidence.  [default: conf_ood]")
 BY = click.option("--by", help="Columns or expressions that make groups, with commas: model,date(time).")

@@ -3,7 +3,7 @@
 >>> import pyarrow as pa
 >>> from twofold import logs
 >>> table = pa.table({"label": [0, 1, 1], "prediction": [0, 1, 0], "conf": [0.9, 0.8, 0.3]})
->>> logs.evaluate(table, metrics=["accuracy", "auroc"])
+>>> print(logs.evaluate(table, metrics=["accuracy", "auroc"]))
 3 samples (3 ID, 0 OOD)
 accuracy ↑ 0.66667
 auroc    ↑ 1.00000

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from twofold._checks import AnyArray, Array
-from twofold.logs._memory import number_groups
 from twofold.logs._parts import Codes, PartCounts, PartPlan, count_part, plan_parts
-from twofold.logs.columns import CountedGroups, engine_errors
+from twofold.logs.columns import engine_errors
+from twofold.logs.groups import CountedGroups
 from twofold.logs.ordered import OrderedSums
 from twofold.logs.tables import LogTable
 
@@ -19,6 +19,8 @@ RANGES = 256  # most parts
 SAMPLE = 4096  # rows of each partition, by which the ranges are cut
 
 Rows = tuple[Codes, Array, AnyArray]  # group, confidence and kind
+Batch = dict[str, AnyArray]
+Fold = Callable[[Iterator[Batch]], Any]
 Cut = tuple[int, float]  # the first group and confidence of a range
 
 
@@ -26,13 +28,11 @@ def reduce_ordered(plain: LogTable, counted: CountedGroups, conf: str, share: fl
     """Reduce all rows, ordered by group and falling confidence, to the sums of each group."""
     dask = _import_dask()
 
-    places = {key: place for place, key in enumerate(counted.keys)}
-    groups = list(counted.order)
-    partitions = plain.frame.select(conf, "kind", *groups).to_native().to_delayed()
+    partitions = plain.frame.select(conf, "kind", *counted.names).to_native().to_delayed()
     with engine_errors():
         sort = dask.delayed(_sort_partition)
         split = dask.delayed(_split_rows)
-        sorted_rows = dask.persist(*[sort(partition, conf, groups, places) for partition in partitions])
+        sorted_rows = dask.persist(*[sort(partition, conf, counted) for partition in partitions])
         samples = dask.compute(*[dask.delayed(_sample)(rows) for rows in sorted_rows])
         cuts = _choose_cuts(samples, min(len(partitions), RANGES))
         pieces = [split(rows, cuts) for rows in sorted_rows]
@@ -57,18 +57,22 @@ def _import_dask() -> Any:
     return dask
 
 
-def _sort_partition(partition: Any, conf: str, groups: Sequence[str], places: dict[tuple[Any, ...], int]) -> Rows:
+def _sort_partition(partition: Any, conf: str, counted: CountedGroups) -> Rows:
     """Number the groups of a partition and sort its rows."""
-    import pyarrow as pa
-
     values = partition[conf].to_numpy().astype(np.float64)
     kind = partition["kind"].to_numpy().astype(np.int8)
     code = np.zeros(len(values), np.int64)
-    if groups and len(values):
-        keys, number = number_groups([pa.Array.from_pandas(partition[name]) for name in groups])
-        code = np.array([places[key] for key in keys], np.int64)[number]
+    if counted.names:
+        code = _code_rows(partition, counted)
     order = np.lexsort((-values, code))
     return code[order], values[order], kind[order]
+
+
+def _code_rows(partition: Any, counted: CountedGroups) -> Codes:
+    """Find the group of each row of a partition."""
+    import pyarrow as pa
+
+    return counted.code_rows([pa.Array.from_pandas(partition[name]) for name in counted.names])
 
 
 def _sample(rows: Rows) -> list[Cut]:
@@ -116,15 +120,48 @@ def _reduce(rows: Rows, plan: PartPlan) -> tuple[Array, AnyArray]:
     return sums.sums, sums.cells
 
 
-def fold(
-    plain: LogTable, columns: Sequence[str], function: Callable[[Iterator[dict[str, AnyArray]]], Any]
-) -> list[Any]:
-    """Apply a function to each partition and return the results."""
+def fold(plain: LogTable, columns: Sequence[str], function: Fold, groups: CountedGroups | None) -> list[Any]:
+    """Apply a function to each partition and return the results; with groups, batches also have ``code``."""
     dask = _import_dask()
 
     def apply(partition: Any) -> Any:
-        return function(iter([{name: partition[name].to_numpy() for name in columns}]))
+        return function(iter([_read_partition(partition, columns, groups)]))
 
-    partitions = plain.frame.select(*columns).to_native().to_delayed()
+    names = () if groups is None else groups.names
+    partitions = plain.frame.select(*columns, *names).to_native().to_delayed()
     with engine_errors():
         return list(dask.compute(*[dask.delayed(apply)(partition) for partition in partitions]))
+
+
+def fold_groups(plain: LogTable, columns: Sequence[str], function: Fold, groups: CountedGroups) -> list[Any]:
+    """Bring the rows of each group together, and apply a function to parts that each hold some whole groups."""
+    dask = _import_dask()
+
+    partitions = plain.frame.select(*columns, *groups.names).to_native().to_delayed()
+    parts = min(len(groups.keys), RANGES, max(len(partitions), 1))
+
+    def split(partition: Any) -> list[Batch]:
+        rows = _read_partition(partition, columns, groups)
+        pieces = []
+        for part in range(parts):
+            own = rows["code"] % parts == part
+            pieces.append({name: array[own] for name, array in rows.items()})
+        return pieces
+
+    def apply(pieces: list[Batch]) -> Any:
+        return function(iter(pieces))
+
+    with engine_errors():
+        pieces = [dask.delayed(split, nout=parts)(partition) for partition in partitions]
+        tasks = []
+        for part in range(parts):
+            tasks.append(dask.delayed(apply)([piece[part] for piece in pieces]))
+        return list(dask.compute(*tasks))
+
+
+def _read_partition(partition: Any, columns: Sequence[str], groups: CountedGroups | None) -> Batch:
+    """Return columns of a partition as arrays; with groups also ``code``."""
+    arrays = {name: partition[name].to_numpy() for name in columns}
+    if groups is not None:
+        arrays["code"] = _code_rows(partition, groups)
+    return arrays

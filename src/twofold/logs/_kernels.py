@@ -7,9 +7,9 @@ import numpy as np
 from twofold._kernels import OUTSIDE, RIGHT, WRONG, kernel
 
 RISK, RISK_ID, PRECISION, PRECISION_UNSAFE, PAIRS, GENERALISED, PAIRS_OOD = range(7)  # sums over levels
-F1, RIGHT_KEPT, ID_KEPT = 7, 8, 9  # largest over levels
-LOSS_TAKEN, OOD_TAKEN = 10, 11  # least over levels
-SUMS = 12
+F1, RIGHT_KEPT, ID_KEPT, ID_TIED = 7, 8, 9, 10  # largest over levels
+LOSS_TAKEN, OOD_TAKEN = 11, 12  # least over levels
+SUMS = 13
 
 IN_ORDER, TOO_MANY = -1, -2  # what sweep_rows returns; otherwise the first row that is out of order
 
@@ -59,7 +59,7 @@ def sweep_rows(conf, kind, following, rows, totals, weights, tpr, place, level, 
     part = np.empty(SUMS)
     clear(part)
     risk_sum = risk_id_sum = precision_sum = unsafe_sum = pair_sum = generalised_sum = ood_sum = 0.0
-    f1 = right_kept = id_kept = -1.0
+    f1 = right_kept = id_kept = id_tied = -1.0
     loss_taken = ood_taken = np.inf
     for t in range(conf.size):
         if left == 0:
@@ -77,11 +77,11 @@ def sweep_rows(conf, kind, following, rows, totals, weights, tpr, place, level, 
             loss = wrong + weight * outside
             accepted = right + loss
             risk_sum = risk_id_sum = precision_sum = unsafe_sum = pair_sum = generalised_sum = ood_sum = 0.0
-            f1 = right_kept = id_kept = -1.0
+            f1 = right_kept = id_kept = id_tied = -1.0
             loss_taken = ood_taken = np.inf
             top = conf[t]
         value = conf[t]
-        if value > top:
+        if not value <= top:  # larger, or NaN
             return t
         top = value
         row_kind = kind[t]
@@ -127,12 +127,14 @@ def sweep_rows(conf, kind, following, rows, totals, weights, tpr, place, level, 
                 id_kept = float(known)
             if outside < ood_taken and known / all_known >= tpr:
                 ood_taken = float(outside)
+        id_tied = max(id_tied, float(known - known_before))
         tied_right = tied_wrong = tied_outside = 0
         if left == 0:
             seen[s, 0], seen[s, 1], seen[s, 2] = right, wrong, outside
             part[RISK], part[RISK_ID], part[PRECISION] = risk_sum, risk_id_sum, precision_sum
             part[PRECISION_UNSAFE], part[PAIRS], part[GENERALISED] = unsafe_sum, pair_sum, generalised_sum
             part[PAIRS_OOD], part[F1], part[RIGHT_KEPT], part[ID_KEPT] = ood_sum, f1, right_kept, id_kept
+            part[ID_TIED] = id_tied
             part[LOSS_TAKEN], part[OOD_TAKEN] = loss_taken, ood_taken
             merge(part, sums[s])
     if s >= 0 and left > 0:
@@ -140,6 +142,7 @@ def sweep_rows(conf, kind, following, rows, totals, weights, tpr, place, level, 
         part[RISK], part[RISK_ID], part[PRECISION] = risk_sum, risk_id_sum, precision_sum
         part[PRECISION_UNSAFE], part[PAIRS], part[GENERALISED] = unsafe_sum, pair_sum, generalised_sum
         part[PAIRS_OOD], part[F1], part[RIGHT_KEPT], part[ID_KEPT] = ood_sum, f1, right_kept, id_kept
+        part[ID_TIED] = id_tied
         part[LOSS_TAKEN], part[OOD_TAKEN] = loss_taken, ood_taken
         merge(part, sums[s])
     place[0], place[1] = s, left
@@ -150,12 +153,14 @@ def sweep_rows(conf, kind, following, rows, totals, weights, tpr, place, level, 
 
 @kernel
 def make_guide(edges, low, scale, guide):  # type: ignore[no-untyped-def]
-    """Fill ``guide[b]`` with the number of cuts below slice b of the range of the cuts."""
+    """Fill ``guide[b]`` with the number of cuts below slice b of the range of the cuts, and its end with all cuts."""
+    slices = guide.size - 1
     e = 0
-    for b in range(guide.size):
-        while e < edges.size and slice_of(edges[e], low, scale, guide.size) < b:
+    for b in range(slices):
+        while e < edges.size and slice_of(edges[e], low, scale, slices) < b:
             e += 1
         guide[b] = e
+    guide[slices] = edges.size
 
 
 @kernel
@@ -172,9 +177,13 @@ def slice_of(value, low, scale, slices):  # type: ignore[no-untyped-def]
 @kernel
 def find_cell(value, edges, guide, low, scale):  # type: ignore[no-untyped-def]
     """Return the number of cuts at or below a value: the slice of the value narrows the search to few cuts."""
-    b = slice_of(value, low, scale, guide.size)
-    first = np.uint64(guide[b])
-    last = np.uint64(edges.size if b + 1 == guide.size else guide[b + 1])
+    b = slice_of(value, low, scale, guide.size - 1)
+    return search_cuts(value, edges, np.uint64(guide[b]), np.uint64(guide[b + 1]))
+
+
+@kernel
+def search_cuts(value, edges, first, last):  # type: ignore[no-untyped-def]
+    """Return the number of cuts at or below a value that lies between two of them."""
     while last - first > np.uint64(8):
         middle = (first + last) >> np.uint64(1)
         if edges[middle] <= value:
@@ -187,39 +196,36 @@ def find_cell(value, edges, guide, low, scale):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def count_cells(conf, kind, edges, guide, low, scale, counts):  # type: ignore[no-untyped-def]
-    """Count rows by cell and kind; returns the rows without a confidence, ranked lowest, and those that are invalid.
+def count_cells(conf, kind, code, edges, guide, low, scale, cell, counts):  # type: ignore[no-untyped-def]
+    """Count rows by group, cell and kind; returns the rows without a confidence, ranked lowest, and the invalid ones.
 
-    This is ``find_cell`` written out: calling it for every row takes ten times as long.
+    ``code`` is the group of each row, or empty for one group. ``cell`` has room for some rows: each of the three steps
+    runs over that many, so that the processor waits for many cells at once. Invalid rows have a negative kind, and are
+    counted anywhere.
     """
     missing = invalid = 0
-    top = np.float64(guide.size - 1)
-    end = np.uint64(edges.size)
-    for t in range(conf.size):
-        value = conf[t]
-        if kind[t] < 0:
-            invalid += 1
-            continue
-        if value != value:
-            missing += 1
-            value = -np.inf
-        place = (value - low) * scale
-        if not place > 0.0:
-            place = 0.0
-        b = np.uint64(min(place, top))
-        cell = np.uint64(guide[b])
-        last = end
-        if b < np.uint64(guide.size - 1):
-            last = np.uint64(guide[b + np.uint64(1)])
-        while last - cell > np.uint64(8):
-            middle = (cell + last) >> np.uint64(1)
-            if edges[middle] <= value:
-                cell = middle + np.uint64(1)
-            else:
-                last = middle
-        while cell < last and edges[cell] <= value:
-            cell += np.uint64(1)
-        counts[cell, np.uint64(kind[t])] += 1
+    top = np.float64(guide.size - 2)
+    width = np.uint64(4 * (edges.size + 1))
+    for start in range(0, conf.size, cell.size):
+        rows = min(cell.size, conf.size - start)
+        for t in range(rows):
+            place = (conf[start + t] - low) * scale
+            place = place if place > 0.0 else 0.0
+            cell[t] = np.int64(min(place, top))
+        for t in range(rows):
+            b = np.uint64(cell[t])
+            value = conf[start + t]
+            if value != value:
+                missing += 1
+                value = -np.inf
+            cell[t] = search_cuts(value, edges, np.uint64(guide[b]), np.uint64(guide[b + np.uint64(1)]))
+        for t in range(rows):
+            row_kind = kind[start + t]
+            invalid += row_kind < 0
+            target = np.uint64(4 * cell[t] + (row_kind & 3))
+            if code.size:
+                target += width * np.uint64(code[start + t])
+            counts[target] += 1
     return missing, invalid
 
 
@@ -234,3 +240,29 @@ def count_pairs(first, second, kind, edges1, guide1, low1, scale1, edges2, guide
         ends[1, i] = max(ends[1, i], first[t])
         ends[2, j] = min(ends[2, j], second[t])
         ends[3, j] = max(ends[3, j], second[t])
+
+
+@kernel
+def sum_level_limits(level, failed, outside):  # type: ignore[no-untyped-def]
+    """Sum min(1, F / (k + O)) over k = 1..level[0], at each k with a good corner (K, F, O) of those with K >= k.
+
+    Corners come by falling K. Of two corners the one with the lower limit at the current level is kept.
+    """
+    total = 0.0
+    best = 0
+    for i in range(level.size):
+        above = level[i]
+        if above == 0.0:
+            break
+        if failed[i] * (above + outside[best]) <= failed[best] * (above + outside[i]):
+            best = i
+        below = level[i + 1] if i + 1 < level.size else 0.0
+        if below == above:
+            continue
+        lowest = below + 1.0
+        total += min(1.0, failed[best] / (lowest + outside[best]))
+        rest = failed[best] * np.log(
+            (above + outside[best]) / (lowest + outside[best])
+        )  # at least the sum: an integral
+        total += min(above - lowest, rest)
+    return total

@@ -14,7 +14,8 @@ import numpy as np
 
 from twofold._checks import AnyArray
 from twofold.logs._parts import PartCounts, PartPlan, count_part, plan_parts
-from twofold.logs.columns import CountedGroups, engine_errors
+from twofold.logs.columns import engine_errors
+from twofold.logs.groups import CountedGroups
 from twofold.logs.ordered import OrderedSums
 from twofold.logs.tables import LogTable
 
@@ -25,13 +26,15 @@ _COUNTS = "part int, code long, right long, wrong long, outside long"
 _SUMS = "code long, sums binary, cells binary"
 _RESULT = "result binary"
 
+Fold = Callable[[Iterator[dict[str, AnyArray]]], Any]
+
 
 def reduce_ordered(plain: LogTable, counted: CountedGroups, conf: str, share: float | None, cells: int) -> OrderedSums:
     """Reduce all rows, ordered by group and falling confidence, to the sums of each group."""
     from pyspark import StorageLevel
     from pyspark.sql import functions as f
 
-    frame = _with_codes(plain, counted, conf)
+    frame = _with_codes(plain, counted, (conf, "kind"))
     parts = max(FEWEST_PARTS, int(counted.totals.sum()) // ROWS_OF_PART)
     order = [f.col(conf).desc()]
     if counted.order:
@@ -55,23 +58,23 @@ def reduce_ordered(plain: LogTable, counted: CountedGroups, conf: str, share: fl
     return sums
 
 
-def _with_codes(plain: LogTable, counted: CountedGroups, conf: str) -> Any:
-    """Return the confidence, the kind and, with groups, their numbers."""
-    frame = plain.frame.select(conf, "kind", *counted.order).to_native()
-    if not counted.order:
+def _with_codes(plain: LogTable, counted: CountedGroups, columns: Sequence[str]) -> Any:
+    """Return the columns and, with groups, the number of each row's group as ``code``."""
+    frame = plain.frame.select(*columns, *counted.names).to_native()
+    if not counted.names:
         return frame
     from pyspark.sql import functions as f
 
     rows = [(*key, place) for place, key in enumerate(counted.keys)]
-    types = [field for field in frame.schema.fields if field.name in counted.order]
+    types = [field for field in frame.schema.fields if field.name in counted.names]
     schema = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in types) + ", code long"
     listed = frame.sparkSession.createDataFrame(rows, schema).alias("listed")
     same = None
-    for name in counted.order:
+    for name in counted.names:
         equal = frame[name].eqNullSafe(f.col(f"listed.{name}"))
         same = equal if same is None else same & equal
     joined = frame.join(f.broadcast(listed), same, "inner")
-    return joined.select(f.col("code"), frame[conf], frame["kind"])
+    return joined.select(f.col("code"), *[frame[name] for name in columns])
 
 
 def _read_counts(rows: Sequence[Any]) -> dict[int, PartCounts]:
@@ -134,10 +137,25 @@ def _reducer(plans: dict[int, PartPlan], conf: str) -> Callable[[Iterator[Any]],
     return reduce
 
 
-def fold(
-    plain: LogTable, columns: Sequence[str], function: Callable[[Iterator[dict[str, AnyArray]]], Any]
-) -> list[Any]:
-    """Apply a function, which returns a tuple of arrays, to each partition and return the results."""
+def fold(plain: LogTable, columns: Sequence[str], function: Fold, groups: CountedGroups | None) -> list[Any]:
+    """Apply a function, which returns a tuple of arrays, to each partition and return the results.
+
+    With groups, batches also have ``code``.
+    """
+    if groups is None:
+        return _apply(plain.frame.select(*columns).to_native(), columns, function)
+    return _apply(_with_codes(plain, groups, columns), (*columns, "code"), function)
+
+
+def fold_groups(plain: LogTable, columns: Sequence[str], function: Fold, groups: CountedGroups) -> list[Any]:
+    """Bring the rows of each group together, and apply a function to partitions that each hold some whole groups."""
+    parts = max(FEWEST_PARTS, int(groups.totals.sum()) // ROWS_OF_PART)
+    frame = _with_codes(plain, groups, columns).repartition(min(parts, len(groups.keys)), "code")
+    return _apply(frame, (*columns, "code"), function)
+
+
+def _apply(frame: Any, columns: Sequence[str], function: Fold) -> list[Any]:
+    """Apply a function to the batches of each partition, and bring back the arrays that it returns."""
 
     def apply(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -148,7 +166,7 @@ def fold(
         yield pa.RecordBatch.from_arrays([pa.array([file.getvalue()], pa.binary())], ["result"])
 
     with engine_errors():
-        rows = plain.frame.select(*columns).to_native().mapInArrow(apply, _RESULT).collect()
+        rows = frame.mapInArrow(apply, _RESULT).collect()
     results = []
     for row in rows:
         with np.load(io.BytesIO(row["result"]), allow_pickle=False) as file:

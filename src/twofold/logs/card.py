@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from twofold._notebook import NotebookTable
+from twofold._notebook import card as notebook_card
 from twofold.errors import UnfitData, UnknownName
 from twofold.gate import Gate, ReportCard
 from twofold.gate.card import LEVEL, AcceptCounts, Bounds, card_of_counts, exact_interval
@@ -18,17 +20,22 @@ from twofold.logs.columns import (
     default_column,
     default_is_id,
     engine_errors,
+    has_columns,
+    keep_rows,
+    name_groups,
     read_rows,
-    sort_key,
     truth,
 )
-from twofold.logs.expressions import as_expressions
-from twofold.logs.results import Key, plain_value
+from twofold.logs.groups import sort_key
+from twofold.logs.results import Key, format_table, key_values, one_line, plain_value
 from twofold.logs.tables import LogTable, open_table
 from twofold.logs.verdicts import verdict_expressions
 
+if TYPE_CHECKING:
+    import narwhals as nw
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class LogCard:
     """Report what a gate says and does on logged predictions.
 
@@ -72,6 +79,32 @@ class LogCard:
             lines.append(str(self.report))
         return "\n".join(lines)
 
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name} {rate:.4f}" for name, rate in self.rates.items())
+        if self.report is not None:
+            shown += f", risk {self.report.risk:.4f}"
+        return f"LogCard({sum(self.verdicts.values())} rows: {shown})"
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[object, ...]] = []
+        for name, rate in self.rates.items():
+            low, high = self.intervals[name]
+            rows.append((name, self.verdicts[name], rate, f"[{low:.4f}, {high:.4f}]"))
+        facts: dict[str, object] = {}
+        if self.report is not None:
+            facts = {
+                "coverage": f"{self.report.coverage:.4f} {_shown_interval(self.report.coverage_interval)}",
+                "risk": f"{self.report.risk:.4f} {_shown_interval(self.report.risk_interval)}",
+                "promise kept": self.report.kept,
+            }
+        table = NotebookTable(("verdict", "rows", "rate", "95 % interval"), rows)
+        return notebook_card(f"A gate on {sum(self.verdicts.values()):,} logged predictions", facts, table)
+
+
+def _shown_interval(interval: Bounds) -> str:
+    low, high = interval
+    return f"[{low:.4f}, {high:.4f}]"
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LogCards(Mapping[Key, LogCard]):
@@ -109,8 +142,7 @@ class LogCards(Mapping[Key, LogCard]):
         """
         rows = []
         for key, card in self.cards.items():
-            values = key if len(self.by) > 1 else (key,)
-            row: dict[str, Any] = dict(zip(self.by, values, strict=True))
+            row: dict[str, Any] = dict(zip(self.by, key_values(key, self.by), strict=True))
             row["n"] = sum(card.verdicts.values())
             row |= card.rates
             if card.report is not None:
@@ -137,24 +169,41 @@ class LogCards(Mapping[Key, LogCard]):
         """
         listed = []
         for key, card in self.cards.items():
-            listed.append({"group": list(key) if len(self.by) > 1 else [key]} | card.to_dict())
+            listed.append({"group": list(key_values(key, self.by))} | card.to_dict())
         return json.dumps(plain_value({"by": list(self.by), "groups": listed}), indent=indent)
 
     def __str__(self) -> str:
-        from twofold.logs.results import format_table
-
-        rows = self.rows()
-        head = list(dict.fromkeys(name for row in rows for name in row))
+        head, rows = self._table()
         table = [head]
         for row in rows:
-            cells = []
-            for name in head:
-                value = row.get(name, "")
-                cells.append(f"{value:.4f}" if isinstance(value, float) else str(plain_value(value)))
-            table.append(cells)
+            table.append([_shown_cell(value) for value in row])
         return format_table(table, len(self.by))
 
-    __repr__ = __str__
+    def _table(self) -> tuple[list[str], list[list[object]]]:
+        """Return the names of all columns that some group has, and the cells of each group, empty where it has none."""
+        rows = self.rows()
+        head: dict[str, None] = {}  # in order, each once
+        for row in rows:
+            head |= dict.fromkeys(row)
+        cells = []
+        for row in rows:
+            cells.append([row.get(name, "") for name in head])
+        return list(head), cells
+
+    def __repr__(self) -> str:
+        rows = sum(sum(card.verdicts.values()) for card in self.cards.values())
+        return f"LogCards({rows} rows in {len(self.cards)} groups by {', '.join(self.by)})"
+
+    def _repr_html_(self) -> str:
+        head, rows = self._table()
+        table = NotebookTable(head, rows)
+        return notebook_card(f"A gate on {len(self.cards):,} groups of logged predictions", table=table)
+
+
+def _shown_cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    return one_line(plain_value(value))
 
 
 def card(
@@ -214,55 +263,88 @@ def card(
     ({'accept': 2, 'unsure': 1, 'unknown': 0}, 0.5)
     """
     with open_table(table, memory=memory, threads=threads) as opened:
-        if where is not None:
-            kept = opened.frame.filter(as_expression(opened, where, "where"))
-            opened = LogTable(kept, opened.engine, opened.names, opened.files)
-        groups: dict[str, Any] = {}
-        for expression in as_expressions(by or ()):
-            name = expression if isinstance(expression, str) else f"group {len(groups) + 1}"
-            groups[name] = as_expression(opened, expression, "by")
-        rows, labelled = _count(gate, opened, correct, conf_id, conf_ood, is_id, list(groups.values()))
+        opened = keep_rows(opened, where)
+        groups = name_groups(opened, by or ())
+        verdict = verdict_expressions(gate, opened, conf_id, conf_ood)["verdict"]
+        truths = _choose_truths(opened, correct, is_id)
+        rows = _count_rows(opened, verdict, truths, groups)
+    labelled = "correct" in truths
     cards: dict[Key, LogCard] = {}
     for row in rows:
-        values = tuple(row[f"g{place}"] for place in range(len(groups)))
-        cards[values if len(groups) != 1 else values[0]] = _card_of_row(gate, row, labelled)
+        cards[row.key] = _card_of_counts(gate, row.counts, labelled)
     if not groups:
         return cards[()]
+    if len(groups) == 1:
+        cards = {key[0]: one for key, one in cards.items()}
     return LogCards(tuple(groups), cards)
 
 
-def _count(
-    gate: Gate, table: LogTable, correct: Any, conf_id: Any, conf_ood: Any, is_id: Any, groups: list[Any]
-) -> tuple[list[dict[str, Any]], bool]:
-    """Count verdicts by truth and group; also say whether the rows have labels."""
+def _choose_truths(table: LogTable, correct: Any, is_id: Any) -> dict[str, Any]:
+    """Return the expressions of ``correct`` and ``is_id``; nothing where the table has no labels."""
+    if correct is None and not has_columns(table, CORRECT):
+        return {}
+    if correct is None:
+        correct = default_column(table, "correct", CORRECT)
+    if is_id is None:
+        is_id = default_is_id(table)
+    truths = {"correct": as_expression(table, correct, "correct")}
+    if is_id is not None:
+        truths["is_id"] = as_expression(table, is_id, "is_id")
+    return truths
+
+
+@dataclass(frozen=True)
+class _CountedRow:
+    """Hold a group and its counts."""
+
+    key: tuple[Any, ...]
+    counts: dict[str, int]
+
+
+def _count_rows(
+    table: LogTable, verdict: nw.Expr, truths: dict[str, nw.Expr], groups: dict[str, nw.Expr]
+) -> list[_CountedRow]:
+    """Count verdicts by truth and group in one scan, and raise if any row is not valid."""
     import narwhals as nw
 
-    has_labels = correct is not None or any(
-        all(part in table.names for part in candidate.split(" = ")) for candidate in CORRECT
-    )
-    chosen = {"verdict": verdict_expressions(gate, table, conf_id, conf_ood)["verdict"]}
-    if has_labels:
-        if is_id is None and correct is None:
-            is_id = default_is_id(table)
-        correct = default_column(table, "correct", CORRECT) if correct is None else correct
-        chosen["correct"] = as_expression(table, correct, "correct")
-        if is_id is not None:
-            chosen["is_id"] = as_expression(table, is_id, "is_id")
-    for place, group in enumerate(groups):
-        chosen[f"g{place}"] = group
+    names = [f"g{place}" for place in range(len(groups))]
+    named = dict(zip(names, groups.values(), strict=True))
     with engine_errors():
-        raw = table.select(**chosen)
-        schema = raw.frame.collect_schema()
-    right, bad_correct, inside, bad_is_id = nw.lit(False), nw.lit(False), nw.lit(True), nw.lit(False)
-    if has_labels:
+        raw = table.select(verdict=verdict, **truths, **named)
+        flags = _flags(raw.frame.collect_schema())
+        numbers = [flag.cast(nw.Int64()).alias(f"n_{name}") for name, flag in flags.items()]
+        sums = [nw.col(f"n_{name}").sum().alias(f"s_{name}") for name in flags]
+        frame = raw.frame.select(*names, nw.col("verdict"), *numbers)
+        counted = frame.group_by(*names).agg(*sums) if names else frame.select(*sums)
+    rows = []
+    totals = dict.fromkeys(flags, 0)
+    for row in read_rows(counted):
+        counts = {}
+        for name in flags:
+            counts[name] = int(row[f"s_{name}"] or 0)
+            totals[name] += counts[name]
+        rows.append(_CountedRow(tuple(row[name] for name in names), counts))
+    check_truths(totals, totals["n"])
+    rows.sort(key=lambda row: sort_key(row.key))
+    return rows
+
+
+def _flags(schema: Any) -> dict[str, nw.Expr]:
+    """Return what is counted: rows, verdicts, accepted rows by truth, and rows that are not valid."""
+    import narwhals as nw
+
+    right, bad_correct = nw.lit(False), nw.lit(False)
+    inside, bad_is_id = nw.lit(True), nw.lit(False)
+    if "correct" in schema:
         right, bad_correct = truth(schema["correct"], "correct")
     if "is_id" in schema:
         inside, bad_is_id = truth(schema["is_id"], "is_id")
-    accepted = nw.col("verdict") == "accept"
-    flags = {
-        "unsure": nw.col("verdict") == "unsure",
-        "unknown": nw.col("verdict") == "unknown",
+    verdict = nw.col("verdict")
+    accepted = verdict == "accept"
+    return {
         "n": nw.lit(True),
+        "unsure": verdict == "unsure",
+        "unknown": verdict == "unknown",
         "ids": inside,
         "known": accepted & inside,
         "outside": accepted & ~inside,
@@ -272,33 +354,31 @@ def _count(
         "bad_is_id": bad_is_id,
         "bad_pair": right & ~inside,
     }
-    names = [f"g{place}" for place in range(len(groups))]
-    numbers = raw.frame.select(
-        *names, nw.col("verdict"), *[flag.cast(nw.Int64()).alias(f"n_{name}") for name, flag in flags.items()]
-    )
-    sums = [nw.col(f"n_{name}").sum().alias(f"s_{name}") for name in flags]
-    counted = numbers.group_by(*names).agg(*sums) if names else numbers.select(*sums)
-    rows = []
-    for row in read_rows(counted):
-        plain = {name: int(row[f"s_{name}"] or 0) for name in flags}
-        rows.append(plain | {name: row[name] for name in names})
-    rows.sort(key=lambda row: sort_key([row[name] for name in names]))
-    totals = {name: sum(row[name] for row in rows) for name in flags}
-    check_truths(totals, totals["n"])
-    return rows, has_labels
 
 
-def _card_of_row(gate: Gate, row: dict[str, Any], labelled: bool) -> LogCard:
-    n = row["n"]
-    verdicts = {"accept": n - row["unsure"] - row["unknown"], "unsure": row["unsure"], "unknown": row["unknown"]}
-    intervals = {name: exact_interval(verdicts[name], n, 1.0 - LEVEL) for name in VERDICTS}
+def _card_of_counts(gate: Gate, counts: dict[str, int], labelled: bool) -> LogCard:
+    n = counts["n"]
+    unsure, unknown = counts["unsure"], counts["unknown"]
+    verdicts = {"accept": n - unsure - unknown, "unsure": unsure, "unknown": unknown}
+    intervals = {}
+    for name in VERDICTS:
+        intervals[name] = exact_interval(verdicts[name], n, 1.0 - LEVEL)
     report = None
     if labelled:
-        counts = AcceptCounts(
-            ids=row["ids"], oods=n - row["ids"], known=row["known"], outside=row["outside"], right=row["right"]
-        )
-        try:
-            report = card_of_counts(gate.promise, counts, row["rejected"])
-        except UnfitData:
-            report = None
+        report = _report(gate, counts)
     return LogCard(verdicts, intervals, report)
+
+
+def _report(gate: Gate, counts: dict[str, int]) -> ReportCard | None:
+    """Judge the promise; None where all rows are OOD."""
+    accepted = AcceptCounts(
+        ids=counts["ids"],
+        oods=counts["n"] - counts["ids"],
+        known=counts["known"],
+        outside=counts["outside"],
+        right=counts["right"],
+    )
+    try:
+        return card_of_counts(gate.promise, accepted, counts["rejected"])
+    except UnfitData:
+        return None

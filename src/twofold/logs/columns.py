@@ -7,7 +7,7 @@ The column convention: ``id`` (of the input), ``time``, ``model``, ``label``, ``
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from twofold._checks import NaNPolicy, choice
 from twofold.errors import InvalidInput, TwofoldError
 from twofold.logs import _duckdb
 from twofold.logs.expressions import as_expressions, parse_expression
-from twofold.logs.ordered import Counts
+from twofold.logs.groups import CountedGroups, sort_key
 from twofold.logs.tables import LogTable, first_line
 
 if TYPE_CHECKING:
@@ -92,8 +92,8 @@ def choose_columns(
     conf : str or narwhals.Expr, optional
         Confidence; by default the column ``conf`` or ``conf_id``.
     is_id : str or narwhals.Expr, optional
-        Whether the row is in-distribution. If ``correct`` is left out too, the column ``is_id``, or ``label <> -1``
-        where labels are whole numbers.
+        Whether the row is in-distribution; by default the column ``is_id``, or ``label <> -1`` where labels are whole
+        numbers. ``"true"`` takes all rows as ID.
     conf_ood : str or narwhals.Expr, optional
         A second confidence.
     by : str, narwhals.Expr or sequence of these, default=()
@@ -116,19 +116,13 @@ def choose_columns(
         If a column is missing, or is of the wrong type.
     """
     choice(nan, "nan", ("error", "reject"))
-    if where is not None:
-        kept = table.frame.filter(as_expression(table, where, "where"))
-        table = LogTable(kept, table.engine, table.names, table.files)
-    by_convention = correct is None
+    table = keep_rows(table, where)
     if correct is None:
         correct = default_column(table, "correct", CORRECT)
     if conf is None:
         conf = default_column(table, "conf", ("conf", "conf_id"))
-    if is_id is None and by_convention:
+    if is_id is None:
         is_id = default_is_id(table)
-    groups: dict[str, nw.Expr] = {}
-    for expression in as_expressions(by):
-        groups[_name_of(expression, len(groups))] = as_expression(table, expression, "by")
     known = second = None
     if is_id is not None:
         known = as_expression(table, is_id, "is_id")
@@ -142,15 +136,52 @@ def choose_columns(
         conf=as_expression(table, conf, "conf"),
         is_id=known,
         conf_ood=second,
-        by=groups,
+        by=name_groups(table, by),
         nan=nan,
     )
 
 
-def _name_of(expression: Any, place: int) -> str:
-    if isinstance(expression, str):
-        return expression
-    return f"group {place + 1}"
+def keep_rows(table: LogTable, where: Any) -> LogTable:
+    """Leave out rows.
+
+    Parameters
+    ----------
+    table : LogTable
+        The table.
+    where : str, narwhals.Expr or None
+        Rows to keep; None for all.
+
+    Returns
+    -------
+    LogTable
+        The table with these rows.
+    """
+    if where is None:
+        return table
+    kept = table.frame.filter(as_expression(table, where, "where"))
+    return LogTable(kept, table.engine, table.names, table.files)
+
+
+def name_groups(table: LogTable, by: Any) -> dict[str, nw.Expr]:
+    """Look up the columns whose values make groups.
+
+    Parameters
+    ----------
+    table : LogTable
+        The table.
+    by : str, narwhals.Expr or sequence of these
+        The columns or expressions.
+
+    Returns
+    -------
+    dict of str to narwhals.Expr
+        The expressions by their text; other expressions are called ``group 1``, ``group 2``, ...
+    """
+    groups: dict[str, nw.Expr] = {}
+    for expression in as_expressions(by):
+        name = expression if isinstance(expression, str) else f"group {len(groups) + 1}"
+        groups[name] = as_expression(table, expression, "by")
+    return groups
 
 
 def as_expression(table: LogTable, value: Any, name: str) -> nw.Expr:
@@ -182,8 +213,13 @@ def as_expression(table: LogTable, value: Any, name: str) -> nw.Expr:
     if isinstance(value, nw.Expr):
         return value
     if isinstance(value, str):
-        return parse_expression(value, table.names, name)
+        return parse_expression(value, table.names, name, floats=_float_columns(table))
     raise InvalidInput(f"{name} must be a column, an expression as text, or a narwhals expression, got {value!r}")
+
+
+def _float_columns(table: LogTable) -> set[str]:
+    """Return the columns of a frame that may hold NaN."""
+    return {name for name, dtype in _schema(table).items() if dtype.is_float()}
 
 
 def default_column(table: LogTable, name: str, candidates: Sequence[str]) -> str:
@@ -209,12 +245,31 @@ def default_column(table: LogTable, name: str, candidates: Sequence[str]) -> str
         If the table has none of them.
     """
     for candidate in candidates:
-        if all(part in table.names for part in candidate.split(" = ")):
+        if has_columns(table, [candidate]):
             return candidate
     raise InvalidInput(
         f"the table has no column {name}; pass {name}= with a column or an expression. Its columns are "
         f"{', '.join(sorted(table.names))[:500] or 'none'}"
     )
+
+
+def has_columns(table: LogTable, candidates: Sequence[str]) -> bool:
+    """Check whether a table has the columns of one of some candidates.
+
+    Parameters
+    ----------
+    table : LogTable
+        The table.
+    candidates : sequence of str
+        Columns, or comparisons of two.
+
+    Returns
+    -------
+    bool
+        Whether it has them.
+    """
+    names = set(table.names)
+    return any(names.issuperset(candidate.split(" = ")) for candidate in candidates)
 
 
 def default_is_id(table: LogTable) -> str | None:
@@ -243,28 +298,6 @@ def _schema(table: LogTable) -> Any:
 
 
 # What is wrong with the rows, as counts
-
-
-@dataclass(frozen=True, eq=False)
-class CountedGroups:
-    """Hold the groups of a table and how many rows of each kind they have, in the order of the engine.
-
-    Parameters
-    ----------
-    keys : list of tuple
-        Values of the group columns; one empty tuple without groups.
-    totals : ndarray of int, shape (n_groups, 3)
-        Correct, wrong and OOD rows.
-    missing : ndarray of int, shape (n_groups,)
-        Rows with a missing confidence.
-    order : tuple of str, default=()
-        What the engine sorts by to bring the rows of each group together.
-    """
-
-    keys: list[tuple[Any, ...]]
-    totals: Counts
-    missing: Counts
-    order: tuple[str, ...] = ()
 
 
 def plain_columns(columns: ChosenColumns) -> LogTable:
@@ -411,28 +444,7 @@ def count_groups(plain: LogTable, columns: ChosenColumns) -> CountedGroups:
     totals = np.stack([numbers["right"], numbers["wrong"], numbers["outside"]], axis=1).reshape(-1, 3)
     _check_counts({name: int(array.sum()) for name, array in numbers.items()}, int(totals.sum()), columns)
     keys = [tuple(row[name] for name in groups) for row in rows]
-    return CountedGroups(keys, totals, numbers["missing"], order)
-
-
-def sort_key(values: Iterable[Any]) -> tuple[Any, ...]:
-    """Return what groups are sorted by: their values, null last.
-
-    Parameters
-    ----------
-    values : iterable
-        Values of the group columns.
-
-    Returns
-    -------
-    tuple
-        A key for ``sorted``.
-
-    Examples
-    --------
-    >>> sorted([(None,), ("a",)], key=sort_key)
-    [('a',), (None,)]
-    """
-    return tuple((value is None, 0 if value is None else value) for value in values)
+    return CountedGroups(keys, totals, numbers["missing"], order, tuple(groups))
 
 
 @contextlib.contextmanager

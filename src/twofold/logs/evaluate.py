@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -10,19 +9,21 @@ from typing import Any
 import numpy as np
 
 from twofold import _checks
-from twofold._checks import AnyArray, Array, NaNPolicy
-from twofold.errors import InvalidInput, UndefinedMetric
+from twofold._checks import AnyArray, Array, Integers, NaNPolicy
+from twofold.errors import InvalidInput
 from twofold.logs import _duckdb, _memory
-from twofold.logs.columns import ChosenColumns, CountedGroups, choose_columns, count_groups, plain_columns, sort_key
-from twofold.logs.intervals import CELLS, CELLS_OF_GROUP, cell_intervals
-from twofold.logs.ordered import EXACT, Counts, OrderedSums, metric_value
-from twofold.logs.pairs import PAIR_METRICS, pair_values
+from twofold.logs.assemble import EvaluationRequest, assemble, evaluate_groups, evaluate_rows, evaluate_summary
+from twofold.logs.cells import BOUNDED, count_cells, count_cells_by_group, count_rows_by_group
+from twofold.logs.columns import ChosenColumns, choose_columns, count_groups, plain_columns
+from twofold.logs.groups import CountedGroups, number_groups, sort_key
+from twofold.logs.intervals import CELLS, CELLS_OF_GROUP
+from twofold.logs.ordered import EXACT, Counts, OrderedSums
+from twofold.logs.pairs import PAIR_METRICS, refine_pairs
 from twofold.logs.results import GroupedEvaluation, Key, TableEvaluation
 from twofold.logs.tables import LogTable, open_table
-from twofold.metrics import Bounded, info
+from twofold.metrics import info
 from twofold.metrics.evaluate import STANDARD, STANDARD_WITH_ID
 from twofold.metrics.operating_points import check_ood_share
-from twofold.stats import Interval
 
 ROWS_IN_MEMORY = 5_000_000  # of a group with two confidences; larger groups are evaluated by reading them again
 
@@ -63,10 +64,11 @@ def evaluate(
     conf : str or narwhals.Expr, optional
         Confidence, higher is safer to accept; by default the column ``conf`` or ``conf_id``.
     is_id : str or narwhals.Expr, optional
-        Whether the row is in-distribution. Where ``correct`` is left out too, it is the column ``is_id``, or
-        ``label <> -1``; otherwise all rows are ID by default.
+        Whether the row is in-distribution; by default the column ``is_id``, or ``label <> -1`` where labels are whole
+        numbers, or else all rows. ``"true"`` takes all rows as ID.
     conf_ood : str or narwhals.Expr, optional
-        A second confidence, against OOD inputs; adds ``ds_f1``, which is exact, and bounds of ``ds_aurc_monotone``.
+        A second confidence, against OOD inputs; adds ``ds_f1``, which is exact, and ``ds_aurc`` and
+        ``ds_aurc_monotone``, which are exact for up to 200,000 rows and have bounds beyond.
     by : str, narwhals.Expr or sequence of these, optional
         Columns or expressions whose values make groups, which are evaluated in one pass.
     where : str or narwhals.Expr, optional
@@ -76,10 +78,10 @@ def evaluate(
     metrics : iterable of str or str, optional
         Metrics to compute instead of the standard set.
     exact : bool, default=True
-        Sort all rows. False counts them in ``bins`` cells instead, which is faster; every metric then comes with the
-        interval that contains its exact value.
+        Sort all rows. False counts them in cells instead, which is faster; every metric then comes with the interval
+        that contains its exact value.
     bins : int, default=65536
-        Number of cells with ``exact=False``.
+        Largest number of cells with ``exact=False``; all groups together have about four million.
     resamples : int, default=0
         Number of bootstrap resamples for intervals, 0 for none. Counts in cells of equal mass are resampled, within ID
         and within OOD rows.
@@ -122,7 +124,7 @@ def evaluate(
         columns = choose_columns(
             opened, correct=correct, conf=conf, is_id=is_id, conf_ood=conf_ood, by=by or (), where=where, nan=nan
         )
-        request = _Request(
+        request = EvaluationRequest(
             names=_choose_metrics(metrics, columns, exact),
             share=ood_share,
             cells=_choose_cells(resamples, columns),
@@ -131,26 +133,14 @@ def evaluate(
             seed=seed,
         )
         if not exact:
-            return _evaluate_cells(columns, request, bins)
-        if opened.engine == "memory":
+            groups = _evaluate_cells(columns, request, bins)
+        elif opened.engine == "memory":
             groups = _evaluate_memory(columns, request)
         else:
             groups = _evaluate_stream(columns, request)
     if by is None or columns.by == {}:
         return groups[()]
     return _as_mapping(tuple(columns.by), groups)
-
-
-@dataclass(frozen=True)
-class _Request:
-    """Hold what is asked for, apart from the columns."""
-
-    names: tuple[str, ...]
-    share: float | None
-    cells: int
-    resamples: int
-    level: float
-    seed: int
 
 
 def _as_mapping(by: tuple[str, ...], groups: dict[tuple[Any, ...], TableEvaluation]) -> GroupedEvaluation:
@@ -169,8 +159,6 @@ def _choose_cells(resamples: int, columns: ChosenColumns) -> int:
 
 def _choose_metrics(metrics: Iterable[str] | None, columns: ChosenColumns, exact: bool) -> tuple[str, ...]:
     """List the metrics to compute: the standard ones, or those asked for by name."""
-    from twofold.logs.cells import BOUNDED
-
     single = EXACT if exact else BOUNDED
     if metrics is None:
         chosen = list(STANDARD)
@@ -197,24 +185,30 @@ def _choose_metrics(metrics: Iterable[str] | None, columns: ChosenColumns, exact
 # Tables in memory
 
 
-def _evaluate_memory(columns: ChosenColumns, request: _Request) -> dict[tuple[Any, ...], TableEvaluation]:
+def _evaluate_memory(columns: ChosenColumns, request: EvaluationRequest) -> dict[tuple[Any, ...], TableEvaluation]:
     arrays, groups = _memory.read_arrays(columns)
     if not groups:
         return {(): _evaluate_arrays(arrays, columns, request)}
     rows = _CheckedRows.of(arrays, columns)
-    keys, number = _memory.number_groups(groups)
+    counted, number = _count_rows(rows, groups)
     if columns.conf_ood is not None:
-        return _evaluate_slices(rows, keys, number, request)
+        return _evaluate_slices(rows, counted.keys, number, request)
+    order = np.argsort(rows.conf)[::-1]
+    small = np.uint16 if len(counted.keys) <= 2**16 else np.int64  # NumPy sorts short integers by radix
+    order = order[np.argsort(number[order].astype(small), kind="stable")]
+    sums = OrderedSums(counted.totals, request.share, cells=request.cells)
+    sums.update(rows.conf[order], rows.kind[order])
+    sums.finish()
+    return assemble(counted, sums, None, request)
+
+
+def _count_rows(rows: _CheckedRows, groups: list[Any]) -> tuple[CountedGroups, Integers]:
+    """Count the groups of rows in memory; also return the place of each row's group."""
+    keys, number = number_groups(groups)
     totals = np.zeros((len(keys), 3), np.int64)
     np.add.at(totals, (number, rows.slot), 1)
     missing = np.bincount(number[rows.missing], minlength=len(keys))
-    order = np.argsort(rows.conf)[::-1]
-    small = np.uint16 if len(keys) <= 2**16 else np.int64  # NumPy sorts short integers by radix
-    order = order[np.argsort(number[order].astype(small), kind="stable")]
-    sums = OrderedSums(totals, request.share, cells=request.cells)
-    sums.update(rows.conf[order], rows.kind[order])
-    sums.finish()
-    return _assemble(CountedGroups(keys, totals, missing), sums, None, request)
+    return CountedGroups(keys, totals, missing), number
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,7 +251,9 @@ class _CheckedRows:
         return np.bincount(self.slot, minlength=3)
 
 
-def _evaluate_arrays(arrays: dict[str, AnyArray], columns: ChosenColumns, request: _Request) -> TableEvaluation:
+def _evaluate_arrays(
+    arrays: dict[str, AnyArray], columns: ChosenColumns, request: EvaluationRequest
+) -> TableEvaluation:
     """Evaluate the rows of one table in memory, as :func:`twofold.metrics.evaluate` does."""
     from twofold import metrics
 
@@ -265,7 +261,7 @@ def _evaluate_arrays(arrays: dict[str, AnyArray], columns: ChosenColumns, reques
         rows = _CheckedRows.of(arrays, columns)
         if request.share is not None:
             _check_share(request.share, rows.totals, columns)
-        return _evaluate_rows(rows.kind, rows.conf, rows.conf_ood, int(rows.missing.sum()), request)
+        return evaluate_rows(rows.kind, rows.conf, rows.conf_ood, int(rows.missing.sum()), request)
     result = metrics.evaluate(
         arrays["correct"],
         arrays["conf"],
@@ -287,7 +283,7 @@ def _evaluate_arrays(arrays: dict[str, AnyArray], columns: ChosenColumns, reques
 
 
 def _evaluate_slices(
-    rows: _CheckedRows, keys: list[tuple[Any, ...]], number: AnyArray, request: _Request
+    rows: _CheckedRows, keys: list[tuple[Any, ...]], number: AnyArray, request: EvaluationRequest
 ) -> dict[tuple[Any, ...], TableEvaluation]:
     """Evaluate groups with two confidences, each on its own rows."""
     order = np.argsort(number, kind="stable")
@@ -298,53 +294,39 @@ def _evaluate_slices(
         own = order[start:end]
         second = None if rows.conf_ood is None else rows.conf_ood[own]
         missing = int(rows.missing[own].sum())
-        results[key] = _evaluate_rows(rows.kind[own], rows.conf[own], second, missing, request)
+        results[key] = evaluate_rows(rows.kind[own], rows.conf[own], second, missing, request)
         start = end
     return results
-
-
-def _evaluate_rows(
-    kind: AnyArray, conf: Array, conf_ood: Array | None, missing: int, request: _Request
-) -> TableEvaluation:
-    """Evaluate the validated rows of one group in memory."""
-    totals = np.bincount(np.minimum(kind, 2), minlength=3)[None]
-    counted = CountedGroups([()], totals, np.array([missing]))
-    order = np.argsort(conf)[::-1]
-    sums = OrderedSums(totals, request.share, cells=request.cells)
-    sums.update(conf[order], kind[order])
-    sums.finish()
-    if conf_ood is None:
-        return _assemble(counted, sums, None, request)[()]
-    order = np.argsort(conf_ood)[::-1]
-    second = OrderedSums(totals, None, cells=request.cells)
-    second.update(conf_ood[order], kind[order])
-    second.finish()
-    values: dict[str, float] = {}
-    reasons: dict[str, str] = {}
-    bounds: dict[str, Bounded] = {}
-    pair_values(kind, conf, conf_ood, request.names, request.share, values, reasons, bounds)
-    return _assemble(counted, sums, second, request, [_PairPart(values, reasons, bounds)])[()]
 
 
 # Tables of engines
 
 
-def _evaluate_stream(columns: ChosenColumns, request: _Request) -> dict[tuple[Any, ...], TableEvaluation]:
+def _evaluate_stream(columns: ChosenColumns, request: EvaluationRequest) -> dict[tuple[Any, ...], TableEvaluation]:
     """Count the groups, then let the engine sort, and reduce the ordered rows."""
     plain = plain_columns(columns)
     counted = count_groups(plain, columns)
     if request.share is not None and not columns.by:
         _check_share(request.share, counted.totals[0], columns)
     if columns.conf_ood is not None and columns.by:
-        return _evaluate_pairs_by_group(columns, plain, counted, request)
+        _check_group_sizes(counted)
+        return evaluate_groups(plain, counted, request)
     sums = reduce_ordered(plain, counted, "conf", request.share, request.cells)
     if columns.conf_ood is None:
-        return _assemble(counted, sums, None, request)
-    from twofold.logs.pairs import refine_pairs
-
+        return assemble(counted, sums, None, request)
     second = reduce_ordered(plain, counted, "conf_ood", None, request.cells)
-    part = refine_pairs(plain, counted.totals[0], request.names, request.share)
-    return _assemble(counted, sums, second, request, [_PairPart(*part)])
+    untied = sums.is_untied(0) or second.is_untied(0)
+    part = refine_pairs(plain, counted.totals[0], request.names, request.share, untied)
+    return assemble(counted, sums, second, request, [part])
+
+
+def _check_group_sizes(counted: CountedGroups) -> None:
+    largest = int(counted.rows.max())
+    if largest > ROWS_IN_MEMORY:
+        raise InvalidInput(
+            f"the largest group has {largest} rows; with conf_ood and by, groups of up to {ROWS_IN_MEMORY} rows are "
+            "evaluated together; evaluate larger ones alone with where="
+        )
 
 
 def _check_share(share: float, total: Counts, columns: ChosenColumns) -> None:
@@ -390,159 +372,31 @@ def reduce_ordered(plain: LogTable, counted: CountedGroups, conf: str, share: fl
     return _spark.reduce_ordered(plain, counted, conf, share, cells)
 
 
-def _evaluate_pairs_by_group(
-    columns: ChosenColumns, plain: LogTable, counted: CountedGroups, request: _Request
-) -> dict[tuple[Any, ...], TableEvaluation]:
-    """Evaluate groups with two confidences: the rows of each come together, and are held while it is evaluated."""
-    largest = int(counted.totals.sum(axis=1).max())
-    if largest > ROWS_IN_MEMORY:
-        raise InvalidInput(
-            f"the largest group has {largest} rows; with conf_ood and by, groups of up to {ROWS_IN_MEMORY} rows are "
-            "evaluated together; evaluate larger ones alone with where="
-        )
-    if plain.engine != "duckdb":
-        raise InvalidInput("by with conf_ood works on DuckDB and in memory; write the table to Parquet and pass that")
-    wanted = ("conf", "conf_ood", "kind")
-    stream = _duckdb.ordered_batches(plain, counted.order, "conf", wanted)
-    results = {}
-    held: dict[str, list[AnyArray]] = {name: [] for name in wanted}
-    rows_held = 0
-    for place, key in enumerate(counted.keys):
-        rows = int(counted.totals[place].sum())
-        while rows_held < rows:
-            batch = next(stream, None)
-            if batch is None:
-                from twofold.logs.ordered import CHANGED
-
-                raise InvalidInput(CHANGED)
-            rows_held += len(batch["kind"])
-            for name in wanted:
-                held[name].append(batch[name])
-        joined = {name: np.concatenate(held[name]) for name in wanted}
-        own = {name: array[:rows] for name, array in joined.items()}
-        held = {name: [array[rows:]] for name, array in joined.items()}
-        rows_held -= rows
-        _check_kinds(own["kind"], counted.totals[place])
-        missing = int(counted.missing[place])
-        results[key] = _evaluate_rows(own["kind"], own["conf"], own["conf_ood"], missing, request)
-    return results
-
-
-def _check_kinds(kind: AnyArray, total: Counts) -> None:
-    from twofold.logs.ordered import CHANGED
-
-    if not np.array_equal(np.bincount(np.minimum(kind, 2), minlength=3), total):
-        raise InvalidInput(CHANGED)
-
-
-@dataclass(frozen=True)
-class _PairPart:
-    """Hold what two confidences add to an evaluation."""
-
-    values: dict[str, float]
-    reasons: dict[str, str]
-    bounds: dict[str, Bounded]
-
-
-def _assemble(
-    counted: CountedGroups,
-    sums: OrderedSums,
-    second: OrderedSums | None,
-    request: _Request,
-    pairs: list[_PairPart] | None = None,
-) -> dict[tuple[Any, ...], TableEvaluation]:
-    """Turn counts and sums into evaluations by group."""
-    results = {}
-    for place, key in enumerate(counted.keys):
-        total = counted.totals[place]
-        values: dict[str, float] = {}
-        reasons: dict[str, str] = {}
-        bounds: dict[str, Bounded] = {}
-        if pairs is not None:
-            values |= pairs[place].values
-            reasons |= pairs[place].reasons
-            bounds |= pairs[place].bounds
-        for name in request.names:
-            if name in PAIR_METRICS:
-                continue
-            source = sums
-            if second is not None and _is_ood(name):
-                source = second
-            try:
-                values[name] = metric_value(name, total, request.share, source.sums[place])
-            except UndefinedMetric as error:
-                values[name], reasons[name] = math.nan, str(error)
-        intervals = {}
-        if request.cells:
-            second_cells = None if second is None else second.cells[place]
-            intervals = _intervals(sums.cells[place], second_cells, values, request)
-        results[key] = TableEvaluation(
-            values_={name: values[name] for name in request.names},
-            reasons=reasons,
-            n=int(total.sum()),
-            n_id=int(total[0] + total[1]),
-            n_ood=int(total[2]),
-            nan_rejected=int(counted.missing[place]),
-            ood_share=request.share,
-            better=_better(request.names),
-            bounds=bounds,
-            intervals=intervals,
-        )
-    return results
-
-
-def _intervals(
-    cells: Counts, second: Counts | None, values: dict[str, float], request: _Request
-) -> dict[str, Interval]:
-    """Resample counts in cells of the confidence, and in those of the second one for metrics of ID against OOD rows."""
-    own = {name: values[name] for name in request.names if second is None or not _is_ood(name)}
-    intervals = cell_intervals(
-        cells, own, share=request.share, n=request.resamples, level=request.level, seed=request.seed
-    )
-    if second is not None:
-        others = {name: values[name] for name in request.names if _is_ood(name)}
-        intervals |= cell_intervals(
-            second, others, share=None, n=request.resamples, level=request.level, seed=request.seed
-        )
-    return intervals
-
-
-def _is_ood(name: str) -> bool:
-    return name not in PAIR_METRICS and info(name).task == "ood"
-
-
-def _better(names: Iterable[str]) -> dict[str, str]:
-    better: dict[str, str] = {}
-    for name in names:
-        better[name] = "lower" if name == "ds_aurc_monotone" else info(name).better
-    return better
-
-
 # Counts in cells
 
 
-def _evaluate_cells(columns: ChosenColumns, request: _Request, bins: int) -> TableEvaluation:
-    """Count the rows in cells, and bound every metric."""
-    from twofold.logs.cells import count_cells, summary_values
-
-    if columns.by:
-        raise InvalidInput("exact=False evaluates one group; leave out by, or exact=False: groups need one sort in all")
+def _evaluate_cells(
+    columns: ChosenColumns, request: EvaluationRequest, bins: int
+) -> dict[tuple[Any, ...], TableEvaluation]:
+    """Count the rows of each group in cells, and bound every metric."""
     if columns.conf_ood is not None:
         raise InvalidInput("exact=False evaluates one confidence; leave out conf_ood, or exact=False")
     if request.resamples:
         raise InvalidInput("exact=False has no intervals; leave out resamples, or exact=False")
-    plain = plain_columns(columns) if columns.table.engine != "memory" else None
-    counted = count_cells(columns, plain, bins)
-    values, reasons, bounds = summary_values(counted, request.names, request.share)
-    right, wrong, outside = counted.kinds
-    return TableEvaluation(
-        values_=values,
-        reasons=reasons,
-        n=right + wrong + outside,
-        n_id=right + wrong,
-        n_ood=outside,
-        nan_rejected=counted.missing,
-        ood_share=request.share,
-        better=_better(request.names),
-        bounds=bounds,
-    )
+    in_memory = columns.table.engine == "memory"
+    if columns.by and in_memory:
+        arrays, groups = _memory.read_arrays(columns)
+        rows = _CheckedRows.of(arrays, columns)
+        counted, number = _count_rows(rows, groups)
+        summaries = count_rows_by_group(rows.conf, rows.kind, number, len(counted.keys), bins)
+    elif columns.by:
+        counted, summaries = count_cells_by_group(columns, bins)
+    else:
+        plain = None if in_memory else plain_columns(columns)
+        whole = count_cells(columns, plain, bins)
+        counted = CountedGroups([()], np.array([whole.kinds]), np.array([whole.missing]))
+        summaries = [whole.summary]
+    results = {}
+    for place, (key, summary) in enumerate(zip(counted.keys, summaries, strict=True)):
+        results[key] = evaluate_summary(counted, place, summary, request)
+    return results

@@ -3,13 +3,17 @@
 The grammar is a small part of SQL: columns, numbers, texts, comparisons, arithmetic, ``and``, ``or``, ``not``, ``in``,
 ``is null`` and the functions of ``FUNCTIONS``. A text is never handed to an engine as SQL, so it can do no more than
 compute a column.
+
+Comparisons with NaN follow the rules of arrays on every engine: NaN differs from every number and from itself, and is
+neither larger nor smaller. DuckDB, Polars and Spark left alone take it as equal to itself and larger than every number.
 """
 
 from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from twofold.errors import InvalidInput, UnknownName
@@ -66,9 +70,10 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "timestamp": _as_timestamp,
 }
 """Functions of one column that an expression may call."""
+_FLOAT_FUNCTIONS = ("exp", "log")  # their results are floats whatever they get
 
 
-def parse_expression(text: str, columns: Mapping[str, str], name: str) -> nw.Expr:
+def parse_expression(text: str, columns: Mapping[str, str], name: str, *, floats: Collection[str] = ()) -> nw.Expr:
     """Turn a text into a narwhals expression.
 
     Parameters
@@ -80,6 +85,8 @@ def parse_expression(text: str, columns: Mapping[str, str], name: str) -> nw.Exp
         Columns of the table, and what each is called in the frame that the expression is for.
     name : str
         What the expression is for, as errors say it.
+    floats : collection of str, default=()
+        Columns of the frame that hold floats, which may be NaN.
 
     Returns
     -------
@@ -105,7 +112,7 @@ def parse_expression(text: str, columns: Mapping[str, str], name: str) -> nw.Exp
         return _named_column(columns[text])
     if len(text) > LONGEST:
         raise InvalidInput(f"{name} must be an expression of at most {LONGEST} characters, got {len(text)}")
-    return _Parser(text, columns, name).parse()
+    return _Parser(text, columns, name, floats).parse()
 
 
 def _named_column(name: str) -> nw.Expr:
@@ -117,13 +124,50 @@ def _named_column(name: str) -> nw.Expr:
     return nw.col(name)
 
 
+@dataclass(frozen=True)
+class _Operand:
+    """Hold a part of an expression: a narwhals expression or a plain value, and whether it may be NaN."""
+
+    value: Any
+    may_be_nan: bool = False
+
+    @property
+    def is_column(self) -> bool:
+        """Whether the value differs by row."""
+        import narwhals as nw
+
+        return isinstance(self.value, nw.Expr)
+
+
+def _compare(sign: str, left: _Operand, right: _Operand) -> _Operand:
+    """Compare two operands; NaN is unordered."""
+    result = _COMPARISONS[sign](left.value, right.value)
+    for operand in (left, right):
+        if not operand.may_be_nan:
+            continue
+        if sign in ("!=", "<>"):
+            result = result | operand.value.is_nan()
+        else:
+            result = result & ~operand.value.is_nan()
+    return _Operand(result)
+
+
+def _calculate(sign: str, left: _Operand, right: _Operand) -> _Operand:
+    """Add, subtract, multiply or divide two operands."""
+    value = _ARITHMETIC[sign](left.value, right.value)
+    is_column = left.is_column or right.is_column
+    may_be_nan = left.may_be_nan or right.may_be_nan or (is_column and sign == "/")
+    return _Operand(value, may_be_nan)
+
+
 class _Parser:
     """Parse one expression by recursive descent, a method per level of precedence."""
 
-    def __init__(self, text: str, columns: Mapping[str, str], name: str) -> None:
+    def __init__(self, text: str, columns: Mapping[str, str], name: str, floats: Collection[str]) -> None:
         self.text = text
         self.columns = columns
         self.name = name
+        self.floats = floats
         self.tokens = self._split(text)
         self.place = 0
         self.depth = 0
@@ -136,9 +180,8 @@ class _Parser:
         result = self._either()
         if self.place < len(self.tokens):
             raise self._error(f"{self._shown()} was not expected")
-        if not isinstance(result, nw.Expr):
-            return nw.lit(result)
-        return result
+        expression: nw.Expr = result.value if result.is_column else nw.lit(result.value)
+        return expression
 
     def _split(self, text: str) -> list[tuple[str, str]]:
         tokens = []
@@ -185,44 +228,44 @@ class _Parser:
         if self._take_sign(sign) is None:
             raise self._error(f"{sign!r} was expected instead of {self._shown()}")
 
-    def _either(self) -> Any:
+    def _either(self) -> _Operand:
         self.depth += 1
         if self.depth > DEEPEST:
             raise self._error("it is nested too deeply")
         left = self._both()
         while self._take_word("or"):
-            left = left | self._both()
+            left = _Operand(left.value | self._both().value)
         self.depth -= 1
         return left
 
-    def _both(self) -> Any:
+    def _both(self) -> _Operand:
         left = self._negated()
         while self._take_word("and"):
-            left = left & self._negated()
+            left = _Operand(left.value & self._negated().value)
         return left
 
-    def _negated(self) -> Any:
+    def _negated(self) -> _Operand:
         times = 0
         while self._take_word("not"):
             times += 1
         result = self._comparison()
         if times % 2:
-            return ~result
+            return _Operand(~result.value)
         return result
 
-    def _comparison(self) -> Any:
+    def _comparison(self) -> _Operand:
         left = self._sum()
         sign = self._take_sign(*_COMPARISONS)
         if sign is not None:
-            return _COMPARISONS[sign](left, self._sum())
+            return _compare(sign, left, self._sum())
         if self._take_word("is"):
             negated = self._take_word("not")
             if not self._take_word("null"):
                 raise self._error(f"'null' was expected instead of {self._shown()}")
             is_null = self._as_column(left).is_null()
-            return ~is_null if negated else is_null
+            return _Operand(~is_null if negated else is_null)
         if self._take_word("in"):
-            return self._as_column(left).is_in(self._values())
+            return _Operand(self._as_column(left).is_in(self._values()))
         return left
 
     def _values(self) -> list[Any]:
@@ -235,35 +278,33 @@ class _Parser:
         return values
 
     def _value(self) -> Any:
-        import narwhals as nw
-
-        value = self._sum()
-        if isinstance(value, nw.Expr):
+        operand = self._sum()
+        if operand.is_column:
             raise self._error("'in' takes numbers and texts")
-        return value
+        return operand.value
 
-    def _sum(self) -> Any:
+    def _sum(self) -> _Operand:
         left = self._product()
         while sign := self._take_sign("+", "-"):
-            left = _ARITHMETIC[sign](left, self._product())
+            left = _calculate(sign, left, self._product())
         return left
 
-    def _product(self) -> Any:
+    def _product(self) -> _Operand:
         left = self._signed()
         while sign := self._take_sign("*", "/"):
-            left = _ARITHMETIC[sign](left, self._signed())
+            left = _calculate(sign, left, self._signed())
         return left
 
-    def _signed(self) -> Any:
+    def _signed(self) -> _Operand:
         negative = False
         while self._take_sign("-"):
             negative = not negative
-        value = self._primary()
+        operand = self._primary()
         if negative:
-            return 0 - value
-        return value
+            return _calculate("-", _Operand(0), operand)
+        return operand
 
-    def _primary(self) -> Any:
+    def _primary(self) -> _Operand:
         if self._take_sign("("):
             inside = self._either()
             self._require(")")
@@ -275,37 +316,40 @@ class _Parser:
             raise self._error(f"{value!r} was not expected")
         self.place += 1
         if kind == "number":
-            return float(value) if set(value) & set(".eE") else int(value)
+            return _Operand(float(value) if set(value) & set(".eE") else int(value))
         if kind == "text":
-            return value.replace("''", "'")
+            return _Operand(value.replace("''", "'"))
         if kind == "quoted":
             return self._column(value.replace('""', '"'))
         if self._take_sign("("):
             return self._call(value)
         if value.lower() in ("true", "false") and value not in self.columns:
-            return value.lower() == "true"
+            return _Operand(value.lower() == "true")
         if value.lower() in _KEYWORDS and value not in self.columns:
             raise self._error(f"{value!r} was not expected")
         return self._column(value)
 
-    def _call(self, function: str) -> Any:
-        if function.lower() not in FUNCTIONS:
-            raise UnknownName.of("function of expressions", function, FUNCTIONS)
-        inside = self._as_column(self._either())
+    def _call(self, text: str) -> _Operand:
+        function = text.lower()
+        if function not in FUNCTIONS:
+            raise UnknownName.of("function of expressions", text, FUNCTIONS)
+        inside = self._either()
+        column = self._as_column(inside)
         self._require(")")
-        return FUNCTIONS[function.lower()](inside)
+        may_be_nan = function in _FLOAT_FUNCTIONS or (function == "abs" and inside.may_be_nan)
+        return _Operand(FUNCTIONS[function](column), may_be_nan)
 
-    def _column(self, column: str) -> nw.Expr:
+    def _column(self, column: str) -> _Operand:
         if column not in self.columns:
             raise UnknownName.of("column", column, self.columns)
-        return _named_column(self.columns[column])
+        name = self.columns[column]
+        return _Operand(_named_column(name), name in self.floats)
 
-    def _as_column(self, value: Any) -> nw.Expr:
-        import narwhals as nw
-
-        if isinstance(value, nw.Expr):
-            return value
-        raise self._error(f"{value!r} is not a column")
+    def _as_column(self, operand: _Operand) -> nw.Expr:
+        if not operand.is_column:
+            raise self._error(f"{operand.value!r} is not a column")
+        column: nw.Expr = operand.value
+        return column
 
 
 def split_names(text: str) -> list[str]:

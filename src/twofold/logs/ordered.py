@@ -1,8 +1,8 @@
 """Compute the exact metrics of ordered streams in constant memory: the sorting core without its arrays.
 
 Rows come most confident first. What was accepted before a row, and the open tie group, are all that a single-score
-metric needs of the past, so that a stream of any length is reduced to twelve numbers: seven sums over the distinct
-confidences, three largest and two least values. Parts of a stream that know the counts before them reduce to such
+metric needs of the past, so that a stream of any length is reduced to thirteen numbers: seven sums over the distinct
+confidences, four largest and two least values. Parts of a stream that know the counts before them reduce to such
 numbers too, which merge; that is how a cluster computes them.
 """
 
@@ -125,7 +125,7 @@ class OrderedSums:
         ----------
         segment : int
             The segment.
-        sums : ndarray of shape (12,)
+        sums : ndarray of shape (13,)
             Its sums over that part.
         cells : ndarray of int, shape (n_cells, 3)
             Its counts in cells over that part.
@@ -134,6 +134,23 @@ class OrderedSums:
 
         merge(sums, self.sums[segment])
         self.cells[segment] += cells
+
+    def is_untied(self, segment: int) -> bool:
+        """Check whether no two ID samples of a segment share a confidence.
+
+        Parameters
+        ----------
+        segment : int
+            The segment.
+
+        Returns
+        -------
+        bool
+            Whether all differ.
+        """
+        from twofold.logs._kernels import ID_TIED
+
+        return bool(self.sums[segment, ID_TIED] <= 1.0)
 
     def _reduce(self, conf: Array, kind: Kinds, *, following: float) -> None:
         """Add a batch, given the confidence after its last row."""
@@ -157,6 +174,8 @@ class OrderedSums:
         )
         if result == TOO_MANY:
             raise InvalidInput(CHANGED)
+        if result != IN_ORDER and math.isnan(conf[result]):
+            raise InvalidInput(HIDDEN_NAN)
         if result != IN_ORDER:
             before = conf[result - 1] if result else start
             raise InvalidInput(
@@ -165,6 +184,10 @@ class OrderedSums:
             )
 
 
+HIDDEN_NAN = (
+    "a confidence is NaN, and DuckDB did not find it when it was asked: statistics of Parquet files leave NaN out; "
+    "pass the files themselves, or read them with read_parquet(..., can_have_nan = true)"
+)
 CHANGED = "the table changed while it was read: its rows no longer match their counts; run again when nothing writes"
 
 

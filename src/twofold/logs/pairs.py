@@ -1,22 +1,27 @@
-"""Compute what two confidences add: DS-F1, exact by refinement, and bounds of DS-AURC.
+"""Compute what two confidences add: DS-F1, exact by refinement, and DS-AURC, exact for few rows and bounded for many.
 
-One scan counts the rows on a grid of cells of both confidences. A pair of thresholds inside a cell accepts at most the
-correct rows of the corner after the cell and at least the failures of the corner before it, which bounds its F1. Only
-cells whose bound is above the best corner can hold a better pair, so that only the rows that such thresholds tell
-apart are read. Where they are too many, their region is cut into finer cells first.
+DS-F1: one scan counts the rows on a grid of cells of both confidences. A pair of thresholds inside a cell accepts at
+most the correct rows of the corner after the cell and at least the failures of the corner before it, which bounds its
+F1. Only cells whose bound is above the best corner can hold a better pair, so that only the rows that such thresholds
+tell apart are read. Where they are too many, their region is cut into finer cells first.
+
+DS-AURC: pairs that accept *at least* k ID rows are bounded by the same counts (``ds_aurc_monotone``). Pairs that accept
+*exactly* k (``ds_aurc``) are among them, so the lower bound is shared. The upper bound needs ID rows of distinct
+confidences: see :func:`_area_limit`.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from twofold._checks import AnyArray, Array
 from twofold.errors import UndefinedMetric, UnfitData
-from twofold.logs.cells import Batches, Cuts, fold, sample_rows
+from twofold.logs.cells import WORKERS, Batches, Cuts, fold, sample_rows
 from twofold.logs.ordered import Counts
 from twofold.logs.tables import LogTable
 from twofold.metrics import Bounded, PairSummary
@@ -25,27 +30,67 @@ from twofold.metrics.joint import _best_pair, _Plane
 from twofold.metrics.operating_points import ood_weight
 from twofold.metrics.streams import _corners
 
-PAIR_METRICS = ("ds_f1", "ds_aurc_monotone")
+PAIR_METRICS = ("ds_f1", "ds_aurc", "ds_aurc_monotone")
 COLUMNS = ("conf", "conf_ood", "kind")
 CELLS = 512  # of each confidence
 ROWS_AT_ONCE = 1_000_000  # that are read to settle the best pair
 ROWS_AT_MOST = 20_000_000  # that are read where finer cells do not help
+ROWS_OF_AREA = 200_000  # of which DS-AURC is exact: it takes a second or two
 PASSES = 8  # most scans of finer cells
 
-Parts = tuple[dict[str, float], dict[str, str], dict[str, Bounded]]  # values, reasons, bounds
+TIED = "ID rows share confidences, so that counts do not tell which numbers of them are attained; see ds_aurc_monotone"
+NO_ID = "is_id is False everywhere; joint metrics need at least one ID sample"
 
 
-def pair_values(
-    kind: AnyArray,
-    conf: Array,
-    conf_ood: Array,
-    names: tuple[str, ...],
-    share: float | None,
-    values: dict[str, float],
-    reasons: dict[str, str],
-    bounds: dict[str, Bounded],
-) -> None:
-    """Add the metrics of two confidences of rows in memory.
+@dataclass(frozen=True)
+class PairPart:
+    """Hold what two confidences add to an evaluation.
+
+    Parameters
+    ----------
+    values : dict of str to float
+        Values by metric, NaN where one is undefined.
+    reasons : dict of str to str
+        Why a metric is undefined.
+    bounds : dict of str to Bounded
+        The intervals that contain the exact values of metrics that are not exact.
+    """
+
+    values: dict[str, float] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    bounds: dict[str, Bounded] = field(default_factory=dict)
+
+    def undefine(self, names: Iterable[str], reason: str) -> None:
+        """Say why metrics are undefined.
+
+        Parameters
+        ----------
+        names : iterable of str
+            The metrics; those of one confidence are passed over.
+        reason : str
+            Why.
+        """
+        for name in names:
+            if name in PAIR_METRICS:
+                self.values[name], self.reasons[name] = math.nan, reason
+
+    def bound(self, name: str, bounded: Bounded) -> None:
+        """Add a metric with its interval.
+
+        Parameters
+        ----------
+        name : str
+            The metric.
+        bounded : Bounded
+            The interval; a single point counts as exact.
+        """
+        self.values[name] = bounded.value
+        if not bounded.exact:
+            self.bounds[name] = bounded
+
+
+def pair_values(kind: AnyArray, conf: Array, conf_ood: Array, names: tuple[str, ...], share: float | None) -> PairPart:
+    """Compute the metrics of two confidences of rows in memory.
 
     Parameters
     ----------
@@ -57,30 +102,84 @@ def pair_values(
         The metrics that are wanted.
     share : float or None
         Share of OOD samples expected in deployment.
-    values, reasons, bounds : dict
-        Where the results go.
+
+    Returns
+    -------
+    PairPart
+        The metrics.
     """
     from twofold import metrics
 
     right, known = kind == 0, kind != 3
+    part = PairPart()
     try:
         if "ds_f1" in names:
-            values["ds_f1"] = metrics.ds_f1(right, conf, conf_ood, known, ood_share=share).value
-        if "ds_aurc_monotone" in names:
+            part.values["ds_f1"] = metrics.ds_f1(right, conf, conf_ood, known, ood_share=share).value
+        if not _wants_area(names):
+            return part
+        if len(kind) > ROWS_OF_AREA:
             summary = PairSummary(CELLS).update(right, conf, conf_ood, known)
-            bounds["ds_aurc_monotone"] = summary.ds_aurc(ood_share=share)
-            values["ds_aurc_monotone"] = bounds["ds_aurc_monotone"].value
+            untied = _is_untied(conf[known]) or _is_untied(conf_ood[known])
+            _bound_areas(part, summary, names, share, untied)
+            return part
+        curve = metrics.ds_risk_coverage_curve(right, conf, conf_ood, known, ood_share=share)
+        if "ds_aurc" in names:
+            part.values["ds_aurc"] = float(curve.risk.mean())
+        if "ds_aurc_monotone" in names:
+            least_from_here_on = np.minimum.accumulate(curve.risk[::-1])
+            part.values["ds_aurc_monotone"] = float(least_from_here_on.mean())
     except UndefinedMetric as error:
-        _undefine(names, str(error), values, reasons)
+        part.undefine(names, str(error))
+    return part
 
 
-def _undefine(names: tuple[str, ...], reason: str, values: dict[str, float], reasons: dict[str, str]) -> None:
-    for name in PAIR_METRICS:
-        if name in names:
-            values[name], reasons[name] = math.nan, reason
+def _wants_area(names: tuple[str, ...]) -> bool:
+    return "ds_aurc" in names or "ds_aurc_monotone" in names
 
 
-def refine_pairs(plain: LogTable, total: Counts, names: tuple[str, ...], share: float | None) -> Parts:
+def _is_untied(conf: Array) -> bool:
+    """Check whether all confidences differ."""
+    return len(np.unique(conf)) == len(conf)
+
+
+def _bound_areas(
+    part: PairPart, summary: PairSummary, names: tuple[str, ...], share: float | None, untied: bool
+) -> None:
+    """Add the bounds of both forms of DS-AURC; ``untied`` says that ID rows differ in one of the confidences."""
+    monotone = summary.ds_aurc(ood_share=share)
+    if "ds_aurc_monotone" in names:
+        part.bound("ds_aurc_monotone", monotone)
+    if "ds_aurc" not in names:
+        return
+    if summary.exact:
+        part.bound("ds_aurc", summary.ds_aurc(monotone=False, ood_share=share))
+        return
+    if not untied:
+        part.undefine(["ds_aurc"], TIED)
+        return
+    high = max(_area_limit(summary, share), monotone.value)
+    part.bound("ds_aurc", Bounded(monotone.value, monotone.low, high))
+
+
+def _area_limit(summary: PairSummary, share: float | None) -> float:
+    """Bound DS-AURC from above, for ID rows that differ in one confidence.
+
+    A corner of cells accepts K ID rows and failures of weight F, of which OOD rows weigh O. Raising the threshold of
+    the confidence without ties rejects ID rows one by one, so that every k <= K is attained by a pair that accepts no
+    more failures: the least risk at exactly k ID rows is at most F / (k + O).
+    """
+    from twofold.logs._kernels import sum_level_limits
+
+    right, wrong, outside = (float(total) for total in summary._counts.sum(axis=(0, 1)))
+    known = right + wrong
+    weight = ood_weight(share, known, outside) if share is not None else 1.0
+    at = _corners(summary._axes, summary._counts, weight)
+    order = np.argsort(-at.known.ravel(), kind="stable")
+    limits = sum_level_limits(at.known.ravel()[order], at.failed.ravel()[order], weight * at.outside.ravel()[order])
+    return float(limits / known)
+
+
+def refine_pairs(plain: LogTable, total: Counts, names: tuple[str, ...], share: float | None, untied: bool) -> PairPart:
     """Compute the metrics of two confidences of a table.
 
     Parameters
@@ -93,36 +192,31 @@ def refine_pairs(plain: LogTable, total: Counts, names: tuple[str, ...], share: 
         The metrics that are wanted.
     share : float or None
         Share of OOD samples expected in deployment.
+    untied : bool
+        Whether all ID rows differ in one of the confidences.
 
     Returns
     -------
-    tuple of three dicts
-        Values, reasons and bounds by metric.
+    PairPart
+        The metrics.
     """
-    values: dict[str, float] = {}
-    reasons: dict[str, str] = {}
-    bounds: dict[str, Bounded] = {}
+    part = PairPart()
     if not any(name in names for name in PAIR_METRICS):
-        return values, reasons, bounds
+        return part
     if total[0] + total[1] == 0:
-        _undefine(names, "is_id is False everywhere; joint metrics need at least one ID sample", values, reasons)
-        return values, reasons, bounds
+        part.undefine(names, NO_ID)
+        return part
     if total.sum() <= ROWS_AT_ONCE:
         rows = _read_all(plain)
-        pair_values(rows["kind"], rows["conf"], rows["conf_ood"], names, share, values, reasons, bounds)
-        return values, reasons, bounds
+        return pair_values(rows["kind"], rows["conf"], rows["conf_ood"], names, share)
     sampled = sample_rows(plain, ("conf", "conf_ood"))
     cuts = Cuts.of(sampled[0], CELLS), Cuts.of(sampled[1], CELLS)
     grid = _Grid.count(plain, cuts)
-    if "ds_aurc_monotone" in names:
-        bounds["ds_aurc_monotone"] = grid.summary.ds_aurc(ood_share=share)
-        values["ds_aurc_monotone"] = bounds["ds_aurc_monotone"].value
+    if _wants_area(names):
+        _bound_areas(part, grid.summary, names, share, untied)
     if "ds_f1" in names:
-        bound = _refine_f1(plain, grid, sampled, total, share)
-        values["ds_f1"] = bound.value
-        if not bound.exact:
-            bounds["ds_f1"] = bound
-    return values, reasons, bounds
+        part.bound("ds_f1", _refine_f1(plain, grid, sampled, total, share))
+    return part
 
 
 def _read_all(plain: LogTable) -> dict[str, AnyArray]:
@@ -152,7 +246,7 @@ class _Grid:
     def count(cls, plain: LogTable, cuts: tuple[Cuts, Cuts]) -> _Grid:
         """Count the rows in one scan."""
         first, second = (len(one.edges) + 1 for one in cuts)
-        parts = fold(plain, COLUMNS, _PairCounter(cuts))
+        parts = fold(plain, COLUMNS, _PairCounter(cuts), workers=WORKERS)
         counts = np.sum([part[0] for part in parts], axis=0)
         ends = np.empty((4, max(first, second)))
         ends[0::2] = np.min([part[1][0::2] for part in parts], axis=0)

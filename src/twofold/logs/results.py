@@ -10,11 +10,14 @@ from datetime import date, datetime
 from typing import Any
 
 from twofold._json import nan_to_none
+from twofold._notebook import MOST_ROWS, NotebookTable, card
 from twofold.errors import MissingExtra, UnknownName
 from twofold.metrics import Bounded, Evaluation
 from twofold.stats import Interval
 
 Key = Any  # a value of the group column, or a tuple of the values of several
+
+_ARROWS = {"higher": "↑", "lower": "↓"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -94,7 +97,33 @@ class TableEvaluation(Evaluation):
                 lines[place] += f"  [{part.low:.5f}, {part.high:.5f}]"
         return "\n".join(lines)
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return f"Table{super().__repr__()}"
+
+    def _repr_html_(self) -> str:
+        columns = ["metric", "better", "value"]
+        if self.bounds:
+            columns.append("exact value in")
+        if self.intervals:
+            columns.append("interval")
+        rows = [self._html_row(name, columns) for name in self.values_]
+        facts = {"OOD share": self.ood_share, "NaN confidences": self.nan_rejected or None}
+        title = f"Evaluation of {self.n:,} rows ({self.n_id:,} ID, {self.n_ood:,} OOD)"
+        return card(title, facts, NotebookTable(columns, rows))
+
+    def _html_row(self, name: str, columns: Sequence[str]) -> list[object]:
+        """Return the cells of one metric."""
+        value: object = self.values_[name]
+        if name in self.reasons:
+            value = f"undefined: {self.reasons[name]}"
+        cells: list[object] = [name, _ARROWS.get(self.better.get(name, ""), ""), value]
+        if "exact value in" in columns:
+            bound = self.bounds.get(name)
+            cells.append("" if bound is None else f"[{bound.low:.6f}, {bound.high:.6f}]")
+        if "interval" in columns:
+            interval = self.intervals.get(name)
+            cells.append("" if interval is None else f"[{interval.low:.5f}, {interval.high:.5f}]")
+        return cells
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -147,8 +176,7 @@ class GroupedEvaluation(Mapping[Key, TableEvaluation]):
         """
         rows = []
         for key, result in self.groups.items():
-            values = key if len(self.by) > 1 else (key,)
-            row: dict[str, Any] = dict(zip(self.by, values, strict=True))
+            row: dict[str, Any] = dict(zip(self.by, key_values(key, self.by), strict=True))
             row |= {"n": result.n, "n_id": result.n_id, "n_ood": result.n_ood, "nan_rejected": result.nan_rejected}
             row |= result.values_
             for name, bound in result.bounds.items():
@@ -169,8 +197,7 @@ class GroupedEvaluation(Mapping[Key, TableEvaluation]):
         """
         listed = []
         for key, result in self.groups.items():
-            values = list(key) if len(self.by) > 1 else [key]
-            listed.append({"group": values} | result.to_dict())
+            listed.append({"group": list(key_values(key, self.by))} | result.to_dict())
         return {"by": list(self.by), "groups": listed}
 
     def to_json(self, *, indent: int | None = 2) -> str:
@@ -222,17 +249,66 @@ class GroupedEvaluation(Mapping[Key, TableEvaluation]):
     def __str__(self) -> str:
         if not self.groups:
             return "no groups"
-        first = next(iter(self.groups.values()))
-        arrows = {"higher": " ↑", "lower": " ↓"}
-        head = [*self.by, "n", *(name + arrows.get(first.better.get(name, ""), "") for name in first)]
-        table = [head]
+        table = [self._head()]
         for key, result in self.groups.items():
-            values = key if len(self.by) > 1 else (key,)
-            shown = ["undefined" if math.isnan(value) else f"{value:.5f}" for value in result.values()]
-            table.append([*(one_line(value) for value in values), str(result.n), *shown])
+            cells = [one_line(value) for value in key_values(key, self.by)]
+            cells.append(str(result.n))
+            for value in result.values():
+                cells.append("undefined" if math.isnan(value) else f"{value:.5f}")
+            table.append(cells)
         return format_table(table, len(self.by))
 
-    __repr__ = __str__
+    def _head(self) -> list[str]:
+        """Return the names of the group columns, of the count and of the metrics, with arrows to the better side."""
+        first = next(iter(self.groups.values()))
+        head = [*self.by, "n"]
+        for name in first:
+            arrow = _ARROWS.get(first.better.get(name, ""), "")
+            head.append(f"{name} {arrow}".rstrip())
+        return head
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.by)
+        rows = sum(result.n for result in self.groups.values())
+        return f"GroupedEvaluation({rows} rows in {len(self.groups)} groups by {names})"
+
+    def _repr_html_(self) -> str:
+        rows: list[list[object]] = []
+        for key, result in list(self.groups.items())[:MOST_ROWS]:
+            cells: list[object] = [one_line(value) for value in key_values(key, self.by)]
+            cells.append(result.n)
+            for value in result.values():
+                cells.append("undefined" if math.isnan(value) else value)
+            rows.append(cells)
+        head = self._head() if self.groups else list(self.by)
+        total = sum(result.n for result in self.groups.values())
+        title = f"Evaluation of {total:,} rows in {len(self.groups):,} groups"
+        return card(title, table=NotebookTable(head, rows, total=len(self.groups)))
+
+
+def key_values(key: Key, by: Sequence[str]) -> tuple[Any, ...]:
+    """Return the values of a group, one for each group column.
+
+    Parameters
+    ----------
+    key : object
+        The value of the group column, or a tuple of the values of several.
+    by : sequence of str
+        Names of the group columns.
+
+    Returns
+    -------
+    tuple
+        The values.
+
+    Examples
+    --------
+    >>> key_values("a", ["model"]), key_values(("a", 1), ["model", "day"])
+    (('a',), ('a', 1))
+    """
+    if len(by) == 1:
+        return (key,)
+    return tuple(key)
 
 
 def format_table(table: Sequence[Sequence[str]], left: int) -> str:

@@ -34,6 +34,8 @@ _READERS = {
     ".ndjson": "read_json",
     ".json": "read_json",
 }
+# Statistics in Parquet files leave NaN out; without the last setting DuckDB takes them to say that there is none.
+_READ_PARQUET = "SELECT * FROM read_parquet($1, union_by_name = true, can_have_nan = true)"
 _INSTALL = 'tables of logged predictions need DuckDB, narwhals and PyArrow: pip install "twofold[logs]"'
 
 
@@ -236,7 +238,7 @@ def _read_files(connection: Any, paths: list[str]) -> Any:
     literal = [glob.escape(path) for path in paths]  # DuckDB expands patterns too
     try:
         if reader == "read_parquet":
-            return connection.read_parquet(literal, union_by_name=True)
+            return connection.sql(_READ_PARQUET, params=[literal])
         if reader == "read_csv":
             return connection.read_csv(literal, union_by_name=True)
         return connection.read_json(literal, format="newline_delimited", union_by_name=True)

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from twofold._files import read_regular, replacing
 from twofold._json import check_table, check_text, decode_json, encode_json
+from twofold._notebook import MOST_ROWS, NotebookTable, card
 from twofold.errors import InvalidInput
 from twofold.gate import Gate, Monitor
 from twofold.gate.schema import VERDICTS, parse_monitor
-from twofold.logs.columns import as_expression, default_column, engine_errors, read_rows
+from twofold.logs.columns import as_expression, default_column, engine_errors, keep_rows, read_rows
 from twofold.logs.results import plain_value
 from twofold.logs.tables import LogTable, open_table
 from twofold.logs.verdicts import verdict_expressions
@@ -134,7 +135,22 @@ class Watch:
         head = f"{self.monitor.n} verdicts in windows of {self.every}: {rates}"
         return f"{head}\n{state} (false alarms in at most {self.monitor.false_alarms:g} of all logs)"
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        state = "alarm" if self.alarm else "no alarm"
+        return f"Watch({self.monitor.n} verdicts in {len(self.windows)} windows of {self.every}: {state})"
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[object, ...]] = []
+        for window in self.windows[-MOST_ROWS:]:
+            rows.append((str(window.start), window.accept, window.unsure, window.unknown, window.log_e, window.alarm))
+        head = ("window", "accept", "unsure", "unknown", "log e", "alarm")
+        state = "alarm" if self.alarm else "no alarm"
+        facts = {
+            "every": self.every,
+            "first alarm": self.first_alarm,
+            "false alarms at most": self.monitor.false_alarms,
+        }
+        return card(f"{self.monitor.n:,} verdicts: {state}", facts, NotebookTable(head, rows, total=len(self.windows)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state from which a later replay over a longer log resumes, atomically.
@@ -270,10 +286,7 @@ def watch(
     if resume is not None:
         monitor, since = _load(Path(resume), monitor, every)
     with open_table(table, memory=memory, threads=threads) as opened:
-        if where is not None:
-            kept = opened.frame.filter(as_expression(opened, where, "where"))
-            opened = LogTable(kept, opened.engine, opened.names, opened.files)
-        rows = _count_windows(gate, opened, time, every, verdict, conf_id, conf_ood)
+        rows = _count_windows(gate, keep_rows(opened, where), time, every, verdict, conf_id, conf_ood)
     windows = []
     before = copy.deepcopy(monitor)
     for row in rows:
