@@ -379,7 +379,7 @@ def interval_figure(paper: Paper) -> Path:
     axes.set_xlabel("gain as claimed, as a share of its largest end (hollow: not after correction)", fontsize=7)
     for verdict, colour in COLOURS.items():
         axes.plot([], [], color=colour, linewidth=3, label=verdict)
-    axes.legend(fontsize=6, loc="lower right")
+    figure.legend(fontsize=6, loc="outside lower center", ncols=len(COLOURS))
     path = DOCS / "findings" / f"{paper.name}.png"
     path.parent.mkdir(exist_ok=True)
     figure.savefig(path, dpi=110, metadata={"Software": None})

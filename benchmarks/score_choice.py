@@ -1,6 +1,8 @@
 """What the cells of ``which_score.py`` say: gains, regret, rules of choice, and whether the default pair should change.
 
-Reads ``results/which_score.csv`` and ``results/which_score_choices.csv`` only; ``findings.py`` writes the pages.
+Reads ``results/which_score.csv`` and ``results/which_score_choices.csv`` only; ``findings.py`` writes the pages. Intervals are
+percentiles of draws of networks and unknown sets. With n networks the draws are spread by sqrt(n / (n - 1)) and by Student's
+t over the normal quantile: percentiles of so few networks would be too narrow.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import norm, t
 
 from twofold.typing import Array
 
@@ -40,6 +43,11 @@ class Gain:
         tail = (1 - LEVEL) / 2
         low, high = np.quantile(draws, (tail, 1 - tail))
         return cls(value, float(low), float(high), draws)
+
+    @classmethod
+    def of_few(cls, value: float, draws: Array, units: int) -> Gain:
+        """Spread draws of a few units, as the mean of so few varies more than its draws do."""
+        return cls.of(value, value + widening(units) * (draws - value))
 
     @property
     def p(self) -> float:
@@ -118,7 +126,7 @@ class Table:
         total = np.sum(weights, axis=0)
         drawn = np.sum(np.array(weights) * np.array(drawn_means), axis=0)
         mean = float(np.mean(means))
-        return Gain.of(mean, np.divide(drawn, total, out=np.full(DRAWS, mean), where=total > 0))
+        return Gain.of_few(mean, np.divide(drawn, total, out=np.full(DRAWS, mean), where=total > 0), len(means))
 
     def weighted_cells(self, quantity: str, network: str) -> tuple[list[dict[str, str]], Array]:
         """Return the cells of a network, and how often the sets of each are in each draw."""
@@ -265,6 +273,14 @@ class Table:
             if own is not None and usual is not None and own.mean > usual.mean + SLACK:
                 found.append(modality)
         return found
+
+
+def widening(units: int) -> float:
+    """Compute by how much draws of a few units are too narrow; one unit has no spread of its own."""
+    if units < 2:
+        return 1.0
+    quantile = (1 + LEVEL) / 2
+    return float(np.sqrt(units / (units - 1)) * t.ppf(quantile, units - 1) / norm.ppf(quantile))
 
 
 ELSEWHERE = "best fixed choice on the other networks"

@@ -256,7 +256,7 @@ def results_page(folder: Path) -> str:
         "# Every choice of scores on real classifiers",
         f"From {extent(folder)}. `{CELLS_COMMAND}` writes the cells ([table](which_score.csv) and "
         f"[choices](which_score_choices.csv)), `{COMMAND}` this page; [the guide](../docs/which_score.md) explains the columns. Intervals are "
-        f"percentiles of {DRAWS:,} draws of networks and unknown sets.",
+        f"percentiles of {DRAWS:,} draws of networks and unknown sets, spread because the networks are few.",
     ]
     for logits, title in KINDS.items():
         names = ranked(table, logits=logits)
@@ -303,7 +303,7 @@ def figure(folder: Path, path: Path) -> Path:
     table = Table.read(folder)
     drawn, axes = plt.subplots(figsize=(8, 5), layout="constrained")
     named = {DEFAULT, "msp + knn"}
-    for logits, count in ((True, 4), (False, 7)):
+    for logits, count in ((True, 2), (False, 4)):
         named |= set([name for name in ranked(table, logits=logits) if name.startswith("msp + ")][:count])
     for name in table.columns:
         if not name.startswith("msp + "):

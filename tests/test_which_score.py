@@ -71,8 +71,24 @@ def test_draws_take_networks_and_sets_with_replacement(score_choice):
             if weights:
                 total += networks[draw][i] * sums / weights
                 count += networks[draw][i]
-        expected = total / count if count else gain.value
-        assert gain.draws[draw] == pytest.approx(expected)
+        mean = total / count if count else gain.value
+        widened = np.sqrt(3 / 2) * 4.302652730 / 1.959963985  # three networks: Student's t with two degrees of freedom
+        assert gain.draws[draw] == pytest.approx(gain.value + widened * (mean - gain.value))
+
+
+def test_intervals_of_few_networks_cover(score_choice):
+    """The mean of five normal numbers: percentiles of its draws miss it too often, the widened ones do not."""
+    rng = np.random.default_rng(5)
+    plain, widened = 0, 0
+    for _ in range(400):
+        own = rng.normal(size=5)
+        draws = own[rng.integers(0, 5, (400, 5))].mean(axis=1)
+        narrow = score_choice.Gain.of(own.mean(), draws)
+        wide = score_choice.Gain.of_few(own.mean(), draws, 5)
+        plain += narrow.low <= 0 <= narrow.high
+        widened += wide.low <= 0 <= wide.high
+    assert plain < 0.9 * 400
+    assert widened > 0.93 * 400
 
 
 def test_regret_counts_what_is_lost_to_msp(score_choice):
