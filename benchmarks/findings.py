@@ -3,7 +3,7 @@
     python benchmarks/findings.py        (some seconds; reads results/ only, writes docs/ and results/)
 
 Every script that decides claims writes a file of ``results/claims``, by the rule in its docstring. This script decides those
-on scores again (``score_claims.py``) and writes ``docs/findings.md``, ``docs/findings/``, ``docs/which_score.md``,
+on scores (``score_claims.py``) and of studies that are being filled (``studies.py``) again, and writes ``docs/findings.md``, ``docs/findings/``, ``docs/which_score.md``,
 ``results/which_score.md`` and ``results/claims_*.md``, with their figures. No number of ours is typed by hand.
 """
 
@@ -22,7 +22,7 @@ import numpy as np
 import score_claims
 import which_score_pages
 from claims import BEYOND, FAILS, HOLDS, INCONCLUSIVE, NOT_TESTABLE, VERDICTS, Claim, read_all
-from studies import full_scale
+from studies import full_scale, write_later
 from sure_plus_pages import sure_plus_sections, sweep_figure
 from tables import markdown
 from twofold.papers import catalogue
@@ -68,8 +68,9 @@ HEADLINES = {  # by paper: what it is known for, as its claims begin
 
 
 def main() -> None:
-    """Decide the claims on scores again, then write every page and figure."""
+    """Decide the claims on scores and of unfinished studies again, then write every page and figure."""
     score_claims.write()
+    write_later()
     for path, text in pages().items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -249,12 +250,10 @@ def in_short(paper: Paper) -> str:
     plain = Counter(line.claim.verdict for line in paper.lines)
     tested = sum(line.claim.p is not None for line in paper.lines)
     kept = Counter(line.corrected for line in paper.lines)
-    scales = Counter(line.claim.scale for line in paper.lines)
-    common = "; ".join(scale for scale, _ in scales.most_common(3))
     return (
-        f"**In short.** Of {len(paper.lines)} lines, {plain[HOLDS]} hold, {plain[FAILS]} do not hold, {plain[INCONCLUSIVE]} are "
-        f"inconclusive and {plain[NOT_TESTABLE]} are not testable at this scale. After Holm's correction over the {tested} p-values of this "
-        f"paper, {kept[HOLDS]} hold and {kept[FAILS]} do not hold. Mostly: {common}."
+        f"**In short.** Of {len(paper.lines)} lines: {plain[HOLDS]} {HOLDS}, {plain[FAILS]} {FAILS}, {plain[INCONCLUSIVE]} inconclusive, "
+        f"{plain[NOT_TESTABLE]} not testable at this scale. After Holm's correction over the {tested} p-values of this paper: "
+        f"{kept[HOLDS]} {HOLDS}, {kept[FAILS]} {FAILS}."
     )
 
 

@@ -807,9 +807,16 @@ def pages():
         shown = [line.cells() for line in lines]
         file.write_text(study_page(name, world, others, shown, why), encoding="utf-8")
         sys.stdout.write(f"{file}\n{evidence.write_claims(f'study_{name}', found)}\n")
+    for path in write_later():
+        sys.stdout.write(f"{path}\n")
+
+
+def write_later():
+    """Write the claims of the studies that are being filled, from the cells that are there."""
+    found = []
     for name, (claims, printed_at) in LATER.items():
-        found = later_claims(name, claims(), printed_at)
-        sys.stdout.write(f"{evidence.write_claims(f'study_{name}', found)}\n")
+        found.append(evidence.write_claims(f"study_{name}", later_claims(name, claims(), printed_at)))
+    return found
 
 
 def study_page(name, world, others, lines, why):

@@ -145,29 +145,26 @@ def radius(root: Path) -> list[str]:
         "plain training and RegMixup six learning rates, each chosen by the AURC of validation images, with one seed. Every trial is told; "
         "DS-F1 is that of msp + knn. Minutes are those of a cell, on cores that others used too.",
     ]
-    rows, missing = [], 0
+    rows: list[list[str]] = []
+    missing: dict[str, list[str]] = {}
     for one in cells.study.rows:
         if sum(other.family == one.family for other in cells.study.rows) == 1:
             continue
         done = cells.cells_of(one.name)
         if not done:
-            missing += 1
-            rows.append([one.family, setting(one), "missing", *[""] * (len(MEASURES) + 1)])
+            missing.setdefault(one.family, []).append(setting(one))
             continue
-        first = cells.mean(one.name, *CHOICE)
+        first = shown(cells.mean(one.name, *CHOICE), 1000)
         mark = " (chosen so far)" if cells.chosen(one.family) == one.name else ""
-        rows.append(
-            [
-                one.family,
-                f"{setting(one)}{mark}",
-                shown(first, 1000),
-                *measured(cells, one.name),
-                minutes_of(cells, done),
-            ]
-        )
+        rows.append([one.family, setting(one) + mark, first, *measured(cells, one.name), minutes_of(cells, done)])
     head = ["recipe", "setting", "AURC, validation", *(measure[0] for measure in MEASURES), "minutes"]
-    parts.append(markdown(head, rows))
-    parts.append(f"{len(rows) - missing} of {len(rows)} trials are finished." + sweep_words(cells))
+    if rows:
+        parts.append(markdown(head, rows))
+    left = sum(len(settings) for settings in missing.values())
+    parts.append(f"{len(rows)} of {len(rows) + left} trials are finished." + sweep_words(cells))
+    if missing:
+        parts.append("Missing:")
+        parts.append("\n".join(f"- {family}: {'; '.join(settings)}" for family, settings in missing.items()))
     if any(cells.chosen(family) for family in SWEPT):
         parts.append("![The radius of SURE+](sure_plus_radius.png)")
     return parts
