@@ -129,7 +129,7 @@ def answers(table: Table) -> list[str]:
         lines.append(f"{words}.")
     usual = table.gain("f1", table.rule(USUAL_RULE))
     lines.append(
-        f"- **With unknown inputs of your own:** `twofold recommend` among the usual scores reaches {points(usual)} on other "
+        f"- **With unknown inputs of your own:** `twofold.recommend` among the usual scores reaches {points(usual)} on other "
         "unknown sets."
     )
     lost = table.regret(DEFAULT)
