@@ -249,15 +249,26 @@ class StepHooks(Protocol):
         return None
 
     @classmethod
+    def family(cls) -> type:
+        """Return the class whose :meth:`score_together` scores steps of this class, perhaps together with others.
+
+        Returns
+        -------
+        type
+            A base class that several share. By default this class.
+        """
+        return cls
+
+    @classmethod
     def score_together(cls, fitted: Sequence[Self], arrays: Mapping[str, Any]) -> list[Array] | None:
-        """Score by several settings of one class at once, for example with one neighbour search.
+        """Score by several settings of one class, or of the classes of one family, for example with one search.
 
         Parameters
         ----------
         fitted : sequence of this class
             Fitted steps.
         arrays : mapping of str to object
-            Arguments of ``score``, by name.
+            Arguments of ``score`` of all of them, by name.
 
         Returns
         -------

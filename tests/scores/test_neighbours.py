@@ -6,7 +6,7 @@ import pytest
 from twofold.errors import InvalidInput
 from twofold.outputs import Head, Outputs
 from twofold.scores.chain import load_chain, scorer
-from twofold.scores.neighbours import TILE, draw_stratified, largest, unit
+from twofold.scores.neighbours import TILE, Search, draw_stratified, largest, search_together, unit
 from twofold.scores.scoring import score_all
 
 
@@ -68,19 +68,56 @@ def test_halves_equal_the_whole_in_single_precision():
         assert halves == pytest.approx(chain.score(test), rel=1e-9, abs=1e-12), name
 
 
-def test_one_search_serves_every_k(monkeypatch):
-    train, test = world(), world(30, seed=1)
-    chains = [scorer(f"knn(k={k})").fit(train) for k in (3, 50, 10, 3)]
-    alone = [chain.score(test) for chain in chains]
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_one_product_serves_every_search_of_a_bank(monkeypatch, dtype):
+    train, test = world(dtype=dtype), world(30, seed=1, dtype=dtype)
+    specs = [
+        "knn(k=3)",
+        "nnguide",
+        "knn(k=50)",
+        "combood(of='penultimate', k=7)",
+        "knn(k=10)",
+        "nnguide(k=2)",
+        "knn(k=3)",
+    ]
+    chains = [scorer(spec).fit(train) for spec in specs]
+    other_bank = scorer("knn(k=5, fraction=0.5)").fit(train)
+    alone = [chain.score(test) for chain in (*chains, other_bank)]
     from twofold.scores import neighbours
 
-    calls = []
-    search = neighbours.largest
-    monkeypatch.setattr(neighbours, "largest", lambda *a, **k: calls.append(1) or search(*a, **k))
-    together = score_all([*chains, scorer("mls")], test)
-    assert len(calls) == 1
+    banks = []
+    product = neighbours._candidates
+
+    def counted(bank, queries, searches):
+        banks.append(len(bank))
+        return product(bank, queries, searches)
+
+    monkeypatch.setattr(neighbours, "_candidates", counted)
+    together = score_all([*chains, other_bank, scorer("mls")], test)
+    assert sorted(banks) == [60, 120]
     for one, other in zip(alone, together, strict=False):
-        assert one == pytest.approx(other, abs=1e-14)
+        assert np.array_equal(one, other)
+
+
+def test_several_searches_equal_each_alone():
+    rng = np.random.default_rng(3)
+    bank, queries = unit(rng.normal(size=(5000, 6))), unit(rng.normal(size=(1100, 6)))
+    searches = [
+        Search(3),
+        Search(40, only=(7, 40)),
+        Search(9, scale=rng.random(5000) + 0.5),
+        Search(5, scale=np.full(5000, 2.0), shift=-np.ones(5000)),
+    ]
+    found = search_together(bank, queries, searches)
+    for search, (values, places) in zip(searches, found, strict=True):
+        scale = 1.0 if search.scale is None else search.scale
+        shift = 0.0 if search.shift is None else search.shift
+        plain = -np.sort(-(queries @ bank.T * scale + shift), axis=1)[:, : search.k]
+        ranks = [rank - 1 for rank in search.only] or list(range(search.k))
+        assert values[:, ranks] == pytest.approx(plain[:, ranks], abs=1e-13)
+        assert places.shape == plain.shape
+    with pytest.raises(InvalidInput, match="k=9 neighbours were asked for, and the bank has 4 rows"):
+        search_together(bank[:4], queries, [Search(2), Search(9)])
 
 
 def test_knn_defaults_and_limits():

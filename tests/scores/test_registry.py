@@ -101,7 +101,7 @@ def test_functions_have_no_hooks():
 
 
 def test_the_hooks_are_documented():
-    assert len(HOOKS) == 6
+    assert len(HOOKS) == 7
     for hook in HOOKS:
         text = inspect.getdoc(getattr(StepHooks, hook))
         assert "By default" in text, hook

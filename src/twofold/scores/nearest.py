@@ -5,8 +5,9 @@ Notation: :math:`\hat h = h / \lVert h \rVert` the unit feature, :math:`\hat h_i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from twofold._math import unit
 from twofold.errors import InvalidInput
 from twofold.scores._fitting.moments import whiten_rows, whitening
 from twofold.scores.layers import Layers, Packed, pack_keys, unpack_keys
-from twofold.scores.neighbours import bank_size, draw_stratified, known_classes, largest, unit_bank
+from twofold.scores.neighbours import BankSearch, Search, bank_size, draw_stratified, known_classes, unit_bank
 from twofold.scores.registry import register_score
 from twofold.typing import Array, Floats, Labels, StepHooks, state
 
@@ -363,7 +364,7 @@ def _unit_squares(queries: Array, bank: Array) -> Array:
 
 @register_score("combood", paper="Rajasekaran et al., SDM 2024", cost="ND + E^2", project=())
 @dataclass(frozen=True, eq=False)
-class CombOOD(StepHooks):
+class CombOOD(BankSearch):
     r"""Score by the distance to a near training row together with the Mahalanobis distance of the layers' extremes.
 
     .. math:: s = -\sqrt D \log \lVert \hat h - \hat h_{(k)} \rVert^2 - x^T (\Sigma + \rho I)^{-1} x
@@ -528,14 +529,21 @@ class CombOOD(StepHooks):
         InvalidInput
             If an extreme that the score was fitted on is not recorded.
         """
-        queries = unit(features)
-        cosines, _ = largest(self.bank, queries, self.k, only=(self.k,))
-        square = np.maximum(2.0 - 2.0 * cosines[:, -1], SMALLEST_SQUARE)
-        x = self._extremes(features, logits, layers)[:, self.columns]
+        return self.score_together([self], {"features": features, "logits": logits, "layers": layers})[0]
+
+    def _bank_search(self) -> Search:
+        """Return the search for the neighbour at the rank."""
+        return Search(self.k, (self.k,))
+
+    def _judge(self, found: Array | None, arrays: Mapping[str, Any]) -> Array:
+        """Combine the cosine at the rank with the Mahalanobis distance of the extremes."""
+        assert found is not None
+        square = np.maximum(2.0 - 2.0 * found[:, self.k - 1], SMALLEST_SQUARE)
+        x = self._extremes(arrays["features"], arrays["logits"], arrays["layers"])[:, self.columns]
         x = yeo_johnson((x - self.first[0]) / self.first[1], self.powers)
         x = (x - self.second[0]) / self.second[1]
         distance = (whiten_rows(x, self.whiten) ** 2).sum(axis=1)
-        return -np.sqrt(queries.shape[1]) * np.log(square) - distance
+        return -np.sqrt(self.bank.shape[1]) * np.log(square) - distance
 
     def _extremes(self, features: Floats, logits: Floats, layers: Layers | None) -> Array:
         """Return what the Mahalanobis distance is measured of, one row per sample."""

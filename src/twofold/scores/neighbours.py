@@ -8,7 +8,8 @@ are recomputed in float64.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self, TypeVar
@@ -194,18 +195,79 @@ def bank_size(fraction: float | None, total: int, most: int = 50_000) -> int:
 # The search
 
 
-def _candidates(
-    bank: Floats, queries: Floats, k: int, scale: Array | None, shift: Array | None
-) -> tuple[npt.NDArray[np.float32], Places]:
-    """Return the k largest ``scale * (query . row) + shift`` of each query in float32, and their indices."""
+@dataclass(frozen=True, eq=False)
+class Search:
+    """Say what to find in a bank: the largest ``scale * (query . row) + shift`` of each query.
+
+    Parameters
+    ----------
+    k : int
+        Number of values for each query.
+    only : tuple of int, default=()
+        Ranks, counted from 1, that must be exact; this saves most of the float64 work. By default all are exact.
+    scale : ndarray of shape (n_rows,), optional
+        Factor of each bank row; by default 1.
+    shift : ndarray of shape (n_rows,), optional
+        Offset of each bank row; by default 0.
+    spare : int, default=6
+        Candidates to hold beyond the k-th. Where too many are within rounding error, the search is repeated with 16
+        times as many.
+    """
+
+    k: int
+    only: tuple[int, ...] = ()
+    scale: Array | None = None
+    shift: Array | None = None
+    spare: int = SPARE
+
+    def held(self, rows: int) -> int:
+        """Return how many candidates the search holds in a bank of so many rows.
+
+        Parameters
+        ----------
+        rows : int
+            Number of rows in the bank.
+
+        Returns
+        -------
+        int
+            At most ``rows``.
+        """
+        return min(rows, self.k + self.spare)
+
+    def affine(self, rows: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """Return factor and offset of each bank row in float32; both are empty where they are 1 and 0.
+
+        Parameters
+        ----------
+        rows : int
+            Number of rows in the bank.
+
+        Returns
+        -------
+        factor, offset : ndarray of float32, shape (rows,) or (0,)
+            What products are multiplied by, and what is added.
+        """
+        if self.scale is None and self.shift is None:
+            return np.empty(0, np.float32), np.empty(0, np.float32)
+        factor = np.ones(rows, np.float32) if self.scale is None else self.scale.astype(np.float32)
+        offset = np.zeros(rows, np.float32) if self.shift is None else self.shift.astype(np.float32)
+        return factor, offset
+
+
+Candidates = tuple[npt.NDArray[np.float32], Places]
+
+
+def _candidates(bank: Floats, queries: Floats, searches: Sequence[Search]) -> list[Candidates]:
+    """Return the candidates of each search in float32 and their indices, largest first, from one product."""
     from twofold._kernels import keep_largest
 
-    factor, offset = np.empty(0, np.float32), np.empty(0, np.float32)  # empty stands for 1 and 0
-    if scale is not None or shift is not None:
-        factor = np.ones(len(bank), np.float32) if scale is None else scale.astype(np.float32)
-        offset = np.zeros(len(bank), np.float32) if shift is None else shift.astype(np.float32)
-    values = np.full((len(queries), k), -np.inf, np.float32)
-    places = np.zeros((len(queries), k), np.int64)
+    affine, values, places = [], [], []
+    for search in searches:
+        held = search.held(len(bank))
+        affine.append(search.affine(len(bank)))
+        values.append(np.full((len(queries), held), -np.inf, np.float32))
+        places.append(np.zeros((len(queries), held), np.int64))
     asked = queries.astype(np.float32)
     tall, wide = TILE
     room = np.empty(min(tall, len(queries)) * min(wide, len(bank)), np.float32)
@@ -215,9 +277,13 @@ def _candidates(
             some = slice(i, i + tall)
             products = room[: len(asked[some]) * len(rows)].reshape(-1, len(rows))
             np.matmul(asked[some], rows.T, out=products)
-            keep_largest(products, factor[j : j + wide], offset[j : j + wide], j, values[some], places[some])
-    order = np.argsort(-values, axis=1, kind="stable")
-    return np.take_along_axis(values, order, axis=1), np.take_along_axis(places, order, axis=1)
+            for (factor, offset), value, place in zip(affine, values, places, strict=True):
+                keep_largest(products, factor[j : j + wide], offset[j : j + wide], j, value[some], place[some])
+    found = []
+    for value, place in zip(values, places, strict=True):
+        order = np.argsort(-value, axis=1, kind="stable")
+        found.append((np.take_along_axis(value, order, axis=1), np.take_along_axis(place, order, axis=1)))
+    return found
 
 
 def _exact(
@@ -293,10 +359,51 @@ def largest(
     >>> values, places
     (array([[2., 1.]]), array([[1, 2]]))
     """
-    if k > len(bank):
-        raise InvalidInput(f"k={k} neighbours were asked for, and the bank has {len(bank)} rows; choose a smaller k")
-    held = min(len(bank), k + spare)
-    rough, places = _candidates(bank, queries, held, scale, shift)
+    return search_together(bank, queries, [Search(k, tuple(only), scale, shift, spare)])[0]
+
+
+def search_together(bank: Floats, queries: Floats, searches: Sequence[Search]) -> list[tuple[Array, Places]]:
+    """Find the largest values of several searches in one bank, as :func:`largest` does, from one product.
+
+    Parameters
+    ----------
+    bank : ndarray of shape (n_rows, n_features)
+        Rows to search, as :func:`largest` takes them.
+    queries : ndarray of shape (n_samples, n_features)
+        Rows to search for.
+    searches : sequence of Search
+        What to find.
+
+    Returns
+    -------
+    list of tuple of two ndarray of shape (n_samples, k)
+        For each search its values in float64, largest first, and their rows in the bank.
+
+    Raises
+    ------
+    InvalidInput
+        If a search asks for more values than the bank has rows.
+
+    Examples
+    --------
+    >>> searches = [Search(1), Search(1, scale=np.array([3.0, 1.0, 1.0]))]
+    >>> [places for _, places in search_together(np.eye(3), np.array([[1.0, 2.0, 0.0]]), searches)]
+    [array([[1]]), array([[0]])]
+    """
+    for search in searches:
+        if search.k > len(bank):
+            raise InvalidInput(
+                f"k={search.k} neighbours were asked for, and the bank has {len(bank)} rows; choose a smaller k"
+            )
+    found = _candidates(bank, queries, searches)
+    return [_settle(bank, queries, search, *rough) for search, rough in zip(searches, found, strict=True)]
+
+
+def _settle(
+    bank: Floats, queries: Floats, search: Search, rough: npt.NDArray[np.float32], places: Places
+) -> tuple[Array, Places]:
+    """Recompute the candidates that float32 cannot distinguish, and return the k largest."""
+    k, only, scale, shift = search.k, search.only, search.scale, search.shift
     reach = np.linalg.norm(queries, axis=1)
     if scale is not None:
         reach = reach * float(np.abs(scale).max())
@@ -314,13 +421,13 @@ def largest(
     values[rows, columns] = _exact(bank, queries, rows, places[rows, columns], scale, shift)
     order = np.argsort(-values, axis=1, kind="stable")[:, :k]
     values, places = np.take_along_axis(values, order, axis=1), np.take_along_axis(places, order, axis=1)
-    if held == len(bank):
+    if rough.shape[1] == len(bank):
         return values, places
     # where more rows are within rounding error than were held, search again and hold more
     crowded = np.flatnonzero(rough[:, -1] >= levels.min(axis=1) - doubt[:, 0])
     if len(crowded):
-        more = largest(bank, queries[crowded], k, only=only, scale=scale, shift=shift, spare=16 * spare)
-        values[crowded], places[crowded] = more
+        wider = replace(search, spare=16 * search.spare)
+        ((values[crowded], places[crowded]),) = search_together(bank, queries[crowded], [wider])
     return values, places
 
 
@@ -328,6 +435,97 @@ def _check_neighbours(k: int, bank: Floats) -> None:
     """Raise unless a loaded bank has rows for k neighbours."""
     if _checks.whole(k, "k", 1) > len(bank):
         raise InvalidInput(f"bank has {len(bank)} rows, too few for k={k}")
+
+
+class BankSearch(StepHooks):
+    """Define what scores by nearest training rows share: one product with the bank serves all that hold it."""
+
+    bank: Floats
+
+    @abstractmethod
+    def _bank_search(self) -> Search | None:
+        """Return what the score looks for among unit training rows, or None if it searches by itself."""
+
+    @abstractmethod
+    def _judge(self, found: Array | None, arrays: Mapping[str, Any]) -> Array:
+        """Compute confidences from the values of the search, or by a search of its own where it named none."""
+
+    @classmethod
+    def family(cls) -> type:
+        """Return this class, so that all scores that search a bank are scored together.
+
+        Returns
+        -------
+        type
+            ``BankSearch``.
+        """
+        return BankSearch
+
+    @classmethod
+    def score_together(cls, fitted: Sequence[Any], arrays: Mapping[str, Any]) -> list[Array]:
+        """Score by one product with each bank.
+
+        Parameters
+        ----------
+        fitted : sequence of BankSearch
+            Fitted scores of any class of the family.
+        arrays : mapping of str to object
+            Arguments of ``score`` of all of them, by name.
+
+        Returns
+        -------
+        list of ndarray of shape (n_samples,)
+            Confidences, one array for each fitted score.
+
+        Raises
+        ------
+        InvalidInput
+            If an approximate index finds fewer neighbours than were asked for.
+        MissingExtra
+            If ``index="faiss"`` and faiss is not installed.
+
+        Examples
+        --------
+        >>> h = np.array([[1.0, 0.0], [0.0, 1.0]])
+        >>> fitted = [Neighbours(k=k).fit(h, np.zeros(2, int)) for k in (1, 2)]
+        >>> [conf.round(6) + 0.0 for conf in Neighbours.score_together(fitted, {"features": np.array([[1.0, 0.0]])})]
+        [array([0.]), array([-2.])]
+        """
+        queries = unit(np.asarray(arrays["features"], dtype=np.float64))
+        searches = [step._bank_search() for step in fitted]
+        members: dict[int, list[int]] = {}
+        for place, (step, search) in enumerate(zip(fitted, searches, strict=True)):
+            if search is not None:
+                members.setdefault(id(step.bank), []).append(place)
+        found: list[Array | None] = [None] * len(fitted)
+        for places in members.values():
+            bank = fitted[places[0]].bank
+            values = _search_merged(bank, queries, [searches[place] for place in places])
+            for place, value in zip(places, values, strict=True):
+                found[place] = value
+        return [step._judge(value, arrays) for step, value in zip(fitted, found, strict=True)]
+
+
+def _search_merged(bank: Floats, queries: Floats, searches: Sequence[Search]) -> list[Array]:
+    """Return the values of each search; those for ranks of plain cosines are one search for the highest rank."""
+    ranks: set[int] = set()
+    for search in searches:
+        if search.scale is None:
+            ranks.update(search.only)
+    needed = [search for search in searches if search.scale is not None]
+    if ranks:
+        needed.append(Search(max(ranks), tuple(sorted(ranks))))
+    values = [value for value, _ in search_together(bank, queries, needed)]
+    merged = values.pop() if ranks else None
+    scaled = iter(values)
+    result = []
+    for search in searches:
+        if search.scale is None:
+            assert merged is not None
+            result.append(merged[:, : search.k])
+        else:
+            result.append(next(scaled))
+    return result
 
 
 # The scores
@@ -341,7 +539,7 @@ def _check_neighbours(k: int, bank: Floats) -> None:
     grid={"k": (50, 100, 200, 500, 1000)},
 )
 @dataclass(frozen=True, eq=False)
-class Neighbours(StepHooks):
+class Neighbours(BankSearch):
     r"""Score by the negative squared distance to the k-th nearest training row, between unit features.
 
     .. math:: s = -\lVert \hat h - \hat h_{(k)} \rVert^2 = 2 \langle \hat h, \hat h_{(k)} \rangle - 2
@@ -464,69 +662,27 @@ class Neighbours(StepHooks):
         """
         return self.score_together([self], {"features": features})[0]
 
-    @classmethod
-    def score_together(cls, fitted: Sequence[Self], arrays: Mapping[str, Floats]) -> list[Array]:
-        """Score with several settings of ``k`` by one search for each bank.
-
-        Parameters
-        ----------
-        fitted : sequence of Neighbours
-            Fitted scores; those that share a bank and an index share the search.
-        arrays : mapping of str to ndarray
-            ``"features"`` of the samples to score, of shape (n_samples, n_features).
-
-        Returns
-        -------
-        list of ndarray of shape (n_samples,)
-            Confidences, one array for each fitted score.
-
-        Raises
-        ------
-        InvalidInput
-            If an approximate index finds fewer than ``k`` neighbours.
-        MissingExtra
-            If ``index="faiss"`` and faiss is not installed.
-
-        Examples
-        --------
-        >>> h = np.array([[1.0, 0.0], [0.0, 1.0]])
-        >>> fitted = [Neighbours(k=k).fit(h, np.zeros(2, int)) for k in (1, 2)]
-        >>> [conf.round(6) + 0.0 for conf in Neighbours.score_together(fitted, {"features": np.array([[1.0, 0.0]])})]
-        [array([0.]), array([-2.])]
-        """
-        queries = unit(np.asarray(arrays["features"], dtype=np.float64))
-        ranks: dict[Hashable, set[int]] = {}
-        for step in fitted:
-            ranks.setdefault(step._search_key, set()).add(step.rank)
-        cosines: dict[Hashable, Array] = {}
-        confidences = []
-        for step in fitted:
-            key = step._search_key
-            needed = sorted(ranks[key])
-            if key not in cosines:
-                cosines[key] = step._search(queries, needed)
-            confidences.append(2.0 * cosines[key][:, needed.index(step.rank)] - 2.0)
-        return confidences
-
-    @property
-    def _search_key(self) -> Hashable:
-        """What scores must have in common to share a search: the bank itself, and the index."""
-        return id(self.bank), self.index
-
-    def _search(self, queries: Floats, ranks: list[int]) -> Array:
-        """Return the cosines at the given ranks."""
+    def _bank_search(self) -> Search | None:
+        """Return the search for the neighbour at the rank; None where another index finds it."""
         if self.index == "exact":
-            values, _ = largest(self.bank, queries, ranks[-1], only=ranks)
-        else:
-            _, places = self._index.search(queries.astype(np.float32), ranks[-1])
-            if (np.asarray(places) < 0).any():
-                raise InvalidInput(
-                    f"the index found fewer than k={ranks[-1]} neighbours; ask for fewer, or widen its search"
-                )
-            rows = np.repeat(np.arange(len(queries)), ranks[-1])
-            exact = _exact(self.bank, queries, rows, np.asarray(places, dtype=np.int64).ravel(), None, None)
-            values = -np.sort(-exact.reshape(len(queries), -1), axis=1)
-        return values[:, np.asarray(ranks) - 1]
+            return Search(self.rank, (self.rank,))
+        return None
+
+    def _judge(self, found: Array | None, arrays: Mapping[str, Any]) -> Array:
+        """Turn the cosine at the rank into a negative squared distance."""
+        if found is None:
+            found = self._search_index(unit(np.asarray(arrays["features"], dtype=np.float64)))
+        return 2.0 * found[:, self.rank - 1] - 2.0
+
+    def _search_index(self, queries: Floats) -> Array:
+        """Return the cosines of the neighbours that another index finds, largest first."""
+        rank = self.rank
+        _, places = self._index.search(queries.astype(np.float32), rank)
+        if (np.asarray(places) < 0).any():
+            raise InvalidInput(f"the index found fewer than k={rank} neighbours; ask for fewer, or widen its search")
+        rows = np.repeat(np.arange(len(queries)), rank)
+        exact = _exact(self.bank, queries, rows, np.asarray(places, dtype=np.int64).ravel(), None, None)
+        return -np.sort(-exact.reshape(len(queries), -1), axis=1)
 
     @cached_property
     def _index(self) -> Any:
@@ -551,7 +707,7 @@ class Neighbours(StepHooks):
     grid={"k": (10, 100), "fraction": (0.01, 0.1, 1.0)},
 )
 @dataclass(frozen=True, eq=False)
-class NNGuide(StepHooks):
+class NNGuide(BankSearch):
     r"""Score by a logit score times the guidance of the nearest training rows.
 
     .. math:: s = S(z) \cdot \frac1k \sum_{i \in \text{top } k} S(z_i) \langle \hat h, \hat h_i \rangle
@@ -687,9 +843,16 @@ class NNGuide(StepHooks):
         ndarray of shape (n_samples,)
             Confidence of each sample; higher is safer to accept.
         """
-        queries = unit(np.asarray(features, dtype=np.float64))
-        guidance, _ = largest(self.bank, queries, self.k, scale=self.weight)
-        return (self.chain[0].run(outputs) + self.shift) * guidance.mean(axis=1)
+        return self.score_together([self], {"outputs": outputs, "features": features})[0]
+
+    def _bank_search(self) -> Search:
+        """Return the search for the rows whose weighted cosines are largest."""
+        return Search(self.k, scale=self.weight)
+
+    def _judge(self, found: Array | None, arrays: Mapping[str, Any]) -> Array:
+        """Multiply the base score by the mean of the weighted cosines."""
+        assert found is not None
+        return (self.chain[0].run(arrays["outputs"]) + self.shift) * found.mean(axis=1)
 
 
 @register_score(

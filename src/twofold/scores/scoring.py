@@ -22,8 +22,8 @@ ROWS = 1024  # rows scored at a time
 def score_all(chains: Iterable[Chain], outputs: Outputs) -> list[Array]:
     """Compute the confidences of several chains, a block of rows at a time.
 
-    Memory stays small and each row is read once. Chains that can share work do: one neighbour search serves every
-    ``knn(k=)``.
+    Memory stays small and each row is read once. Chains that can share work do: one product with the training rows
+    serves every ``knn(k=)``, ``nnguide`` and ``combood``.
 
     Parameters
     ----------
@@ -82,22 +82,27 @@ def _split_rows(outputs: Outputs) -> Iterable[Outputs]:
 
 
 def _group(chains: Sequence[Chain]) -> list[list[int]]:
-    """Group the places of chains that one call may score: ready single steps of one class with hooks."""
+    """Group the places of chains that one call may score: ready single steps with hooks, of one class or family."""
     groups: dict[Hashable, list[int]] = {}
     for i, chain in enumerate(chains):
         record = chain.steps[0].info
         can_share = len(chain.steps) == 1 and chain.ready and record.has_hooks
-        key = record.maker if can_share else i
+        key: Hashable = i
+        if can_share:
+            hooks: StepHooks = chain.steps[0].instance
+            key = hooks.family()
         groups.setdefault(key, []).append(i)
     return list(groups.values())
 
 
 def _score_group(chains: Sequence[Chain], block: Outputs) -> list[Array]:
-    """Score a block by the chains of one group: by one call if their class can, else one after the other."""
+    """Score a block by the chains of one group: by one call if their classes can, else one after the other."""
     if len(chains) > 1:
         step = chains[0].steps[0]
         hooks: list[StepHooks] = [chain.steps[0].instance for chain in chains]
-        arguments = step.arguments(block)
+        arguments: dict[str, object] = {}
+        for chain in chains:
+            arguments |= chain.steps[0].arguments(block)
         shared = step.guard(arguments, lambda: hooks[0].score_together(hooks, arguments))
         if shared is not None:
             return shared
