@@ -4,11 +4,13 @@
 
 Fitted on 2,000 training images, with default settings (untuned); 1,000 images of each other set. AUROC of right against
 wrong test answers, and of the test set against unknown sets. Scores that need a perturbed input or the inputs of ReLUs
-are judged on the first network only. With --save the page goes to results/newer_scores.md.
+are judged on the first network only. The costs are those of results/scores.csv. With --save the page goes to
+results/newer_scores.md.
 """
 
 from __future__ import annotations
 
+import csv
 import sys
 
 from script import announce, data_folder, work_folder
@@ -107,6 +109,26 @@ def words(every: dict[str, dict[str, list[float]]]) -> str:
     return "\n".join([*lines, ""])
 
 
+def costs() -> str:
+    """Write what each newer score costs, from the last measurement of ``benchmarks/scores.py``."""
+    with (RESULTS / "scores.csv").open(newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["quantity"] == "scoring / knn"]
+    lines = [
+        "## Cost",
+        "",
+        "Time to score 1,000 rows of width 512 with 100 classes, fitted on 50,000 rows, relative to `knn(k=50)` on the same",
+        "rows, which is one search of them (`python benchmarks/scores.py --save`). What extraction records is not counted.",
+        "Scores of one call share: `knn`, `nnguide` and `combood` cost one product together.",
+        "",
+        "| score | time / knn |",
+        "|---|---:|",
+    ]
+    for row in rows:
+        spec = row["case"].removesuffix(", 1k rows").replace("|", "\\|")
+        lines.append(f"| `{spec}` | {float(row['value']):.3g} |")
+    return "\n".join([*lines, ""])
+
+
 def main():
     every, pages = {}, []
     for network in SHOWN:
@@ -123,7 +145,7 @@ def main():
         "fitted on 2,000 training images with their default settings and are not tuned; each other set has 1,000 images,\n"
         "so differences below about two points are noise.\n"
     )
-    page = "\n".join([start, words(every), *pages])
+    page = "\n".join([start, words(every), *pages, costs()])
     print(page)
     if "--save" in sys.argv:
         (RESULTS / "newer_scores.md").write_text(page, encoding="utf-8")

@@ -1,12 +1,14 @@
 """Forty scores against one neighbour search, neighbours against faiss and scikit-learn, closed forms against plain.
 
-    python benchmarks/scores.py [--save]        (about five minutes; pip install faiss-cpu for its rows)
+    python benchmarks/scores.py [--save]        (about twelve minutes; pip install faiss-cpu for its rows)
+    python benchmarks/scores.py --part NAME     (about four minutes: forty, neighbours, closed or newer)
 
 The synthetic world: 50,000 training and 10,000 test rows, width 512, 100 classes, non-negative features in float32.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 import tracemalloc
 
@@ -31,8 +33,19 @@ FORTY = [
 
 NEWER = (
     *("caref", "cadref", "nac", "weiper(repeats=10)", "grood", "cfood", "trust", "combood(of='penultimate')"),
-    *("gradorth", "graduncertainty", "joint_energy", "mcm", "optfs|energy"),
+    *(
+        "gradorth",
+        "graduncertainty",
+        "joint_energy",
+        "mcm",
+        "neglabel",
+        "optfs|energy",
+        "adascale|energy",
+        "pro",
+        "iodin",
+    ),
 )
+NEGATIVES = 10_000  # texts of no class, as many as NegLabel keeps
 
 
 def world(n, seed):
@@ -73,15 +86,24 @@ def forty(train, test):
 
 def newer(train, test):
     """Measure what each newer score costs, with our own neighbour search of the same rows as the measure."""
-    few = test[:1000]
+    train, few = recorded(train, 3), recorded(test[:1000], 4)
+    arrays = {"neglabel": {"negatives": np.random.default_rng(5).normal(size=(NEGATIVES, WIDTH))}}
     knn = scorer("knn(k=50)").fit(train)
     rows = []
     for spec in NEWER:
         announce(f"cost of {spec}")
-        chain = scorer(spec).fit(train)
+        chain = scorer(spec, **arrays.get(spec, {})).fit(train)
         least = best({"knn": lambda: knn.score(few), "own": lambda: chain.score(few)}, 3)  # noqa: B023
         rows.append(row(f"{spec}, 1k rows", "scoring / knn", least["own"] / least["knn"], "x", "-"))
     return rows
+
+
+def recorded(outputs, seed):
+    """Add what extraction records for the newer scores: features of perturbed inputs and values of the network."""
+    rng = np.random.default_rng(seed)
+    moved = np.asarray(outputs.features) * rng.uniform(0.8, 1.2, outputs.features.shape).astype(np.float32)
+    learned = {name: rng.normal(size=len(outputs)) for name in ("pro/msp", "iodin")}
+    return outputs.replace(layers={"penultimate/perturbed": moved}, learned=learned)
 
 
 def faiss_search(train, test):
@@ -202,12 +224,34 @@ def pair(case, what, plain, ours):
     return row(case, f"{what} / closed form", least["plain"] / least["ours"], "x", "one product")
 
 
+PARTS = {
+    "forty": (forty,),
+    "neighbours": (neighbours,),
+    "closed": (mahalanobis, closed_forms),
+    "newer": (newer,),
+}
+
+
+def chosen_part():
+    """Return the part that --part names; None measures all."""
+    if "--part" not in sys.argv:
+        return None
+    place = sys.argv.index("--part") + 1
+    if place == len(sys.argv) or sys.argv[place] not in PARTS:
+        sys.exit(f"--part must be one of {', '.join(PARTS)}")
+    return sys.argv[place]
+
+
 def main():
+    part = chosen_part()
     announce("simulating the rows")
     train, test = world(TRAIN, 1), world(TEST, 2)
-    rows = [*forty(train, test), *neighbours(train, test), *mahalanobis(train, test), *closed_forms(train, test)]
-    rows += newer(train, test)
-    finish("scores", rows)
+    rows = []
+    for name, measures in PARTS.items():
+        if part in (None, name):
+            for measure in measures:
+                rows += measure(train, test)
+    finish("scores", rows, options="" if part is None else f" --part {part}")
 
 
 if __name__ == "__main__":

@@ -63,15 +63,31 @@ def processor() -> str:
     return architecture
 
 
-def finish(name: str, rows: list[dict[str, str]]) -> None:
-    """Print the rows and, with --save, keep them in results/NAME.csv with the command that made them."""
+def finish(name: str, rows: list[dict[str, str]], *, options: str = "") -> None:
+    """Print the rows and, with --save, keep them in results/NAME.csv with the command that made them.
+
+    With options that measure a part only, the other rows of the file stay.
+    """
     for r in rows:
         print(f"{r['case']:<34} {r['quantity']:<52} {r['value']:>9} {r['unit']:<4} (target {r['target']})")
     if "--save" in sys.argv:
-        command = f"python benchmarks/{name}.py --save"
+        command = f"python benchmarks/{name}.py{options} --save"
         where = f"{platform.python_implementation()} {platform.python_version()}, {processor()}, {os.cpu_count()} cores"
         extra = {"command": command, "version": twofold.__version__, "machine": where}
+        made = [{**r, **extra} for r in rows]
+        if options:
+            made = _replace_rows(RESULTS / f"{name}.csv", made)
         with open(RESULTS / f"{name}.csv", "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, [*rows[0], *extra], lineterminator="\n")
+            writer = csv.DictWriter(file, list(made[0]), lineterminator="\n")
             writer.writeheader()
-            writer.writerows({**r, **extra} for r in rows)
+            writer.writerows(made)
+
+
+def _replace_rows(path: Path, rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Read the rows of a file, put new ones of the same case and quantity in their places, and add the others."""
+    new = {(r["case"], r["quantity"]): r for r in rows}
+    merged = []
+    with path.open(newline="", encoding="utf-8") as file:
+        for old in csv.DictReader(file):
+            merged.append(new.pop((old["case"], old["quantity"]), old))
+    return [*merged, *new.values()]
