@@ -99,6 +99,48 @@ def test_values_are_those_of_the_library(made):
     assert row["low"] <= row["value"] <= row["high"]
 
 
+def sirc_by_hand(train, test, s1, parts):
+    """SIRC as its paper writes it, with norms and residuals of explicit projections."""
+    x, h = np.asarray(train.features), np.asarray(test.features)
+    p = np.exp(np.asarray(test.logits))
+    p /= p.sum(axis=1, keepdims=True)
+    values, vectors = np.linalg.eigh(x.T @ x)  # the head has no bias, so the origin is ViM's centre
+    rest = vectors[:, np.argsort(values)[: x.shape[1] - x.shape[1] // 2]]
+    second = {
+        "norm": (np.abs(x).sum(axis=1), np.abs(h).sum(axis=1)),
+        "residual": (-np.linalg.norm(x @ rest, axis=1), -np.linalg.norm(h @ rest, axis=1)),
+    }
+    product = 1.0 - p.max(axis=1) if s1 == "msp" else -(p * np.log(p)).sum(axis=1)
+    for name in parts:
+        known, judged_rows = second[name]
+        a, b = known.mean() - 3 * known.std(), 1 / known.std()
+        product = product * (1 + np.exp(-b * (judged_rows - a)))
+    return -product
+
+
+@pytest.mark.parametrize(
+    ("spec", "s1", "parts"),
+    [
+        ("sirc(s1='entropy', s2='norm')", "entropy", ("norm",)),
+        ("sirc(s1='msp', s2='residual')", "msp", ("residual",)),
+        ("sirc(s1='entropy', s2=('norm', 'residual'))", "entropy", ("norm", "residual")),
+    ],
+)
+def test_the_two_scores_of_sirc_are_settings_of_a_benchmark(spec, s1, parts, made, tmp_path):
+    _, path, _ = made
+    results, _ = judged(path, tmp_path, scores=["msp", spec], best=1)
+    (name,) = {row["score"] for row in results.rows if row["score"].startswith("sirc")}
+    assert scorer(name).spec == scorer(spec).spec
+    opened = Run.open(path)
+    both = Outputs.concat([opened["test"], opened["close"]])
+    conf = sirc_by_hand(opened["train"], both, s1, parts)
+    row = value(results, score=name, pair=None, shift="close", protocol="joint", metric="f1")
+    assert row["value"] == pytest.approx(metrics.f1(both.correct, conf, both.is_id).value, abs=1e-12)
+    kept = both.correct | ~both.is_id
+    row = value(results, score=name, pair=None, shift="close", protocol="fd_shifts", metric="aurc")
+    assert row["value"] == pytest.approx(metrics.aurc(both.correct[kept], conf[kept]), abs=1e-12)
+
+
 def test_published_forms_stand_beside_the_exact_values(made, tmp_path):
     _, path, exact = made
     results, _ = judged(path, tmp_path, method="published", scores=["msp", "energy"])

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
-from twofold import Outputs  # noqa: E402
+from twofold import Outputs, scorer  # noqa: E402
 from twofold.errors import InvalidInput  # noqa: E402
 from twofold.gate import Gate  # noqa: E402
 from twofold.nn.extraction import Prepare  # noqa: E402
@@ -123,6 +123,24 @@ SPECS = [
     "neglabel(negatives=((1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1), (0, 1, 0, 0, 0, 0, -1, 0, 0, 0, 0, 0)), groups=2)",
     "mcm(text=((1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1), (0, 1, 0, 0, 0, 0, -1, 0, 0, 0, 0, 0)), temperature=0.1)",
 ]
+
+
+ARRAYS = {  # settings that are arrays
+    "weiper": {"noise": np.random.default_rng(4).normal(size=(3, 5, 12))},
+    "grood": {"prototype": np.arange(12) / 4.0},
+    "mcm": {"text": np.random.default_rng(5).normal(size=(4, 12))},
+    "neglabel(groups=2)": {"negatives": np.random.default_rng(6).normal(size=(6, 12))},
+}
+
+
+@pytest.mark.parametrize("spec", ARRAYS)
+def test_array_settings_are_exported_from_a_saved_gate(whole, spec, tmp_path):
+    model, images, train, validation = whole
+    chain = scorer(spec, **ARRAYS[spec])
+    gate = Gate.fit(validation, "msp", chain, train=train, objective="coverage", coverage=0.7)
+    gate.save(tmp_path / "gate")
+    to_onnx(Gate.load(tmp_path / "gate"), model, tmp_path / "gate.onnx", shape=(3, 2, 2))
+    compare(run(tmp_path / "gate.onnx", images), gate.decide(train), slack=1e-9)
 
 
 @pytest.mark.parametrize("spec", SPECS)

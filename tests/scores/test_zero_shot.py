@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from score_worlds import softmax
 
+from twofold import Gate
 from twofold.errors import InvalidInput
 from twofold.outputs import Head, Outputs
 from twofold.scores.chain import load_chain, scorer
@@ -80,6 +81,41 @@ def test_arrays_among_the_settings_are_saved_and_loaded(tmp_path):
     assert loaded.spec == chain.spec
     assert (loaded.score(TEST) == chain.score(TEST)).all()
     assert (loaded.steps[0].setting("negatives") == NEGATIVES).all()
+
+
+NOISE = np.random.default_rng(8).normal(size=(3, 4, 5))
+ARRAYS = {
+    "mcm": {"text": TEXTS},
+    "neglabel(groups=3)": {"text": TEXTS, "negatives": NEGATIVES},
+    "weiper": {"noise": NOISE / np.linalg.norm(NOISE, axis=2, keepdims=True)},
+    "weiper(kind='kld', bins=10)": {"noise": NOISE / np.linalg.norm(NOISE, axis=2, keepdims=True)},
+    "grood": {"prototype": np.linspace(-1.0, 1.0, 5)},
+}
+
+
+@pytest.mark.parametrize("spec", ARRAYS)
+def test_chains_and_gates_keep_every_array_setting(spec, tmp_path):
+    """Saved, loaded and saved again, alone and in a gate; another array gives other confidences."""
+    rng = np.random.default_rng(9)
+    head = Head(rng.normal(size=(4, 5)), rng.normal(size=4))
+    h = rng.normal(size=(60, 5))
+    known = Outputs(head.logits(h), head.logits(h).argmax(axis=1), h, head)
+    test = Outputs(head.logits(h[::-1] + 0.5), None, h[::-1] + 0.5, head)
+    chain = scorer(spec, **ARRAYS[spec]).fit(known)
+    chain.save(tmp_path / "chain")
+    load_chain(tmp_path / "chain").save(tmp_path / "again")
+    loaded = load_chain(tmp_path / "again")
+    assert loaded.spec == chain.spec
+    assert np.array_equal(loaded.score(test), chain.score(test))
+    for name, array in ARRAYS[spec].items():
+        assert f"{name}=..." in loaded.spec
+        assert np.array_equal(loaded.steps[0].setting(name), array)
+        other = scorer(spec, **{**ARRAYS[spec], name: -array}).fit(known)
+        assert not np.allclose(other.score(test), chain.score(test))
+    gate = Gate.fit(known, "msp", chain, train=known, objective="coverage", coverage=0.7)
+    gate.save(tmp_path / "gate")
+    again = Gate.load(tmp_path / "gate")
+    assert np.array_equal(again.decide(test).conf_ood, chain.score(test))
 
 
 def test_a_text_without_its_arrays_says_so():
