@@ -102,6 +102,10 @@ def guide(folder: Path) -> str:
         "what is lost to msp on average over all cells, *worst* in one cell. DS-F1 and DS-AURC take the best thresholds of the judged set itself, "
         "so that a pair with msp cannot lose; single scores can. *Networks* have what the scores need. "
         "[Every choice](../results/which_score.md) is in the results.",
+        "## By kind of input",
+        modality_table(table),
+        "Gain in F1 over msp alone on other unknown sets, and the mean regret in brackets; a dash where the scores need what a network lacks. Large "
+        "images and text are one network and one unknown set each.",
         "## Choosing on your own unknown inputs",
         markdown(
             ("rule", "F1 over msp alone", "worse than msp, % of cells", "behind the best pair with hindsight"),
@@ -113,6 +117,28 @@ def guide(folder: Path) -> str:
         f"Cells: `{CELLS_COMMAND}`; this page: `{COMMAND}`.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def modality_table(table: Table) -> str:
+    """Write what the best-known and the best pairs gain on each kind of input."""
+    names = [DEFAULT, WITH_FEATURES]
+    for logits in KINDS:
+        pairs = [name for name in ranked(table, logits=logits) if name.startswith("msp + ") and name not in names]
+        names += pairs[:3]
+    modalities = list(dict.fromkeys(table.networks.values()))
+    rows = []
+    for name in names:
+        cells = []
+        for modality in modalities:
+            regret = table.regret(name, modality)
+            if regret is None:
+                cells.append("–")
+                continue
+            networks = [one for one, kind in table.networks.items() if kind == modality]
+            gains = [table.mean_f1[one][name] - table.mean_f1[one][BASE] for one in networks]
+            cells.append(f"{100 * sum(gains) / len(gains):+.2f} ({100 * regret.mean:.2f})")
+        rows.append([f"`{name}`", *cells])
+    return markdown(("pair", *modalities), rows)
 
 
 def answers(table: Table) -> list[str]:
