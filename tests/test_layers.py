@@ -13,6 +13,7 @@ LEVELS = {
     "errors": 0,
     "typing": 0,
     "roles": 0,
+    "_defaults": 0,
     "_checks": 0,
     "_csv": 0,
     "_data_spec": 0,

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from twofold._checks import Array, Labels
+from twofold._defaults import DEFAULT_ID, DEFAULT_OOD
 from twofold._files import is_temporary
 from twofold.errors import RunError
 from twofold.outputs import Head, Outputs
@@ -30,7 +31,7 @@ KNOWN = 7  # digits below are ID
 HIDDEN, EPOCHS, TRAIN, VAL = 64, 60, 150, 200
 PATCH, PATCHES = 64, 400
 UNKNOWN = {"near": "other_digits", "far": "photographs"}  # data sets by role
-PLAIN = (("msp", "msp"), ("msp", "energy"))  # what everybody tries first
+PLAIN = ((DEFAULT_ID, DEFAULT_ID), (DEFAULT_ID, DEFAULT_OOD))  # what everybody tries first
 BEST = 3  # pairs recommended beside them
 
 Report = Callable[[str], object]

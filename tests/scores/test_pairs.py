@@ -8,7 +8,7 @@ from twofold import metrics
 from twofold.errors import InvalidInput
 from twofold.outputs import Head, Outputs
 from twofold.scores.chain import scorer
-from twofold.scores.pairs import recommend
+from twofold.scores.pairs import rank_pairs, recommend
 
 W = np.random.default_rng(5).normal(size=(3, 8))
 
@@ -71,6 +71,23 @@ def test_recommend_finds_the_best_pair(run, metric):
 def test_recommend_keeps_the_roles_it_is_given(run):
     got = recommend(run, id_scores=["msp"], ood_scores=["energy", "knn", "msp"], n=20)
     assert {(p.id_score, p.ood_score) for p in got.pairs} == {("msp", "energy"), ("msp", "knn"), ("msp", "msp")}
+
+
+def test_scores_of_different_kinds_may_rank_alike():
+    val, others = Outputs([[4.0, 0.0], [0.0, 3.0], [1.0, 0.5]], labels=[0, 1, 1]), Outputs([[0.2, 0.1], [0.1, 0.3]])
+    found = rank_pairs(None, val, others, id_scores=["msp"], ood_scores=["energy"], n=20)
+    assert (found.best.id_score, found.best.ood_score) == ("msp", "energy")
+
+
+def test_a_baseline_is_shown_whatever_its_rank():
+    names = ["msp", "energy", "knn", "fdbd"]
+    every = rank_pairs(TRAIN, VAL, OOD, id_scores=names, ood_scores=names, n=20)
+    last = every.pairs[-1]
+    found = rank_pairs(
+        TRAIN, VAL, OOD, id_scores=names, ood_scores=names, show=1, baseline=(last.ood_score, last.id_score), n=20
+    )
+    assert [pair.value for pair in found.pairs] == [every.best.value, last.value]
+    assert found.pairs[1].behind == last.behind
 
 
 def test_recommend_tries_all_that_the_outputs_allow(run):

@@ -12,9 +12,10 @@ from sklearn.svm import LinearSVC
 import twofold
 from twofold.errors import Infeasible, InvalidInput, RunError
 from twofold.gate import Gate
+from twofold.gate.thresholds import lower_threshold
 from twofold.outputs import Outputs
 from twofold.wrapping import Wrapped
-from twofold.wrapping.goal import Goal, lower_threshold
+from twofold.wrapping.goal import Goal
 
 X, y = load_digits(return_X_y=True)
 SMALL = y < 7  # digits 7 to 9 are unknown

@@ -16,6 +16,7 @@ import click
 from click.core import ParameterSource
 
 from twofold._csv import escape_row
+from twofold._defaults import DEFAULT_ID, DEFAULT_OOD
 from twofold.cli.confidence_files import (
     COLUMN,
     ConfidenceTable,
@@ -70,13 +71,13 @@ def gate_group() -> None:
 @gate_group.command("fit")
 @click.argument("source", type=SOURCE)
 @click.option(
-    "--id", "id_score", type=SCORE, default="msp", show_default=True, help="Score of correct against wrong labels."
+    "--id", "id_score", type=SCORE, default=DEFAULT_ID, show_default=True, help="Score of correct against wrong labels."
 )
 @click.option(
     "--ood",
     "ood_score",
     type=SCORE_OR_NONE,
-    default="energy",
+    default=DEFAULT_OOD,
     show_default=True,
     help="Score of known against unknown inputs, or none.",
 )

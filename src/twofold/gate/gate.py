@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from twofold import _checks
 from twofold._checks import Array, ArrayLike, Labels
+from twofold._defaults import DEFAULT_ID, DEFAULT_OOD
 from twofold._math import sigmoid
 from twofold._notebook import MOST_ROWS, NotebookTable, card
 from twofold.errors import DependentRows, InvalidInput
@@ -210,8 +211,8 @@ class Gate:
     def fit(
         cls,
         validation: Outputs | Run,
-        id: str | Chain = "msp",  # noqa: A002 - the name in the design
-        ood: str | Chain | None = "energy",
+        id: str | Chain = DEFAULT_ID,  # noqa: A002 - the name in the design
+        ood: str | Chain | None = DEFAULT_OOD,
         *,
         train: Outputs | None = None,
         objective: Objective = "f1",

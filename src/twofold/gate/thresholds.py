@@ -7,6 +7,7 @@ between samples, so that rounding in another runtime changes no verdict.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -187,6 +188,30 @@ def gap_middles(levels: Array) -> Array:
     middle = lower / 2.0 + levels / 2.0  # halves first: the sum of two large numbers may be infinite
     between = np.isfinite(middle) & (lower < middle) & (middle <= levels)
     return np.where(between, middle, levels)
+
+
+def lower_threshold(conf: Array, keep: float) -> float:
+    """Find the largest threshold that at least this share of confidences reaches.
+
+    Parameters
+    ----------
+    conf : ndarray of shape (N,)
+        Confidences.
+    keep : float
+        The share, in (0, 1].
+
+    Returns
+    -------
+    float
+        One of the confidences.
+
+    Examples
+    --------
+    >>> lower_threshold(np.array([0.1, 0.4, 0.2, 0.3]), 0.75)
+    0.2
+    """
+    fewest = max(1, math.ceil(keep * len(conf) * (1.0 - 1e-12)))
+    return float(np.sort(conf)[::-1][fewest - 1])
 
 
 def clear_of_samples(pair: Thresholds, data: ScoredSamples) -> Thresholds:

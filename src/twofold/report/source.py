@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twofold._checks import confidence, joint
+from twofold._defaults import DEFAULT_ID, DEFAULT_OOD
 from twofold.errors import InvalidInput, TwofoldError
 from twofold.gate import Gate
 from twofold.gate.inputs import fit_chain, join_sets
@@ -27,8 +28,8 @@ from twofold.scores.pairs import choose_pairs
 from twofold.scores.scoring import score_all
 from twofold.typing import Array, ArrayLike, Mask
 
-PLAIN = ScorePair("msp", "energy")  # what everybody tries first
-BASELINE = ScorePair("msp", "msp")  # the one score that pairs are compared with
+PLAIN = ScorePair(DEFAULT_ID, DEFAULT_OOD)  # what everybody tries first
+BASELINE = ScorePair(DEFAULT_ID, DEFAULT_ID)  # the one score that pairs are compared with
 BEST = 2  # recommended pairs that are shown beside the plain one
 MOST_CLASSES = 300  # classes of unknown inputs whose mean probabilities are shown one by one
 LOST_SCALE = (

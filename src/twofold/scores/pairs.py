@@ -23,6 +23,8 @@ from twofold.scores.tuning import Progress, ignore_progress
 from twofold.stats import Interval, bootstrap, holm
 from twofold.typing import Array, Mask
 
+ONE_KIND = "chosen on OOD inputs of one kind (OOD-tuned): on other kinds another pair may be better."
+
 
 @dataclass(frozen=True)
 class RankedPair:
@@ -255,22 +257,109 @@ def recommend(
     AURC on ``val``. Scores that rank the validation samples exactly as an earlier one are skipped. The chains of the
     result are labelled OOD-tuned.
     """
+    train, val, ood_val = _find_sets(run, ood)
+    found = rank_pairs(
+        train,
+        val,
+        ood_val,
+        metric=metric,
+        id_scores=id_scores,
+        ood_scores=ood_scores,
+        show=show,
+        n=n,
+        level=level,
+        alpha=alpha,
+        seed=seed,
+        done=done,
+    )
+    cautions = [*_cautions_of_tests(run, ood, ood_val), *found.cautions]
+    return dataclasses.replace(found, cautions=tuple(cautions))
+
+
+def rank_pairs(
+    train: Outputs | None,
+    val: Outputs,
+    ood_val: Outputs,
+    *,
+    metric: str = "ds_f1",
+    id_scores: Iterable[str | Chain] | None = None,
+    ood_scores: Iterable[str | Chain] | None = None,
+    show: int = 10,
+    baseline: tuple[str, str] | None = None,
+    n: int = 1000,
+    level: float = 0.95,
+    alpha: float = 0.05,
+    seed: int = 0,
+    done: Progress = ignore_progress,
+) -> Recommendation:
+    """Rank the pairs (ID score, OOD score) of outputs in memory, as :func:`recommend` does those of a run.
+
+    Parameters
+    ----------
+    train : Outputs or None
+        Training outputs, which scores learn from; without them scores that learn are skipped.
+    val : Outputs
+        Labelled validation outputs of known classes.
+    ood_val : Outputs
+        Validation outputs of no known class.
+    metric : {"ds_f1", "ds_aurc"}, default="ds_f1"
+        Joint metric of two scores.
+    id_scores : iterable of str or Chain, optional
+        Candidates for the ID score; by default all scores that the outputs allow. A fitted chain is used as it is.
+    ood_scores : iterable of str or Chain, optional
+        Candidates for the OOD score, likewise.
+    show : int, default=10
+        Number of the best pairs that are returned, with bootstrap intervals.
+    baseline : pair of str, optional
+        A pair that is returned too, whatever its rank, if it was tried.
+    n : int, default=1000
+        Number of bootstrap resamples, drawn separately within ID and OOD inputs.
+    level : float, default=0.95
+        Confidence level of the intervals.
+    alpha : float, default=0.05
+        Significance level of the differences from the best pair, after Holm's correction.
+    seed : int, default=0
+        Seed of the bootstrap.
+    done : callable, optional
+        Called with a text after each finished part, for progress.
+
+    Returns
+    -------
+    Recommendation
+        The best pairs, as :func:`recommend` returns them.
+
+    Raises
+    ------
+    InvalidInput
+        If the metric does not take two scores, or no pair can be tried.
+    UnknownName
+        If there is no such metric or score.
+
+    Examples
+    --------
+    >>> val = Outputs([[4.0, 0.0], [0.0, 3.0], [1.0, 0.5]], labels=[0, 1, 1])
+    >>> found = rank_pairs(None, val, Outputs([[0.2, 0.1], [0.1, 0.3]]), id_scores=["msp"], ood_scores=["energy"], n=20)
+    >>> found.best.id_score, found.best.ood_score, found.tried
+    ('msp', 'energy', 1)
+    """
     record = metrics.info(metric)
     if not {"conf_id", "conf_ood"} <= set(record.arrays):
         raise InvalidInput(f"recommend chooses by a metric of two scores, ds_f1 or ds_aurc, got {metric!r}")
     _checks.whole(show, "show", 1)
-    sets = _find_sets(run, ood)
-    train, val, ood_val = sets
-    firsts, seconds = _name_candidates(id_scores, sets), _name_candidates(ood_scores, sets)
-    chains, skipped = _fit_scores(dict.fromkeys([*firsts, *seconds]), train, val, done)
-    conf = _score_distinct(chains, val, ood_val, skipped)
+    sets = [val, ood_val] if train is None else [train, val, ood_val]
+    first_chains, second_chains = _read_candidates(id_scores, sets), _read_candidates(ood_scores, sets)
+    firsts, seconds = list(first_chains), list(second_chains)
+    chains, skipped = _fit_scores({**first_chains, **second_chains}, train, val, done)
+    conf = _score_distinct(chains, val, ood_val, skipped, firsts, seconds)
     rows = _ScoredRows.of(record, chains, conf, val, len(ood_val))
     tried = _try_pairs(rows, firsts, seconds, done)
     if not tried:
         reasons = "; ".join(f"{spec}: {reason}" for spec, reason in list(skipped.items())[:3])
         raise InvalidInput(f"no pair of scores could be tried ({reasons})")
     tried.sort(key=lambda pair: pair.value, reverse=record.better == "higher")
-    pairs = _compare_with_best(rows, tried[:show], _Resampling(n, level, seed), alpha, done)
+    best = tried[:show]
+    best += [pair for pair in tried[show:] if baseline is not None and set(pair.names) == set(baseline)]
+    pairs = _compare_with_best(rows, best, _Resampling(n, level, seed), alpha, done)
     shown: set[str] = set()
     for pair in pairs:
         shown |= {pair.id_score, pair.ood_score}
@@ -278,7 +367,7 @@ def recommend(
     for spec, chain in chains.items():
         if spec in shown:
             kept[spec] = dataclasses.replace(chain, tuned_on="ood_val")
-    return Recommendation(metric, pairs, len(tried), kept, skipped, tuple(_cautions(run, ood, ood_val)))
+    return Recommendation(metric, pairs, len(tried), kept, skipped, (ONE_KIND,))
 
 
 def _find_sets(run: Run, ood: str | None) -> tuple[Outputs, Outputs, Outputs]:
@@ -302,21 +391,30 @@ def _find_sets(run: Run, ood: str | None) -> tuple[Outputs, Outputs, Outputs]:
     return select_id_rows(train), select_id_rows(val), ood_val
 
 
-def _name_candidates(scores: Iterable[str] | None, sets: Sequence[Outputs]) -> list[str]:
-    """Return the requested scores, or all that need only what every set holds."""
+def _read_candidates(scores: Iterable[str | Chain] | None, sets: Sequence[Outputs]) -> dict[str, Chain]:
+    """Return the requested scores by their text, or all that need only what every set holds."""
     if scores is None:
-        return computable_scores(sets)
-    return [scorer(spec).spec for spec in scores]
+        scores = computable_scores(sets)
+    chains = {}
+    for score in scores:
+        chain = scorer(score)
+        chains[chain.spec] = chain
+    return chains
 
 
 def _fit_scores(
-    specs: Iterable[str], train: Outputs, val: Outputs, done: Progress
+    candidates: Mapping[str, Chain], train: Outputs | None, val: Outputs, done: Progress
 ) -> tuple[dict[str, Chain], dict[str, str]]:
-    """Fit every score; return the chains, and why others could not be fitted."""
+    """Fit every score that is not fitted; return the chains, and why others could not be fitted."""
     chains, skipped = {}, {}
-    for spec in specs:
+    for spec, chain in candidates.items():
         try:
-            chains[spec] = scorer(spec).fit(train, val=val)
+            if chain.fitted_on or (train is None and chain.ready):
+                chains[spec] = chain
+            elif train is None:
+                skipped[spec] = f"{spec} learns from a training set, and there is none"
+            else:
+                chains[spec] = chain.fit(train, val=val)
         except InvalidInput as error:
             skipped[spec] = str(error)
         done(f"fitting {spec}")
@@ -324,18 +422,23 @@ def _fit_scores(
 
 
 def _score_distinct(
-    chains: Mapping[str, Chain], val: Outputs, ood_val: Outputs, skipped: dict[str, str]
+    chains: Mapping[str, Chain],
+    val: Outputs,
+    ood_val: Outputs,
+    skipped: dict[str, str],
+    id_scores: Sequence[str],
+    ood_scores: Sequence[str],
 ) -> dict[str, Array]:
-    """Compute the scores on both sets, without those that fail or rank as an earlier one."""
+    """Compute the scores on both sets, without those that fail or rank as an earlier candidate of the same kind."""
     scores: dict[str, Array] = {}
-    rankings: dict[bytes, str] = {}
+    rankings: dict[tuple[bytes, bool, bool], str] = {}
     for spec, chain in chains.items():
         try:
             conf = np.concatenate([chain.score(val), chain.score(ood_val)])
         except InvalidInput as error:
             skipped[spec] = str(error)
             continue
-        ranking = np.unique(conf, return_inverse=True)[1].tobytes()
+        ranking = (np.unique(conf, return_inverse=True)[1].tobytes(), spec in id_scores, spec in ood_scores)
         if ranking in rankings:
             skipped[spec] = f"ranks the validation samples as {rankings[ranking]} does"
         else:
@@ -397,8 +500,8 @@ def _compare_with_best(
     return tuple(ranked)
 
 
-def _cautions(run: Run, ood: str | None, ood_val: Outputs) -> Iterator[str]:
-    """Say what the numbers do not promise, in whole sentences."""
+def _cautions_of_tests(run: Run, ood: str | None, ood_val: Outputs) -> Iterator[str]:
+    """Say which test sets of a run the pair was chosen on, in whole sentences."""
     tests = [name for name, role in run.roles.items() if role in OOD_TEST]
     if ood is not None and ood in tests:
         yield (
@@ -414,7 +517,6 @@ def _cautions(run: Run, ood: str | None, ood_val: Outputs) -> Iterator[str]:
                 f"{shared} of {len(run[name])} samples of the test set {name} are among the OOD inputs that the pair "
                 "was chosen on: numbers on them are optimistic."
             )
-    yield "chosen on OOD inputs of one kind (OOD-tuned): on other kinds another pair may be better."
 
 
 def _row_bytes(outputs: Outputs) -> Iterator[bytes]:

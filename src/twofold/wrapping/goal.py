@@ -1,4 +1,4 @@
-"""Choose the scores of a wrapped classifier by what is available, and its thresholds by what is asked for."""
+"""Choose the thresholds of a wrapped classifier by what is asked for."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from twofold import _checks
-from twofold._checks import Array, Mask
+from twofold._checks import Mask
 from twofold.errors import InvalidInput, UnfitData
 from twofold.gate import Gate
 from twofold.gate.gate import fit_to_request
 from twofold.gate.inputs import fingerprint, keep_common_fields, prepare_validation
 from twofold.gate.promise import Promise, check_request
-from twofold.gate.thresholds import ScoredSamples, Thresholds, between_neighbours, clear_of_samples
+from twofold.gate.thresholds import ScoredSamples, Thresholds, between_neighbours, clear_of_samples, lower_threshold
 from twofold.outputs import Outputs
 from twofold.scores.chain import Chain, scorer
+from twofold.wrapping.choice import ScoreChoice
 
 Name: TypeAlias = Literal["keep", "risk", "f1"]
 KEPT_BY_OOD = 0.99  # share of known inputs that the OOD threshold keeps, where no unknown inputs say what it rejects
@@ -98,69 +99,71 @@ class Goal:
         return words
 
 
-@dataclass(frozen=True)
-class ScoreChoice:
-    """Hold the scores of a wrapped classifier and why they were chosen.
+@dataclass(frozen=True, eq=False)
+class FittingRows:
+    """Hold the rows that choose scores, and those that choose thresholds.
 
     Parameters
     ----------
-    id : str or Chain
-        Score of correct against wrong labels.
-    ood : str, Chain or None
-        Score of known against unknown inputs.
+    val_to_choose, unknown_to_choose : Outputs, Outputs or None
+        Known and unknown rows that scores are chosen on.
+    val, unknown : Outputs, Outputs or None
+        Known and unknown rows that thresholds are chosen on.
     why : tuple of str
-        Reasons, as sentences.
+        What to say about the division.
     """
 
-    id: str | Chain
-    ood: str | Chain | None
-    why: tuple[str, ...]
+    val_to_choose: Outputs
+    unknown_to_choose: Outputs | None
+    val: Outputs
+    unknown: Outputs | None
+    why: tuple[str, ...] = ()
 
 
-def choose_scores(
-    val: Outputs, train: Outputs | None, id_score: str | Chain | None, ood_score: str | Chain | None
-) -> ScoreChoice:
-    """Choose scores by what the outputs hold.
+def split_for_choice(goal: Goal, val: Outputs, unknown: Outputs | None, *, is_open: bool) -> FittingRows:
+    """Set rows aside for choosing the scores, where a guarantee needs rows that chose nothing else.
 
     Parameters
     ----------
+    goal : Goal
+        What is asked for.
     val : Outputs
-        Validation outputs.
-    train : Outputs or None
-        Training outputs.
-    id_score, ood_score : str, Chain or None
-        Scores that the caller named; ``"none"`` as OOD score for a gate of one.
+        Labelled outputs of known inputs.
+    unknown : Outputs or None
+        Outputs of unknown inputs.
+    is_open : bool
+        Whether a score is left to choose.
 
     Returns
     -------
-    ScoreChoice
-        The scores.
+    FittingRows
+        The same rows for both, except with ``delta`` and unknown inputs: then a quarter chooses the scores.
 
     Examples
     --------
-    >>> choose_scores(Outputs([[2.0, 1.0]]), None, None, None).ood
-    'energy'
+    >>> val, others = Outputs(np.eye(2).repeat(4, axis=0), np.arange(2).repeat(4)), Outputs(np.zeros((4, 2)))
+    >>> rows = split_for_choice(Goal("risk", risk=0.1, delta=0.1), val, others, is_open=True)
+    >>> len(rows.val_to_choose), len(rows.unknown_to_choose), len(rows.val), len(rows.unknown)
+    (2, 1, 6, 3)
     """
-    why = []
-    if id_score is None:
-        id_score = "msp"
-        why.append("msp, the maximum softmax probability, is the usual score of wrong labels and needs logits alone")
-    if isinstance(ood_score, str) and ood_score == "none":
-        return ScoreChoice(id_score, None, (*why, "no OOD score was asked for: the gate never says unknown"))
-    if ood_score is not None:
-        return ScoreChoice(id_score, ood_score, tuple(why))
-    if val.is_scale_lost:
-        why.append("gen reads probabilities: the scale of the logits, which energy needs, is lost")
-        return ScoreChoice(id_score, "gen", tuple(why))
-    if val.features is not None and train is not None:
-        why.append(
-            "knn compares the features with those of the training set; of the pairs with msp in results/real_bench.md "
-            "it is the best by DS-F1 on both networks"
-        )
-        return ScoreChoice(id_score, "knn", tuple(why))
-    missing = "features" if val.features is None else "a training set"
-    why.append(f"energy needs logits alone; {missing} would allow scores such as knn")
-    return ScoreChoice(id_score, "energy", tuple(why))
+    has_unknown = unknown is not None or not val.is_id.all()
+    if goal.delta is None or not is_open or not has_unknown:
+        return FittingRows(val, unknown, val, unknown)
+    aside = _set_aside(len(val))
+    unknown_to_choose = unknown_to_fit = None
+    if unknown is not None:
+        aside_unknown = _set_aside(len(unknown))
+        unknown_to_choose, unknown_to_fit = unknown[aside_unknown], unknown[~aside_unknown]
+    why = f"scores were chosen on {SET_ASIDE:.0%} of the rows and thresholds on the others, so that the guarantee holds"
+    return FittingRows(val[aside], unknown_to_choose, val[~aside], unknown_to_fit, (why,))
+
+
+def _set_aside(rows: int) -> Mask:
+    """Draw a share of the rows."""
+    aside = np.zeros(rows, dtype=bool)
+    count = max(1, round(SET_ASIDE * rows))
+    aside[np.random.default_rng(0).choice(rows, count, replace=False)] = True
+    return aside
 
 
 def fit_gate(goal: Goal, choice: ScoreChoice, train: Outputs | None, val: Outputs, unknown: Outputs | None) -> Gate:
@@ -187,12 +190,10 @@ def fit_gate(goal: Goal, choice: ScoreChoice, train: Outputs | None, val: Output
     Raises
     ------
     InvalidInput
-        If labels are missing, or a score learns and there is no training set.
+        If a score learns and there is no training set.
     Infeasible
         If the risk cannot be met.
     """
-    if val.labels is None:
-        raise InvalidInput("val needs labels; pass a pair (inputs, labels) or a labelled data set")
     id_chain = _fit_score(choice.id, train)
     ood_chain = None if choice.ood is None else _fit_score(choice.ood, train)
     if unknown is None and val.is_id.all():
@@ -250,9 +251,7 @@ def _fit_after_ood_threshold(goal: Goal, id_chain: Chain, ood_chain: Chain, val:
     The second threshold sees rows that the first did not, drawn from the inputs that pass it; so a risk guaranteed on
     them is that of the inputs which both accept.
     """
-    aside = np.zeros(len(val), dtype=bool)
-    count = max(1, round(SET_ASIDE * len(val)))
-    aside[np.random.default_rng(0).choice(len(val), count, replace=False)] = True
+    aside = _set_aside(len(val))
     conf_ood = ood_chain.score(val)
     tau_ood = between_neighbours(lower_threshold(conf_ood[aside], KEPT_BY_OOD), conf_ood[aside])
     passing: Mask = ~aside & (conf_ood >= tau_ood)
@@ -260,30 +259,6 @@ def _fit_after_ood_threshold(goal: Goal, id_chain: Chain, ood_chain: Chain, val:
         raise UnfitData("val has too few rows to set two thresholds; pass more, or ood='none'")
     one_score = _fit_with_unknown(goal, id_chain, None, val[passing])
     return _with_promise(goal, id_chain, ood_chain, val[~aside], (one_score.tau_id, tau_ood))
-
-
-def lower_threshold(conf: Array, keep: float) -> float:
-    """Find the largest threshold that at least this share of confidences reaches.
-
-    Parameters
-    ----------
-    conf : ndarray of shape (N,)
-        Confidences.
-    keep : float
-        The share, in (0, 1].
-
-    Returns
-    -------
-    float
-        One of the confidences.
-
-    Examples
-    --------
-    >>> lower_threshold(np.array([0.1, 0.4, 0.2, 0.3]), 0.75)
-    0.2
-    """
-    fewest = max(1, math.ceil(keep * len(conf) * (1.0 - 1e-12)))
-    return float(np.sort(conf)[::-1][fewest - 1])
 
 
 def _with_promise(

@@ -13,13 +13,15 @@ import numpy as np
 
 from twofold._files import read_regular, replacing
 from twofold._json import check_list, check_table, check_text, decode_json, encode_json
+from twofold._math import softmax
 from twofold.errors import InvalidInput, MissingExtra, RunError
 from twofold.gate import Decision, Gate, Monitor, ReportCard
 from twofold.gate.inputs import keep_common_fields
 from twofold.outputs import Outputs
 from twofold.scores.chain import Chain
+from twofold.wrapping.choice import choose_scores, needs_choice
 from twofold.wrapping.classifiers import EstimatorSource, FunctionSource, OnnxSource, OutputSource
-from twofold.wrapping.goal import Goal, choose_scores, fit_gate
+from twofold.wrapping.goal import Goal, fit_gate, split_for_choice
 from twofold.wrapping.rows import Inputs
 
 FORMAT, VERSION = "twofold-wrapped", 1
@@ -159,9 +161,7 @@ class Wrapped:
         """
         outputs = self.outputs(inputs)
         decision = self.gate.decide(outputs)
-        shifted = np.asarray(outputs.logits, dtype=np.float64)
-        shifted = np.exp(shifted - shifted.max(axis=1, keepdims=True))
-        shares = shifted / shifted.sum(axis=1, keepdims=True)
+        shares = softmax(np.asarray(outputs.logits, dtype=np.float64))
         labels = self._name_all(decision.labels.tolist())
         explained = []
         for row, label in enumerate(labels):
@@ -429,8 +429,10 @@ def wrap(
 ) -> Wrapped:
     """Make a classifier abstain where it does not know.
 
-    The classifier runs once over the data. Features and head are found where it has a linear last layer, scores are
-    chosen by what there is, and a gate is fitted for the goal: ``keep``, ``risk`` or ``f1``; by default ``keep=0.95``.
+    The classifier runs once over the data. Features and head are found where it has a linear last layer. With unknown
+    inputs the scores are the pair that :func:`twofold.recommend` ranks first, of a few that are fast to fit and on a
+    sample of the rows; without them a default that the outputs allow. Then a gate is fitted for the goal: ``keep``,
+    ``risk`` or ``f1``; by default ``keep=0.95``.
 
     Parameters
     ----------
@@ -456,10 +458,9 @@ def wrap(
     f1 : bool, default=False
         Choose the thresholds with the best DS-F1.
     id : str or Chain, optional
-        Score of correct against wrong labels; by default ``msp``.
+        Score of correct against wrong labels; by default chosen, or ``msp`` without unknown inputs.
     ood : str or Chain, optional
-        Score of known against unknown inputs; by default chosen by what is available. ``"none"`` makes a gate of one
-        score.
+        Score of known against unknown inputs; by default chosen. ``"none"`` makes a gate of one score.
     class_names : sequence, optional
         What the classes are called, in the order of the outputs; by default as the classifier says.
     head : str, optional
@@ -500,11 +501,14 @@ def wrap(
     val_outputs = source.run(val, "val", known=True)
     train_outputs = None if train is None else source.run(train, "train", known=True)
     unknown_outputs = None if unknown is None else source.run(unknown, "unknown", known=False)
-    choice = choose_scores(val_outputs, train_outputs, id, ood)
-    gate = fit_gate(goal, choice, train_outputs, val_outputs, unknown_outputs)
+    if val_outputs.labels is None:
+        raise InvalidInput("val needs labels; pass a pair (inputs, labels) or a labelled data set")
+    rows = split_for_choice(goal, val_outputs, unknown_outputs, is_open=needs_choice(id, ood))
+    choice = choose_scores(rows.val_to_choose, train_outputs, rows.unknown_to_choose, id, ood)
+    gate = fit_gate(goal, choice, train_outputs, rows.val, rows.unknown)
     if source.classes is not None and gate.class_names is None:
         gate = dataclasses.replace(gate, class_names=_unique_names(source.classes))
-    return Wrapped(source, gate, (f"goal: {goal}", *choice.why))
+    return Wrapped(source, gate, (f"goal: {goal}", *choice.why, *rows.why))
 
 
 def _unique_names(classes: Sequence[object]) -> tuple[str, ...] | None:
