@@ -291,3 +291,25 @@ def test_the_same_seed_gives_the_same_gate():
     one, two, other = (SelectiveClassifier(random_state=s).fit(X, y).gate_ for s in (1, 1, 2))
     assert one.taus() == two.taus() != other.taus()
     assert SelectiveClassifier(DummyClassifier(strategy="prior")).fit(X, y).decide(X).verdict[0] == "accept"
+
+
+@pytest.mark.parametrize("ood", [None, "gen", "knn"])
+def test_the_selective_classifier_becomes_one_onnx_file(ood, tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("skl2onnx", reason="skl2onnx is not installed")
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    from sklearn.datasets import load_iris
+    from sklearn.ensemble import RandomForestClassifier
+
+    X, y = load_iris(return_X_y=True)
+    words = np.array(["setosa", "versicolor", "virginica"])[y]
+    forest = RandomForestClassifier(n_estimators=10, random_state=0)
+    model = SelectiveClassifier(forest, ood=ood, validation=0.4, random_state=0, objective="coverage", coverage=0.8)
+    model.fit(X, words, X_ood=None if ood is None else X[:20] + 30)
+    model.to_onnx(tmp_path / "gate.onnx")
+    session = runtime.InferenceSession(str(tmp_path / "gate.onnx"), providers=["CPUExecutionProvider"])
+    rows = np.vstack([X, X + 30])
+    label, verdict = session.run(["label", "verdict"], {"inputs": rows})
+    decision = model.decide(rows)
+    assert model.classes_[label].tolist() == decision.labels.tolist()
+    assert np.array(["accept", "unsure", "unknown"])[verdict].tolist() == decision.verdict.tolist()

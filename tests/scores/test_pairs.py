@@ -86,8 +86,8 @@ def test_a_baseline_is_shown_whatever_its_rank():
     found = rank_pairs(
         TRAIN, VAL, OOD, id_scores=names, ood_scores=names, show=1, baseline=(last.ood_score, last.id_score), n=20
     )
-    assert [pair.value for pair in found.pairs] == [every.best.value, last.value]
-    assert found.pairs[1].behind == last.behind
+    assert [str(pair.value) for pair in found.pairs] == [str(every.best.value), str(last.value)]
+    assert str(found.pairs[1].behind) == str(last.behind)
 
 
 def test_recommend_tries_all_that_the_outputs_allow(run):

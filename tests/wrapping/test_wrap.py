@@ -1,16 +1,20 @@
 """Wrapped classifiers of every kind: outputs against the classifier itself, goals against counting, and refusals."""
 
+import sys
+
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 import twofold
-from twofold.errors import Infeasible, InvalidInput, RunError
+from twofold.errors import Infeasible, InvalidInput, MissingExtra, RunError
 from twofold.gate import Gate
 from twofold.gate.thresholds import lower_threshold
 from twofold.outputs import Outputs
@@ -252,17 +256,48 @@ def test_save_and_load(wrapped, model, tmp_path):
         Wrapped.load(tmp_path / "w", model)
 
 
-def test_a_logistic_regression_becomes_one_onnx_file(model, tmp_path):
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LogisticRegression(max_iter=300),
+        make_pipeline(StandardScaler(), LogisticRegression(max_iter=300)),
+        make_pipeline(StandardScaler(), GaussianNB()),
+        RandomForestClassifier(n_estimators=30, min_samples_leaf=3, random_state=0),
+    ],
+)
+@pytest.mark.parametrize("ood", [None, "knn", "none"])
+def test_an_estimator_becomes_one_onnx_file(estimator, ood, tmp_path):
     pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("skl2onnx", reason="skl2onnx is not installed")
     runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-    wrapped = twofold.wrap(model, val=data(VAL), ood="energy")
+    fitted = clone(estimator).fit(X[TRAIN] / 16, y[TRAIN])
+    wrapped = twofold.wrap(fitted, train=data(TRAIN), val=data(VAL), ood=ood)
     wrapped.to_onnx(tmp_path / "gate.onnx")
     session = runtime.InferenceSession(str(tmp_path / "gate.onnx"), providers=["CPUExecutionProvider"])
-    found = session.run(["label", "verdict"], {"images": (X[TEST] / 16).astype(np.float32)})
-    decision = wrapped.decide(X[TEST] / 16)
-    assert found[0].tolist() == decision.labels.tolist()
-    words = np.array(["accept", "unsure", "unknown"])[found[1]]
-    assert (words == decision.verdict).mean() > 0.99  # float32 inputs
+    rows = np.vstack([X[TEST], OTHERS]) / 16
+    label, verdict, conf_id = session.run(["label", "verdict", "conf_id"], {"inputs": rows})
+    decision = wrapped.decide(rows)
+    is_clear = np.ones(len(rows), dtype=bool)
+    if isinstance(fitted, RandomForestClassifier):  # ONNX has trees in float32 only: leave out what rounding decides
+        ranked = np.sort(fitted.predict_proba(rows), axis=1)
+        is_clear = (ranked[:, -1] - ranked[:, -2] > 1e-5) & (np.abs(decision.margin_id) > 1e-5)
+        if decision.margin_ood is not None:
+            is_clear &= np.abs(decision.margin_ood) > 1e-5
+        assert is_clear.mean() > 0.9
+    assert label[is_clear].tolist() == decision.labels[is_clear].tolist()
+    words = np.array(["accept", "unsure", "unknown"])[verdict]
+    assert words[is_clear].tolist() == decision.verdict[is_clear].tolist()
+    np.testing.assert_allclose(conf_id[is_clear], decision.conf_id[is_clear], rtol=1e-5, atol=1e-5)
+
+
+def test_an_estimator_without_skl2onnx_says_what_to_install(model, tmp_path, monkeypatch):
+    pytest.importorskip("torch", reason="torch is not installed")
+    monkeypatch.setitem(sys.modules, "skl2onnx", None)
+    wrapped = twofold.wrap(model, val=data(VAL))
+    with pytest.raises(MissingExtra, match="sklearn-onnx"):
+        wrapped.to_onnx(tmp_path / "gate.onnx")
+    with pytest.raises(InvalidInput, match="without options, got shape"):
+        wrapped.to_onnx(tmp_path / "gate.onnx", shape=(64,))
 
 
 # Refusals

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from twofold import _checks, metrics
 from twofold._checks import AnyArray, ArrayLike
 from twofold._math import SMALLEST_NORMAL
 from twofold.adapters._rows import check_metrics, evaluate_rows, ready_chain, score_rows
-from twofold.errors import InvalidInput, UndefinedMetric
+from twofold.errors import InvalidInput, MissingExtra, UndefinedMetric
 from twofold.gate import Decision, Gate
 from twofold.outputs import Outputs
 from twofold.scores.chain import Chain, scorer
@@ -417,6 +418,34 @@ class SelectiveClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  
         check_is_fitted(self)
         decision = self.gate_.decide(self._outputs(X))
         return dataclasses.replace(decision, labels=self.classes_[decision.labels])
+
+    def to_onnx(self, path: str | os.PathLike[str]) -> None:
+        """Write the estimator and its gate to one ONNX file, through skl2onnx.
+
+        The input of the graph is ``inputs``, float64 of shape (n_samples, n_features). Its outputs are ``label`` (the
+        place in ``classes_``), ``verdict`` (0 accept, 1 unsure, 2 unknown), ``conf_id`` and, with two scores,
+        ``conf_ood``.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file to write.
+
+        Raises
+        ------
+        MissingExtra
+            If torch, onnx or skl2onnx is not installed.
+        InvalidInput
+            If skl2onnx cannot convert the estimator, or ONNX cannot hold a score.
+        """
+        check_is_fitted(self)
+        try:
+            from twofold.nn.onnx.estimators import EstimatorParts, estimator_to_onnx
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise MissingExtra('an ONNX file needs torch: pip install "twofold[torch]"') from error
+        estimator_to_onnx(self.gate_, EstimatorParts(self.estimator_), path)
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return what scikit-learn's metadata routing passes on: the parameters of ``fit``, to those of the estimator.

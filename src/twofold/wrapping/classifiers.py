@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twofold._checks import AnyArray
-from twofold.errors import InvalidInput
+from twofold.errors import InvalidInput, MissingExtra
 from twofold.outputs import Head, Outputs
 from twofold.wrapping.rows import Inputs, LabelledInputs, number_labels, read_labelled
 
@@ -317,7 +317,7 @@ class EstimatorSource(InMemorySource):
         return array
 
     def export(self, gate: Any, path: str, **options: Any) -> None:
-        """Write a logistic regression with its gate to an ONNX file, as one linear layer after its inputs.
+        """Write the estimator with its gate to an ONNX file, through skl2onnx.
 
         Parameters
         ----------
@@ -326,20 +326,48 @@ class EstimatorSource(InMemorySource):
         path : str
             The file.
         **options
-            As :meth:`twofold.Gate.to_onnx` takes them.
+            None for an estimator.
 
         Raises
         ------
         InvalidInput
-            If the estimator is another one, or a pipeline.
+            If it has no probabilities, does not take rows of numbers, or cannot be converted.
+        MissingExtra
+            If torch, onnx or skl2onnx is not installed.
         """
+        if options:
+            raise InvalidInput(f"an estimator is written without options, got {', '.join(options)}")
         head = self.find_head()
-        if head is None or self.last_step is not self.estimator:
+        if head is None and not hasattr(self.estimator, "predict_proba"):
             super().export(gate, path)
-        from twofold.wrapping.networks import linear_module
+        steps = getattr(self.estimator, "steps", None)
+        transformer = self.estimator[:-1] if steps and len(steps) > 1 else None
+        write_estimator(gate, path, self.estimator, transformer=transformer, head=head)
 
-        assert head is not None
-        gate.to_onnx(linear_module(head), path, shape=(head.weight.shape[1],))
+
+def write_estimator(gate: Any, path: str, estimator: Any, *, transformer: Any, head: Head | None) -> None:
+    """Import what needs torch, and write an estimator with its gate.
+
+    Parameters
+    ----------
+    gate : Gate
+        The gate.
+    path : str
+        The file.
+    estimator : object
+        A fitted estimator of scikit-learn.
+    transformer : object or None
+        Its steps before the last one.
+    head : Head or None
+        The linear layer whose logits the gate reads.
+    """
+    try:
+        from twofold.nn.onnx.estimators import EstimatorParts, estimator_to_onnx
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise MissingExtra('an ONNX file needs torch: pip install "twofold[torch]"') from error
+    estimator_to_onnx(gate, EstimatorParts(estimator, transformer, head), path)
 
 
 class OnnxSource(InMemorySource):

@@ -28,26 +28,6 @@ from twofold.wrapping.classifiers import OutputSource
 from twofold.wrapping.rows import count_rows, is_table, read_labelled
 
 
-def linear_module(head: Head) -> nn.Module:
-    """Make a module of a linear layer.
-
-    Parameters
-    ----------
-    head : Head
-        The layer.
-
-    Returns
-    -------
-    torch.nn.Module
-        The same layer in float32.
-    """
-    layer = nn.Linear(head.weight.shape[1], head.weight.shape[0])
-    with torch.no_grad():
-        layer.weight.copy_(torch.tensor(head.weight))
-        layer.bias.copy_(torch.tensor(head.bias))
-    return nn.Sequential(layer).eval()
-
-
 def load_network(place: str) -> nn.Module:
     """Load a network from text: a folder of ``twofold train`` or of Hugging Face, or any model of ``twofold.nn.load``.
 

@@ -243,9 +243,10 @@ class Wrapped:
         Raises
         ------
         InvalidInput
-            If the classifier is not a PyTorch module or a logistic regression, or ONNX cannot hold a score.
+            If the classifier is neither a PyTorch module nor an estimator with probabilities, or ONNX cannot hold a
+            score.
         MissingExtra
-            If torch or onnx is not installed.
+            If torch or onnx is not installed, or skl2onnx for an estimator.
         """
         self.source.export(self.gate, os.fspath(path), **options)
 

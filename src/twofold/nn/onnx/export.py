@@ -91,12 +91,13 @@ def to_onnx(
         prepare = trained.image_input.prepare
         shape = _trained_shape(trained, shape)
     example = torch.rand((2, *(shape or (3, 32, 32))), generator=torch.Generator().manual_seed(0))
-    with _evaluation_mode(classifier.model), _explain_tracer_errors():
+    with _evaluation_mode(classifier.model), explain_tracer_errors():
         gated = _GatedClassifier(gate, classifier, prepare)
         gated(example)  # finds the head, and raises our own errors before the tracer runs
         _check_fit(gate, classifier)
         graph = onnx.load_from_string(_trace(gated, example))
-    onnx.helper.set_model_props(graph, _metadata(gate, prepare, trained))
+    taken = "as the model takes them" if prepare is None else "pixels in [0, 1]"
+    onnx.helper.set_model_props(graph, describe_gate(gate, taken, trained))
     with replacing(Path(path)) as file:
         file.write(graph.SerializeToString())
 
@@ -145,7 +146,7 @@ def _trace(gated: _GatedClassifier, example: Tensor) -> bytes:
     if gated.gate.ood is not None:
         names.append("conf_ood")
     buffer = io.BytesIO()
-    with _silence_graph_log():
+    with silence_graph_log():
         torch.onnx.export(
             gated,
             (example,),
@@ -160,8 +161,14 @@ def _trace(gated: _GatedClassifier, example: Tensor) -> bytes:
 
 
 @contextmanager
-def _silence_graph_log() -> Iterator[None]:
-    """Keep the tracer from printing the whole graph when it fails, which it does in every mode."""
+def silence_graph_log() -> Iterator[None]:
+    """Keep the tracer from printing the whole graph when it fails, which it does in every mode.
+
+    Yields
+    ------
+    None
+        While the tracer may run.
+    """
     log = getattr(torch._C, "_jit_onnx_log", None)
     if log is None:
         yield
@@ -187,8 +194,19 @@ def _evaluation_mode(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def _explain_tracer_errors() -> Iterator[None]:
-    """Turn the many errors of the tracer, which hold the whole graph, into one line."""
+def explain_tracer_errors() -> Iterator[None]:
+    """Turn the many errors of the tracer, which hold the whole graph, into one line.
+
+    Yields
+    ------
+    None
+        While the tracer may run.
+
+    Raises
+    ------
+    InvalidInput
+        With the first line of whatever the tracer raises.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the tracer warns of every shape check, and that it is deprecated
@@ -213,8 +231,23 @@ def _trained_shape(trained: TrainedInput, shape: Sequence[int] | None) -> Sequen
     return own
 
 
-def _metadata(gate: Gate, prepare: Prepare | None, trained: TrainedInput | None) -> dict[str, str]:
-    """Describe the gate for the reader of the file, each value as JSON."""
+def describe_gate(gate: Gate, inputs: str, trained: TrainedInput | None = None) -> dict[str, str]:
+    """Describe the gate for the reader of the file.
+
+    Parameters
+    ----------
+    gate : Gate
+        The gate.
+    inputs : str
+        What the graph takes.
+    trained : TrainedInput, optional
+        Size and normalisation of the training images.
+
+    Returns
+    -------
+    dict of str to str
+        Metadata, each value as JSON.
+    """
     from twofold import __version__
 
     facts: dict[str, object] = {
@@ -224,7 +257,7 @@ def _metadata(gate: Gate, prepare: Prepare | None, trained: TrainedInput | None)
         "tau_id": repr(gate.tau_id),
         "tau_ood": repr(gate.tau_ood),
         "class_names": gate.class_names,
-        "images": "as the model takes them" if prepare is None else "pixels in [0, 1]",
+        "images": inputs,
         "input": None if trained is None else trained.to_mapping(),
         "version": __version__,
     }
