@@ -34,17 +34,34 @@ GEN_GAMMA, GEN_TOP = 0.1, 100  # exponent and number of classes of the generalis
 RELUS = (nn.functional.relu, nn.functional.relu_, torch.relu, torch.relu_, Tensor.relu, Tensor.relu_)
 
 
-def _move_images(images: Tensor, loss: Callable[[Tensor], Tensor], epsilon: float, std: Sequence[float]) -> Tensor:
+def _move_images(
+    images: Tensor,
+    loss: Callable[[Tensor], Tensor],
+    epsilon: float,
+    std: Sequence[float],
+    *,
+    only_largest: bool = False,
+) -> Tensor:
     """Move the images by epsilon against the sign of the gradient of a loss summed over rows."""
     length = _checks.number(epsilon, "epsilon", 0.0, math.inf, open_high=True)
-    return images - length * _descent_direction(images, loss, std)
+    return images - length * _descent_direction(images, loss, std, only_largest=only_largest)
 
 
-def _descent_direction(images: Tensor, loss: Callable[[Tensor], Tensor], std: Sequence[float]) -> Tensor:
-    """Compute the sign of the gradient of a loss summed over rows, divided by the spread of each channel."""
+def _descent_direction(
+    images: Tensor, loss: Callable[[Tensor], Tensor], std: Sequence[float], *, only_largest: bool = False
+) -> Tensor:
+    """Compute the sign of the gradient of a loss summed over rows, divided by the spread of each channel.
+
+    With ``only_largest`` all entries but the one with the largest gradient are 0.
+    """
     spreads = _channel_spreads(images, std)
     gradient = _input_gradient(images, loss)
-    return torch.where(gradient >= 0, 1.0, -1.0) / spreads
+    direction = torch.where(gradient >= 0, 1.0, -1.0) / spreads
+    if not only_largest:
+        return direction
+    largest = gradient.abs().flatten(1).argmax(dim=1, keepdim=True)
+    mask = torch.zeros_like(gradient).flatten(1).scatter(1, largest, 1.0)
+    return direction * mask.view_as(gradient)
 
 
 def _channel_spreads(images: Tensor, std: Sequence[float]) -> Tensor:
@@ -288,13 +305,9 @@ class IOdin:
             number of at least 0, or the images are not a tensor (N, C, H, W).
         """
         temperature = _checks.number(self.temperature, "temperature", 0.0, math.inf, open_low=True, open_high=True)
-        length = _checks.number(self.epsilon, "epsilon", 0.0, math.inf, open_high=True)
-        spreads = _channel_spreads(images, self.std)
-        gradient = _input_gradient(images, _odin_loss(classifier, temperature))
-        largest = gradient.abs().flatten(1).argmax(dim=1, keepdim=True)
-        mask = torch.zeros_like(gradient).flatten(1).scatter(1, largest, 1.0).view_as(gradient)
-        sign = torch.where(gradient >= 0, 1.0, -1.0)
-        return _odin_value(classifier, images - length * mask * sign / spreads, temperature)
+        loss = _odin_loss(classifier, temperature)
+        moved = _move_images(images, loss, self.epsilon, self.std, only_largest=True)
+        return _odin_value(classifier, moved, temperature)
 
 
 @dataclass(frozen=True)
