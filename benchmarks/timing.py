@@ -31,7 +31,7 @@ def best(
         task = bar.add_task("", total=(turns + 1) * len(contenders))
         for turn in range(turns + 1):
             for name, run in contenders.items():
-                bar.update(task, advance=1, description=name)
+                bar.update(task, advance=1, description=str(name))
                 start = clock()
                 run()
                 seconds = clock() - start
@@ -63,15 +63,16 @@ def processor() -> str:
     return architecture
 
 
-def finish(name: str, rows: list[dict[str, str]], *, options: str = "") -> None:
+def finish(name: str, rows: list[dict[str, str]], *, options: str = "", script: str | None = None) -> None:
     """Print the rows and, with --save, keep them in results/NAME.csv with the command that made them.
 
-    With options that measure a part only, the other rows of the file stay.
+    With options that measure a part only, the other rows of the file stay. ``script`` is the name of the script where it
+    is not that of the file.
     """
     for r in rows:
         print(f"{r['case']:<34} {r['quantity']:<52} {r['value']:>9} {r['unit']:<4} (target {r['target']})")
     if "--save" in sys.argv:
-        command = f"python benchmarks/{name}.py{options} --save"
+        command = f"python benchmarks/{script or name}.py{options} --save"
         where = f"{platform.python_implementation()} {platform.python_version()}, {processor()}, {os.cpu_count()} cores"
         extra = {"command": command, "version": twofold.__version__, "machine": where}
         made = [{**r, **extra} for r in rows]
@@ -87,6 +88,8 @@ def _replace_rows(path: Path, rows: list[dict[str, str]]) -> list[dict[str, str]
     """Read the rows of a file, put new ones of the same case and quantity in their places, and add the others."""
     new = {(r["case"], r["quantity"]): r for r in rows}
     merged = []
+    if not path.exists():
+        return rows
     with path.open(newline="", encoding="utf-8") as file:
         for old in csv.DictReader(file):
             merged.append(new.pop((old["case"], old["quantity"]), old))

@@ -1,5 +1,6 @@
 """Metrics of tables equal those of arrays, on every engine."""
 
+import csv
 import math
 import os
 import signal
@@ -677,3 +678,17 @@ def test_nothing_is_written_beside_the_table(tmp_path):
     before = sorted(Path(tmp_path).rglob("*"))
     logs.evaluate(source)
     assert sorted(Path(tmp_path).rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", ["logs", "logs_growth", "logs_spark"])
+def test_the_page_shows_what_was_measured(name):
+    root = Path(__file__).resolve().parents[2]
+    page = (root / "docs" / "logs.md").read_text(encoding="utf-8")
+    with open(root / "results" / f"{name}.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert rows
+    for row in rows:
+        assert f"| {row['value']}" in page, row
+        if row["target"] != "-":
+            limit = float(row["target"].split()[1])
+            assert float(row["value"]) <= limit, row

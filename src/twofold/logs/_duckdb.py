@@ -38,10 +38,15 @@ def group_order(counted: Any, groups: Sequence[str]) -> tuple[list[dict[str, Any
 
 def ordered_batches(table: LogTable, keys: Sequence[str], conf: str, columns: Sequence[str]) -> Iterator[Batch]:
     """Yield columns ordered by the keys of groups, then by falling confidence; DuckDB sorts, out of core if need be."""
+    yield from _read(order_rows(table, keys, conf, columns), columns)
+
+
+def order_rows(table: LogTable, keys: Sequence[str], conf: str, columns: Sequence[str]) -> Any:
+    """Return the relation of columns ordered by the keys of groups, then by falling confidence."""
     named = [f"{key} AS h{place}" for place, key in enumerate(keys)]
     order = [f"h{place} ASC NULLS LAST" for place in range(len(keys))]
     relation = table.frame.to_native().project(", ".join([*named, *columns]))
-    yield from _read(relation.order(", ".join([*order, f"{conf} DESC"])), columns)
+    return relation.order(", ".join([*order, f"{conf} DESC"]))
 
 
 def fold_groups(

@@ -1,7 +1,7 @@
 """Order and reduce the rows of a Spark frame: partition by ranges, count each, then reduce each on its own.
 
-Two jobs run over the same persisted partitions, and one small row for each group of a partition comes back. Workers
-need twofold installed.
+Two jobs run over the same persisted partitions: Spark counts, and Python reduces. One small row for each group of a
+partition comes back. Workers need twofold installed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from twofold._checks import AnyArray
-from twofold.logs._parts import PartCounts, PartPlan, count_part, plan_parts
+from twofold.logs._parts import PartCounts, PartPlan, plan_parts
 from twofold.logs.columns import engine_errors
 from twofold.logs.groups import CountedGroups
 from twofold.logs.ordered import OrderedSums
@@ -22,7 +22,6 @@ from twofold.logs.tables import LogTable
 FEWEST_PARTS = 16
 ROWS_OF_PART = 4_000_000
 
-_COUNTS = "part int, code long, right long, wrong long, outside long"
 _SUMS = "code long, sums binary, cells binary"
 _RESULT = "result binary"
 
@@ -32,18 +31,11 @@ Fold = Callable[[Iterator[dict[str, AnyArray]]], Any]
 def reduce_ordered(plain: LogTable, counted: CountedGroups, conf: str, share: float | None, cells: int) -> OrderedSums:
     """Reduce all rows, ordered by group and falling confidence, to the sums of each group."""
     from pyspark import StorageLevel
-    from pyspark.sql import functions as f
 
-    frame = _with_codes(plain, counted, (conf, "kind"))
-    parts = max(FEWEST_PARTS, int(counted.totals.sum()) // ROWS_OF_PART)
-    order = [f.col(conf).desc()]
-    if counted.order:
-        order.insert(0, f.col("code"))
-    ranged = frame.repartitionByRange(parts, *order).sortWithinPartitions(*order)
-    ranged = ranged.persist(StorageLevel.MEMORY_AND_DISK)
+    ranged = order_rows(plain, counted, conf).persist(StorageLevel.MEMORY_AND_DISK)
     try:
         with engine_errors():
-            counts = _read_counts(ranged.mapInArrow(_count_partition, _COUNTS).collect())
+            counts = _count_parts(ranged)
             places = sorted(counts)
             plans = plan_parts([counts[place] for place in places], counted.totals, share, cells)
             by_part = dict(zip(places, plans, strict=True))
@@ -56,6 +48,18 @@ def reduce_ordered(plain: LogTable, counted: CountedGroups, conf: str, share: fl
         own_cells = np.frombuffer(row["cells"], np.int64).reshape(cells, 3)
         sums.add_part(int(row["code"]), own, own_cells)
     return sums
+
+
+def order_rows(plain: LogTable, counted: CountedGroups, conf: str) -> Any:
+    """Return the frame of the confidence and the kind, partitioned by ranges and sorted in each partition."""
+    from pyspark.sql import functions as f
+
+    frame = _with_codes(plain, counted, (conf, "kind"))
+    parts = max(FEWEST_PARTS, int(counted.totals.sum()) // ROWS_OF_PART)
+    order = [f.col(conf).desc()]
+    if counted.names:
+        order.insert(0, f.col("code"))
+    return frame.repartitionByRange(parts, *order).sortWithinPartitions(*order)
 
 
 def _with_codes(plain: LogTable, counted: CountedGroups, columns: Sequence[str]) -> Any:
@@ -77,24 +81,22 @@ def _with_codes(plain: LogTable, counted: CountedGroups, columns: Sequence[str])
     return joined.select(f.col("code"), *[frame[name] for name in columns])
 
 
-def _read_counts(rows: Sequence[Any]) -> dict[int, PartCounts]:
-    """Gather the counts of each part, its groups in order."""
-    found: dict[int, list[Any]] = {}
-    for row in rows:
-        found.setdefault(row["part"], []).append(row)
-    counts = {}
-    for part, own in found.items():
-        codes = np.array([row["code"] for row in own], np.int64)
-        kinds = np.array([(row["right"], row["wrong"], row["outside"]) for row in own], np.int64)
-        counts[part] = PartCounts(codes, kinds)
-    return counts
+def _count_parts(ranged: Any) -> dict[int, PartCounts]:
+    """Count the rows of each partition by group and kind, which Spark does without Python."""
+    from pyspark.sql import functions as f
 
-
-def _codes(batch: Any) -> AnyArray:
-    if "code" not in batch.schema.names:
-        return np.zeros(len(batch), np.int64)
-    codes: AnyArray = batch.column("code").to_numpy()
-    return codes
+    code = f.col("code") if "code" in ranged.columns else f.lit(0)
+    keys = f.spark_partition_id().alias("part"), code.alias("group"), f.col("kind")
+    found: dict[int, dict[int, AnyArray]] = {}
+    for part, group, kind, rows in ranged.groupBy(*keys).count().collect():
+        groups = found.setdefault(part, {})
+        counts = groups.setdefault(group, np.zeros(3, np.int64))
+        counts[min(kind, 2)] += rows
+    parts = {}
+    for part, groups in found.items():
+        codes = sorted(groups)
+        parts[part] = PartCounts(np.array(codes, np.int64), np.array([groups[code] for code in codes]))
+    return parts
 
 
 def _partition() -> int:
@@ -102,17 +104,6 @@ def _partition() -> int:
 
     context = TaskContext.get()
     return -1 if context is None else int(context.partitionId())
-
-
-def _count_partition(batches: Iterator[Any]) -> Iterator[Any]:
-    """Count the rows of one partition: a function for mapInArrow."""
-    import pyarrow as pa
-
-    counts = count_part((_codes(batch), batch.column("kind").to_numpy()) for batch in batches)
-    columns = [np.full(len(counts.codes), _partition(), np.int32), counts.codes, *counts.counts.T]
-    yield pa.RecordBatch.from_arrays(
-        [pa.array(np.ascontiguousarray(column)) for column in columns], ["part", "code", "right", "wrong", "outside"]
-    )
 
 
 def _reducer(plans: dict[int, PartPlan], conf: str) -> Callable[[Iterator[Any]], Iterator[Any]]:

@@ -18,6 +18,7 @@ from twofold.errors import InvalidInput, TwofoldError
 from twofold.logs import _duckdb
 from twofold.logs.expressions import as_expressions, parse_expression
 from twofold.logs.groups import CountedGroups, sort_key
+from twofold.logs.ordered import Counts
 from twofold.logs.tables import LogTable, first_line
 
 if TYPE_CHECKING:
@@ -417,34 +418,44 @@ def count_groups(plain: LogTable, columns: ChosenColumns) -> CountedGroups:
     InvalidInput
         If the table has no row, or rows are not valid; the message says how many.
     """
-    import narwhals as nw
-
-    kinds = {"right": nw.col("kind") == 0, "wrong": nw.col("kind") == 1, "outside": nw.col("kind") == 3}
-    flags = {name: nw.col(name) for name in ("bad_correct", "bad_is_id", "bad_pair", "bad_conf", "missing")}
-    sums = []
-    for name, expression in (kinds | flags).items():
-        sums.append(expression.cast(nw.Int64()).sum().alias(name))
     groups = columns.group_names
-    if groups:
-        keyed = plain.frame.with_columns(
-            *[expression.cast(nw.Int64()).alias(f"n_{name}") for name, expression in (kinds | flags).items()]
-        )
-        added = [nw.col(f"n_{name}").sum().alias(name) for name in kinds | flags]
-        counted = keyed.group_by(*groups).agg(*added)
-    else:
-        counted = plain.frame.select(*sums)
-    order = tuple(groups)
-    if groups and plain.engine == "duckdb":
-        with engine_errors():
-            rows, order = _duckdb.group_order(counted, groups)
-    else:
-        rows = read_rows(counted)
-        rows.sort(key=lambda row: sort_key([row[name] for name in groups]))
-    numbers = {name: np.array([int(row[name] or 0) for row in rows], np.int64) for name in kinds | flags}
-    totals = np.stack([numbers["right"], numbers["wrong"], numbers["outside"]], axis=1).reshape(-1, 3)
-    _check_counts({name: int(array.sum()) for name, array in numbers.items()}, int(totals.sum()), columns)
+    rows, order = _read_counts(plain, groups)
+    numbers: dict[str, Counts] = {}
+    for name in _COUNTED:
+        numbers[name] = np.array([int(row[name] or 0) for row in rows], np.int64)
+    totals = np.stack([numbers["right"], numbers["wrong"], numbers["outside"]], axis=1)
+    sums = {name: int(counts.sum()) for name, counts in numbers.items()}
+    _check_counts(sums, int(totals.sum()), columns)
     keys = [tuple(row[name] for name in groups) for row in rows]
     return CountedGroups(keys, totals, numbers["missing"], order, tuple(groups))
+
+
+_WRONG = ("bad_correct", "bad_is_id", "bad_pair", "bad_conf", "missing")  # ways in which a row may not be valid
+_COUNTED = ("right", "wrong", "outside", *_WRONG)
+
+
+def _read_counts(plain: LogTable, groups: list[str]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """Return the counts of each group, and what the engine sorts by to bring its rows together."""
+    import narwhals as nw
+
+    flags = {"right": nw.col("kind") == 0, "wrong": nw.col("kind") == 1, "outside": nw.col("kind") == 3}
+    for name in _WRONG:
+        flags[name] = nw.col(name)
+    numbers = []  # of 0 and 1, under names that no column has
+    sums = []
+    for name, flag in flags.items():
+        numbers.append(flag.cast(nw.Int64()).alias(f"n_{name}"))
+        sums.append(nw.col(f"n_{name}").sum().alias(name))
+    frame = plain.frame.select(*groups, *numbers)
+    if not groups:
+        return read_rows(frame.select(*sums)), ()
+    counted = frame.group_by(*groups).agg(*sums)
+    if plain.engine == "duckdb":
+        with engine_errors():
+            return _duckdb.group_order(counted, groups)
+    rows = read_rows(counted)
+    rows.sort(key=lambda row: sort_key([row[name] for name in groups]))
+    return rows, tuple(groups)
 
 
 @contextlib.contextmanager

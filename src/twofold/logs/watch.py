@@ -317,27 +317,41 @@ def _count_windows(
     if not isinstance(dtype, nw.Datetime | nw.Date):
         raise InvalidInput(f"time must hold times or dates, got {dtype}; if it holds text, write timestamp({time})")
     count, unit = _parse_every(every)
-    short = unit if unit in _SECONDS else "d"  # not every engine has longer windows; they are joined below
-    start = nw.col("time").dt.truncate(f"1{short}")
-    columns = {"start": start, "missing": nw.col("time").is_null().cast(nw.Int64())}
-    for name in VERDICTS:
-        columns[name] = (nw.col("verdict") == name).fill_null(False).cast(nw.Int64())
-    columns["n"] = nw.lit(1)
-    with engine_errors():
-        numbers = raw.select(**columns).frame
-        sums = [nw.col(name).sum().alias(f"s_{name}") for name in ("missing", "n", *VERDICTS)]
-        counted = numbers.group_by("start").agg(*sums)
-    rows = []
-    for row in read_rows(counted):
-        plain = {name: int(row[f"s_{name}"] or 0) for name in ("missing", "n", *VERDICTS)}
-        rows.append(plain | {"start": row["start"]})
+    rows = _count_short_windows(raw, unit)
     missing = sum(row["missing"] for row in rows)
     if missing:
         raise InvalidInput(f"time is null in {missing} rows; leave them out with where=")
-    odd = sum(row["n"] - row["accept"] - row["unsure"] - row["unknown"] for row in rows)
+    odd = sum(row["odd"] for row in rows)
     if odd:
         raise InvalidInput(f"verdicts must be {', '.join(VERDICTS)}, and {odd} rows hold something else")
     return _join_windows(rows, count, unit)
+
+
+def _count_short_windows(raw: LogTable, unit: str) -> list[dict[str, Any]]:
+    """Count the verdicts of each unit of time, rows without a time, and rows with another verdict."""
+    import narwhals as nw
+
+    short = unit if unit in _SECONDS else "d"  # not every engine has longer windows; they are joined afterwards
+    verdict = nw.col("verdict")
+    columns = {
+        "start": nw.col("time").dt.truncate(f"1{short}"),
+        "missing": nw.col("time").is_null().cast(nw.Int64()),
+        "odd": (~verdict.is_in(VERDICTS)).fill_null(True).cast(nw.Int64()),
+    }
+    for name in VERDICTS:
+        columns[name] = (verdict == name).fill_null(False).cast(nw.Int64())
+    counted_names = ("missing", "odd", *VERDICTS)
+    with engine_errors():
+        numbers = raw.select(**columns).frame
+        sums = [nw.col(name).sum().alias(f"s_{name}") for name in counted_names]
+        counted = numbers.group_by("start").agg(*sums)
+    rows = []
+    for found in read_rows(counted):
+        row = {"start": found["start"]}
+        for name in counted_names:
+            row[name] = int(found[f"s_{name}"] or 0)
+        rows.append(row)
+    return rows
 
 
 def _parse_every(every: str) -> tuple[int, str]:

@@ -598,7 +598,9 @@ def _envelope(data: Samples, plane: _Plane, weights: Weights | None = None) -> t
             cells = refine(cells, size, best, pair)
         else:
             parts = [(best.copy(), pair.copy()) for _ in range(_SLICES)]
-            tasks = [(cells[i::_SLICES], size, *part) for i, part in enumerate(parts)]
+            by_level = cells[np.argsort(cells[:, 3], kind="stable")]  # a slice then raises and reads the same levels
+            slices = np.array_split(by_level, _SLICES)
+            tasks = [(own, size, *part) for own, part in zip(slices, parts, strict=True)]
             with ThreadPoolExecutor(min(_SLICES, os.cpu_count() or 1)) as pool:
                 cells = np.concatenate(list(pool.map(lambda task: refine(*task), tasks)))
             for ratio, place in parts:
