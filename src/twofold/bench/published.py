@@ -3,7 +3,8 @@
 ``published/`` holds one CSV file per printed table. A row is one printed number with its protocol's names: the metric
 and score carry twofold's names where it has them, and ``note`` says how the paper calls it or why a cell is doubtful.
 Papers: ``sure_plus`` (joint metrics), ``unknown_detection``, ``stratified`` (CLIP-stratified study),
-``aurc_estimators``, ``fd_shifts``, and ``openood`` (the leaderboard of 2025-07-19).
+``aurc_estimators``, ``fd_shifts``, ``openood`` (the leaderboard of 2025-07-19), and ``uncertainty_baselines`` (Google's
+table of BERT on CLINC150).
 
 >>> [first] = anchors(paper="sure_plus", table="7", benchmark="openood-cifar100", reliable=True)[:1]
 >>> first.score, first.shift, first.metric, first.value, round(first.rate, 4)
@@ -134,6 +135,7 @@ _LAYOUTS: dict[tuple[str, str], PrintedLayout] = {
     ("openood", "leaderboard"): PrintedLayout(("score",), ("benchmark", "model", "shift")),
     ("openood", "leaderboard-regnet"): PrintedLayout(("score",), ("shift",)),
     ("openood", "leaderboard-full-spectrum"): PrintedLayout(("score",), ("shift",)),
+    ("uncertainty_baselines", "clinc-intent"): PrintedLayout(("recipe",), ("metric",)),
 }
 
 
