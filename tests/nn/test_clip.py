@@ -14,6 +14,8 @@ from twofold.cli import main  # noqa: E402
 from twofold.errors import InvalidInput, UnknownName  # noqa: E402
 from twofold.nn.clip import embed  # noqa: E402
 from twofold.nn.data import Images  # noqa: E402
+from twofold.run import Run  # noqa: E402
+from twofold.scores.chain import scorer  # noqa: E402
 
 TINY = {
     "embed_dim": 16,
@@ -85,3 +87,24 @@ def test_the_command_writes_what_strata_read(tiny, tmp_path):
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout) == {"train": [4, 16], "close": [4, 16], "labels": [4]}
     assert np.load(tmp_path / "clip.npz")["close"].shape == (4, 16)
+
+
+def test_extract_runs_it_as_a_zero_shot_classifier(tiny, tmp_path):
+    """Logits of the run are the scaled cosines of the network's own embeddings."""
+    pixels = np.random.default_rng(0).integers(0, 256, (6, 32, 32, 3), dtype=np.uint8)
+    np.savez(tmp_path / "x.npz", images=pixels, labels=np.arange(6) % 2)
+    (tmp_path / "names.txt").write_text("cat\nsea_lion\n", encoding="utf-8")
+    model = f"clip:tiny-clip?weights={tiny}&names={tmp_path}/names.txt"
+    command = ["extract", model, "--normalise", "clip", "--role", "test", "--data", f"npz:{tmp_path}/x.npz"]
+    done = CliRunner().invoke(main, [*command, "--out", str(tmp_path / "run")])
+    assert done.exit_code == 0, done.output
+    found = Run.open(tmp_path / "run")["test"]
+    network = open_clip.create_model("tiny-clip", pretrained=str(tiny)).eval()
+    mean, std = torch.tensor(open_clip.OPENAI_DATASET_MEAN), torch.tensor(open_clip.OPENAI_DATASET_STD)
+    inputs = ((torch.tensor(pixels) / 255 - mean) / std).permute(0, 3, 1, 2)
+    with torch.no_grad():
+        images = network.encode_image(inputs, normalize=True)
+        words = open_clip.get_tokenizer("tiny-clip")(["a photo of a cat", "a photo of a sea lion"])
+        want = network.logit_scale.exp() * images @ network.encode_text(words, normalize=True).T
+    assert found.logits == pytest.approx(want.numpy(), rel=1e-3, abs=1e-3)
+    assert np.isfinite(scorer("mcm").score(found)).all()

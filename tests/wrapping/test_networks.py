@@ -203,3 +203,28 @@ def test_the_real_intent_classifier_abstains(data_dir):
     outside = wrapped(f"text:{clinc / 'oos_test.jsonl.gz'}?limit=100")
     assert sum(label is not None for label in known) >= 80
     assert sum(label is not None for label in outside) <= 50
+
+
+def test_hugging_face_data_sets_of_images_and_of_unknown_texts(bert, queries, tmp_path):
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    hf = pytest.importorskip("transformers", reason="transformers is not installed")
+    others = datasets.Dataset.from_dict({"text": ["what is the weather", "who won the game"] * 5})
+    wrapped = twofold.wrap(bert, train=queries, val=queries, unknown=others, id="msp", ood="energy", f1=True)
+    assert sum(wrapped.gate.promise.outside) == 10
+    pixels = np.random.default_rng(0).integers(0, 256, (12, 8, 8, 3), dtype=np.uint8)
+    features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=["cat", "dog"])})
+    from PIL import Image
+
+    pictures = [Image.fromarray(one) for one in pixels]
+    table = datasets.Dataset.from_dict({"image": pictures, "label": [0, 1] * 6}, features=features)
+    config = hf.ViTConfig(
+        image_size=8, patch_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8
+    )
+    config.id2label, config.label2id = {0: "cat", 1: "dog"}, {"cat": 0, "dog": 1}
+    torch.manual_seed(0)
+    hf.ViTForImageClassification(config).save_pretrained(tmp_path / "vit")
+    hf.ViTImageProcessor(size={"height": 8, "width": 8}).save_pretrained(tmp_path / "vit")
+    model = hf.ViTForImageClassification.from_pretrained(tmp_path / "vit")
+    seen = twofold.wrap(model, train=table, val=table)
+    assert set(seen(table)) <= {"cat", "dog", None}
+    assert seen(table) == seen(pictures)
