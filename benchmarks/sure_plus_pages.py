@@ -46,7 +46,7 @@ MEASURES = (  # head, metric, shift, protocol, second score, factor
     ("DS-F1 far", "ds_f1", "far", "joint", "knn", 100),
 )
 CHOICE = ("aurc", "validation", "fd_shifts", "")
-SWEPT = {"sure_plus": "SURE+", "sure_fsam": "F-SAM alone (no RegPixMix)"}
+SWEPT = {"sure_plus": "SURE+", "sure_fsam": "SURE+ without RegPixMix"}
 LATER = (  # title, folder, study, preset
     ("The comparison after 40 epochs", "sure_plus_tuned", "sure_plus_tuned", None),
     ("Single precision in place of bfloat16", "sure_plus_float32", "sure_plus_tuned", "float32"),
@@ -103,6 +103,10 @@ class Cells:
                 found[row.name] = value
         return min(found, key=found.__getitem__) if found else None
 
+    def is_complete(self, family: str) -> bool:
+        """Tell whether every trial of a family has a finished cell."""
+        return all(self.cells_of(row.name) for row in self.study.rows if row.family == family)
+
 
 def opened(root: Path, folder: str, name: str, preset: str | None = None) -> Cells:
     """Open the committed cells of a study."""
@@ -141,7 +145,7 @@ def radius(root: Path) -> list[str]:
     cells = opened(root, "sure_plus_tuned", "sure_plus_tuned")
     parts = [
         "## The radius",
-        "The printed rho = 0.2 is a length, and the weights here are shorter than those of the paper. SURE+ and F-SAM therefore try six radii, "
+        "The printed rho = 0.2 is a length, and the weights here are shorter than those of the paper. SURE+ and its step before RegPixMix (`sure_fsam`) therefore try six radii, "
         "plain training and RegMixup six learning rates, each chosen by the AURC of validation images, with one seed. Every trial is told; "
         "DS-F1 is that of msp + knn. Minutes are those of a cell, on cores that others used too.",
     ]
@@ -155,7 +159,9 @@ def radius(root: Path) -> list[str]:
             missing.setdefault(one.family, []).append(setting(one))
             continue
         first = shown(cells.mean(one.name, *CHOICE), 1000)
-        mark = " (chosen so far)" if cells.chosen(one.family) == one.name else ""
+        mark = ""
+        if cells.chosen(one.family) == one.name:
+            mark = " (chosen)" if cells.is_complete(one.family) else " (chosen so far)"
         rows.append([one.family, setting(one) + mark, first, *measured(cells, one.name), minutes_of(cells, done)])
     head = ["recipe", "setting", "AURC, validation", *(measure[0] for measure in MEASURES), "minutes"]
     if rows:
@@ -183,9 +189,7 @@ def sweep_words(cells: Cells) -> str:
     """Say which radius validation images choose, once all are tried."""
     words = ""
     for family, title in SWEPT.items():
-        planned = [row.name for row in cells.study.rows if row.family == family]
-        done = [name for name in planned if cells.cells_of(name)]
-        if len(done) == len(planned):
+        if cells.is_complete(family):
             best = next(row for row in cells.study.rows if row.name == cells.chosen(family))
             words += f" {title}: validation images choose {setting(best)}."
     return words

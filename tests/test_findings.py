@@ -1,5 +1,6 @@
 """The pages of findings: they are what the committed files say, and intervals, p-values and corrections are right."""
 
+import json
 import re
 from pathlib import Path
 
@@ -95,6 +96,28 @@ def test_cells_that_are_not_finished_are_missing(findings, tmp_path):
     assert "0 of 24 trials are finished." in text
     assert "- sure_plus: rho = 0.0; rho = 0.02; rho = 0.05; rho = 0.1; rho = 0.2; rho relative to the weights" in text
     assert "No cell is finished: missing." in "\n".join(sure_plus_pages.longer(tmp_path))
+
+
+def test_a_radius_is_chosen_by_the_validation_images_of_the_tuning_seed(findings, tmp_path):
+    import sure_plus_pages
+
+    folder = tmp_path / "results" / "studies" / "sure_plus_tuned"
+    folder.mkdir(parents=True)
+    areas = {("sure_plus-1", 0): 0.10, ("sure_plus-2", 0): 0.12, ("sure_plus-2", 1): 0.01}  # seed 1 must not choose
+    columns = "recipe,seed,score,pair,metric,shift,protocol,value"
+    lines = [columns]
+    for (recipe, seed), area in areas.items():
+        lines.append(f"{recipe},{seed},msp,,aurc,validation,fd_shifts,{area}")
+        lines.append(f"{recipe},{seed},msp,,accuracy,test,fd_shifts,{0.7 + area}")
+        lines.append(f"{recipe},{seed},msp,knn,ds_f1,near,joint,0.5")
+    (folder / "results.csv").write_text("\n".join(lines), encoding="utf-8")
+    minutes = {f"{recipe}-s{seed}": {"minutes": 20.0 + seed} for recipe, seed in areas}
+    (folder / "cells.json").write_text(json.dumps({"content": minutes}), encoding="utf-8")
+    text = "\n".join(sure_plus_pages.radius(tmp_path))
+    assert "| sure_plus | rho = 0.0 (chosen so far) | 100.00 | 80.00 | – | 50.00 | – | 20 |" in text
+    assert "| sure_plus | rho = 0.02 | 65.00 | 76.50 | – | 50.00 | – | 20, 21 |" in text
+    assert "2 of 24 trials are finished." in text
+    assert "- sure_plus: rho = 0.05; rho = 0.1; rho = 0.2; rho relative to the weights" in text
 
 
 @pytest.mark.parametrize(("mean", "deviation"), [(1.0, 0.4), (-1.0, 0.4), (0.2, 0.4), (-3.0, 0.5)])
