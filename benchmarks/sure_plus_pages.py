@@ -145,8 +145,8 @@ def radius(root: Path) -> list[str]:
     cells = opened(root, "sure_plus_tuned", "sure_plus_tuned")
     parts = [
         "## The radius",
-        "The printed rho = 0.2 is a length, and the weights here are shorter than those of the paper. SURE+ and its step before RegPixMix (`sure_fsam`) therefore try six radii, "
-        "plain training and RegMixup six learning rates, each chosen by the AURC of validation images, with one seed. Every trial is told; "
+        "The printed rho = 0.2 is a length, and the weights here are shorter than those of the paper. SURE+ and its step "
+        "before RegPixMix (`sure_fsam`) therefore try six radii, plain training and RegMixup six learning rates, each chosen by the AURC of validation images, with one seed. Every trial is told; "
         "DS-F1 is that of msp + knn. Minutes are those of a cell, on cores that others used too.",
     ]
     rows: list[list[str]] = []
@@ -258,7 +258,7 @@ def sweep_figure(root: Path) -> list[Path]:
             for row in cells.study.rows:
                 value = cells.mean(row.name, metric, shift, protocol, pair)
                 if row.family == family and value is not None:
-                    places.append(setting(row).removeprefix("rho ").removeprefix("= "))
+                    places.append(setting(row).removeprefix("rho ").removeprefix("= ").removesuffix(" to the weights"))
                     values.append(factor * value)
             axes.plot(places, values, "o-", label=label)
         best = cells.chosen("basic")
