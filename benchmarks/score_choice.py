@@ -16,14 +16,15 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import norm, t
 
+from twofold._defaults import DEFAULT_ID, DEFAULT_OOD
 from twofold.typing import Array
 
 CELLS, CHOICES = "which_score.csv", "which_score_choices.csv"
 KEYS = ("network", "modality", "quantity", "chosen_on", "judged_on")
 USUAL_RULE, ALL_RULE, ORACLE = "recommend, usual scores", "recommend, all scores", "best pair with hindsight"
 RULES = (USUAL_RULE, ALL_RULE, ORACLE)
-BASE, DEFAULT = "msp", "msp + energy"
-WITH_FEATURES = "msp + knn"  # what wrap takes where there are features and training rows
+BASE, DEFAULT = DEFAULT_ID, f"{DEFAULT_ID} + {DEFAULT_OOD}"
+WITH_FEATURES = "msp + knn"  # what wrap may take where there are features and training rows, but no unknown inputs
 DRAWS, LEVEL, SEED = 4000, 0.95, 0
 SLACK = 0.001  # by which the regret of a default may exceed that of msp + energy in a modality
 

@@ -234,7 +234,11 @@ def default_words(table: Table) -> list[str]:
     for logits, default, where in (
         (True, DEFAULT, "With logits alone"),
         (False, DEFAULT, "With features and training rows too"),
-        (False, WITH_FEATURES, f"`twofold.wrap` takes `{WITH_FEATURES}` where it has these; by the same rule"),
+        (
+            False,
+            WITH_FEATURES,
+            f"Without unknown inputs `twofold.wrap` may take `{WITH_FEATURES}` there; by the same rule",
+        ),
     ):
         candidates = table.candidates(logits=logits, default=default)
         passing = [one for one in candidates if one.passes]
