@@ -100,7 +100,7 @@ _STRATIFIED_REAL = (
 
 DIFFERENCES: dict[str, tuple[str, ...]] = {
     "clinc150": (
-        "The published network is a BERT-base with 12 layers; the one that comes with the benchmark is a MiniLM with 6.",
+        "The published network is a BERT-base with 12 layers; the one beside the data is a MiniLM with 6.",
         "The published area is a sum over 200 fixed thresholds of the probability; ours is exact.",
     ),
     "cifar10-real": (
