@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from twofold._files import read_regular, replacing
 from twofold._json import check_table, check_text, decode_json, encode_json
 from twofold._notebook import MOST_ROWS, NotebookTable, card
-from twofold.errors import InvalidInput
+from twofold.errors import InvalidInput, MissingExtra
 from twofold.gate import Gate, Monitor
 from twofold.gate.schema import VERDICTS, parse_monitor
 from twofold.logs.columns import as_expression, default_column, engine_errors, keep_rows, read_rows
@@ -187,8 +187,16 @@ class Watch:
         -------
         matplotlib axes
             The axes.
+
+        Raises
+        ------
+        MissingExtra
+            If matplotlib is not installed.
         """
-        import matplotlib.pyplot as plt
+        try:
+            import matplotlib.pyplot as plt
+        except ImportError as error:
+            raise MissingExtra('plot needs matplotlib: pip install "twofold[plot]"') from error
 
         if ax is None:
             _, ax = plt.subplots(figsize=(8, 3.5), layout="constrained")
