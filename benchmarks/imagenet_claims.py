@@ -6,7 +6,7 @@ The file has the class, the predicted class and the maximum softmax probability 
 convolutional classifiers, so claims on other scores, unknown inputs or shifts are out of reach. With --save the lines go
 to results/claims/imagenet.csv.
 
-Rules, written before the numbers; the interval decides as benchmarks/claims.py says.
+Rules; accuracy and AURC of these models were known. The interval decides as benchmarks/claims.py says.
 
 - Orders. Two metrics "rank classifiers differently" if Kendall's correlation of their orders is below 0.5, which is a quarter of
   all pairs in opposite order. Gain: 0.5 less the correlation. Interval: images and classifiers are both resampled.

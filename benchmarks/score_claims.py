@@ -2,9 +2,9 @@
 
     python benchmarks/score_claims.py        (seconds; reads results/, writes results/claims/scores.csv)
 
-Rules, written before the numbers. The interval of a signed gain decides, as in ``claims.py``. Intervals are those of
-``score_choice.py`` over networks and unknown sets (tables of ``which_score.py``), or Student's t over networks, or over
-networks and promises. They say how far a claim carries over to other networks and sets.
+Rules. Some are those of earlier pages, whose numbers were known. The interval of a signed gain decides, as in ``claims.py``.
+Intervals are those of ``score_choice.py`` over networks and unknown sets (tables of ``which_score.py``), or Student's t
+over networks, or over networks and promises. They say how far a claim carries over to other networks and sets.
 
 - Two scores against one: DS-F1 of msp with each other score, less the better of the two alone.
 - Far against near: the mean gain over msp on far sets, less that on near sets.

@@ -3,7 +3,7 @@
     python benchmarks/studies.py --work DIR [--minutes 120] # train what is missing; rerun to resume (days in all)
     python benchmarks/studies.py --save                     # write pages and claims from results/studies (two minutes)
 
-Rule of the verdicts, written before the numbers: the 95 % interval of a difference decides, as in ``claims.py``. It has two
+Rule of the verdicts, the same for every study: the 95 % interval of a difference decides, as in ``claims.py``. It has two
 independent parts, over resampled test images and over seeds; the p-value is that of a normal deviate with the same
 interval. A claim is not testable, whatever its numbers are, where training lacks what it is about (a perturbation of the
 printed length on a network with smaller weights, fine-tuning of a network that was not trained), with fewer than two
