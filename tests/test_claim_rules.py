@@ -204,3 +204,35 @@ def test_a_sentence_is_the_first_of_its_docstring():
         first_sentence("Return the sum\nof two numbers. Both must be real.\n\nMore.") == "Return the sum of two numbers"
     )
     assert first_sentence("Too short.") == ""
+
+
+def test_the_lines_on_the_stratified_study_follow_from_its_cells():
+    from claims import read_claims
+    from strata import IMAGENET
+    from stratified import (
+        CELLS,
+        Study,
+        claims_on_families,
+        claims_on_projections,
+        claims_on_strata,
+        group_sets,
+        read_cells,
+    )
+
+    study = Study(read_cells(CELLS), group_sets(IMAGENET))
+    written = read_claims(ROOT / "results" / "claims" / "stratified.csv")
+    for decide in (claims_on_strata, claims_on_projections, claims_on_families):
+        for claim in decide(study):
+            assert claim in written
+
+
+def test_committed_cells_are_within_their_ranges():
+    from stratified import CELLS, read_cells
+
+    cells = read_cells(CELLS)
+    assert len({cell.network for cell in cells}) == 5
+    for cell in cells:
+        assert 0 <= cell.auroc <= 1
+        assert 0 <= cell.augrc <= cell.aurc <= 1
+        if cell.gain is not None:
+            assert cell.low <= cell.gain <= cell.high
