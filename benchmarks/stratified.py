@@ -530,7 +530,7 @@ def write_page(study: Study, found: Sequence[Claim]) -> str:
     """Write claims first, then groups, projections, families and cliques."""
     parts = [
         "# The stratified study on real classifiers",
-        f"`{COMMAND}` computes the cells of [stratified.csv](stratified.csv) and writes this page; `{PAGE_COMMAND}` writes it from "
+        f"`{COMMAND}` computes the cells of `stratified.csv` and writes this page; `{PAGE_COMMAND}` writes it from "
         "the committed cells. The docstring of the script has the rules, which were written before the numbers. Numbers are "
         "points of AUROC with 95 % intervals of Student's t over the five networks, unless another unit is named.",
         "## Claims",
@@ -558,7 +558,7 @@ def strata_section() -> str:
         numbers = [f"{row.frechet:.3f}", f"{row.mmd:.5f}", f"{row.centroid:.3f}"]
         lines.append([row.benchmark.removesuffix("-real"), row.embedding, row.set, row.group, *numbers])
     table = markdown(["source", "embedding", "set", "group", "Fréchet", "MMD", "centroid"], lines)
-    return f"[strata.csv](strata.csv), by `python benchmarks/strata.py --save`. Claims use the ImageNet network.\n\n{table}"
+    return f"`strata.csv`, by `python benchmarks/strata.py --save`. Claims use the ImageNet network.\n\n{table}"
 
 
 def projection_section(study: Study) -> str:

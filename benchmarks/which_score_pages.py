@@ -284,8 +284,8 @@ def results_page(folder: Path) -> str:
     table = Table.read(folder)
     parts = [
         "# Every choice of scores on real classifiers",
-        f"From {extent(folder)}. `{CELLS_COMMAND}` writes the cells ([table](which_score.csv) and "
-        f"[choices](which_score_choices.csv)), `{COMMAND}` this page; [the guide](../docs/which_score.md) explains the columns. Intervals are "
+        f"From {extent(folder)}. `{CELLS_COMMAND}` writes the cells (`which_score.csv` and "
+        f"`which_score_choices.csv`), `{COMMAND}` this page; [the guide](../docs/which_score.md) explains the columns. Intervals are "
         f"percentiles of {DRAWS:,} draws of networks and unknown sets, spread because the networks are few.",
     ]
     for logits, title in KINDS.items():

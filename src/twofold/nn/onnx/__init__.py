@@ -5,7 +5,7 @@ Every score and transform that ONNX can hold is one small function in this packa
 Notation of the score modules: z logits, h features, p = softmax(z), W and b the head.
 
 >>> sorted(TRANSFORMS)
-['ash', 'dice', 'lts', 'project', 'react', 'scale', 'temperature', 'vra']
+['ash', 'dice', 'lts', 'project', 'raw', 'react', 'scale', 'temperature', 'vra']
 """
 
 from twofold.nn.onnx import (  # fill the tables
