@@ -1,6 +1,6 @@
 """Test the claims of the stratified study on five real classifiers: strata, projections, families of scores, cliques.
 
-    TWOFOLD_DATA=... python benchmarks/stratified.py [--work FOLDER] [--save]    (40 minutes on 2 cores, resumable)
+    TWOFOLD_DATA=... python benchmarks/stratified.py [--work FOLDER] [--save]    (10 minutes on 2 cores, resumable)
     python benchmarks/stratified.py --page                                       (20 seconds, from the committed cells)
 
 The runs are those of benchmarks/real_runs.py, extracted where they are missing; confidences are kept in the folder of
