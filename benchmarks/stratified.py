@@ -9,9 +9,10 @@ page and the figure to results/ and the claims to results/claims/stratified.csv.
 
 Material: ResNet-20 and -56 on CIFAR-10, ResNet-32, -20 and -8 on CIFAR-100, seven or eight unknown sets each, near, mid or
 far by the features of an ImageNet network. Scores are the 20 rows of Table 3 in their printed forms, with each
-projection the table has; a plain score has the form of its projected ones, so that they differ by the projection alone. As in the study, one temperature is fitted on validation images and stands before every score
-that reads logits, projected or not; open settings (the share of variance among them) are chosen by AUGRC on 1,000
-validation images; correct predictions stand against one unknown set, and on ID against wrong ones.
+projection the table has; a plain score has the form of its projected ones, so that they differ by the projection alone.
+As in the study, one temperature is fitted on validation images and stands before every score that reads logits,
+projected or not; open settings (the share of variance among them) are chosen by AUGRC on 1,000 validation images; correct
+predictions stand against one unknown set, and on ID against wrong ones.
 
 Unit: points of AUROC. The study has AUGRC, which within one block is (1 - AUROC) a e + e^2 / 2, with share a of correct
 predictions and e of failures: the same order and the same sign, without the size of the set in it. Cells have both.

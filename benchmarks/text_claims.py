@@ -14,8 +14,8 @@ Two settings were changed after a first run, under the same rules. Its share of 
 losses by projections; the study chooses the share. It had 300 draws, with which the promise of the two-score gate was
 inconclusive; with 1,000 it holds.
 
-There is one network, so intervals are over queries and speak for this network only. Rules; the
-interval decides as benchmarks/claims.py says:
+There is one network, so intervals are over queries and speak for this network only. The interval decides as
+benchmarks/claims.py says, by these rules:
 
 - Two scores against one: DS-F1 of msp with energy less F1 of msp alone. Bootstrap of queries, known and unknown apart. Far less
   near: the difference of the two gains.
