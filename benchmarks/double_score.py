@@ -1,6 +1,6 @@
 """Exact DS-F1 and DS-AURC: seconds, growth with n, and how many cells of the plane of pairs are searched.
 
-    python benchmarks/double_score.py [--save]        (about four minutes)
+    python benchmarks/double_score.py [--save]        (about three minutes)
 
 The synthetic world has two scores that each see one kind of failure and share some noise, accuracy 77 %.
 """
@@ -83,7 +83,7 @@ def main():
     sizes = 62_500, 125_000, 250_000, 500_000, 1_000_000
     worlds = {n: world(n, n) for n in sizes}
     announce("ds_aurc of 125,000 to 2,000,000 samples, in turns")
-    areas = best({n: lambda n=n: metrics.ds_aurc(*worlds[n]) for n in sizes}, 5)
+    areas = best({n: lambda n=n: metrics.ds_aurc(*worlds[n]) for n in sizes}, 9)
     necessary = {}
     for n in sizes:
         announce(f"cells searched for {2 * n:,} samples")

@@ -13,7 +13,8 @@ kernel = njit(nogil=True, cache=True, error_model="numpy")  # indices are unsign
 
 RIGHT, WRONG, OUTSIDE = 0, 1, 3  # kinds of sample: correct ID, wrong ID, OOD; bit 0 is failure, bit 1 is OOD
 LAST = 4  # tag of the last sample of a tie group
-FEW = 8  # values that are compared one by one rather than by bisection
+FEW = 8  # samples a line, on average, that are compared one by one rather than by bisection
+NARROW = 16  # lines of a part of a cell whose pairs are all tried; 8 to 32 are equally good
 UNCLEAR = 128  # in the table of Poisson counts, all below 16: these bits alone do not decide
 
 
@@ -388,7 +389,7 @@ def first_at_least(values, low, high, limit):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def read_strip(starts, other, sums, first, last, near, far, middle, profile, inner):  # type: ignore[no-untyped-def]
+def read_strip(starts, lines, other, sums, first, last, near, far, middle, profile, inner):  # type: ignore[no-untyped-def]
     """Add up what each line of a cell, a row or a column, accepts before the cell.
 
     Lines ``first`` to ``last`` of one axis are read; ``near`` to ``far`` are the lines of the cell on the other axis.
@@ -396,17 +397,37 @@ def read_strip(starts, other, sums, first, last, near, far, middle, profile, inn
     ``inner`` receives those inside the cell and, in its last three places, those in its first quarter, which ends at
     ``first + middle`` and ``near + middle``.
     """
-    r = k = o = 0
     inner[:] = 0
+    begin, end = starts[first], starts[last]
+    if end - begin > FEW * (last - first):
+        read_long_lines(starts, other, sums, first, last, near, far, middle, profile, inner)
+        return
+    r = k = o = 0
+    for s in range(begin, end):  # a line has few samples, so that a loop over each would mispredict its end
+        before = np.int32(other[s] < near)
+        r += before * (sums[s + 1, 0] - sums[s, 0])
+        k += before * (sums[s + 1, 1] - sums[s, 1])
+        o += before * (sums[s + 1, 2] - sums[s, 2])
+        line = lines[s] - first
+        profile[line, 0] = r
+        profile[line, 1] = k
+        profile[line, 2] = o
+        if np.uint32(other[s] - near) < np.uint32(far - near):  # one comparison: two would be mispredicted
+            early = line < middle and other[s] < near + middle
+            for f in range(3):
+                inner[f] += sums[s + 1, f] - sums[s, f]
+                if early:
+                    inner[3 + f] += sums[s + 1, f] - sums[s, f]
+
+
+@kernel
+def read_long_lines(starts, other, sums, first, last, near, far, middle, profile, inner):  # type: ignore[no-untyped-def]
+    """Do the work of ``read_strip`` where lines have many samples, by bisection in each."""
+    r = k = o = 0
     for line in range(first, last):
         start = starts[line]
         stop = starts[line + 1]
-        inside = start
-        if stop - start > FEW:
-            inside = first_at_least(other, start, stop, near)
-        else:
-            for s in range(start, stop):  # no branch to mispredict
-                inside += other[s] < near
+        inside = first_at_least(other, start, stop, near)
         r += sums[inside, 0] - sums[start, 0]
         k += sums[inside, 1] - sums[start, 1]
         o += sums[inside, 2] - sums[start, 2]
@@ -437,24 +458,36 @@ def raise_edge(profile, lines, r, k, o, weight, best, arg, axis, first, other): 
 
 
 @kernel
-def largest_gain(profile, lines, price, slope):  # type: ignore[no-untyped-def]
-    """Compute the largest of right samples - price * OOD samples - slope * ID samples along a strip."""
+def largest_gain(profile, first, last, price, slope):  # type: ignore[no-untyped-def]
+    """Compute the largest of right samples - price * OOD samples - slope * ID samples in part of a strip.
+
+    Samples are counted from line ``first`` on, of a strip whose profile counts them from its own first line.
+    """
     largest = -np.inf
-    for i in range(lines):
+    for i in range(first, last):
         largest = max(largest, profile[i, 0] - price * profile[i, 2] - slope * profile[i, 1])
+    if first:
+        largest -= profile[first - 1, 0] - price * profile[first - 1, 2] - slope * profile[first - 1, 1]
     return largest
 
 
 @kernel
-def can_improve(across, wide, down, high, inner, r, k, o, weight, best):  # type: ignore[no-untyped-def]
+def can_improve(across, left, end, down, top, bottom, inner_right, inner_known, r, k, o, weight, best):  # type: ignore[no-untyped-def]
     """Bound all pairs of a cell: whether one of them may exceed ``best`` at the number of ID samples it accepts.
 
+    The cell has columns ``left`` to ``end`` and rows ``top`` to ``bottom`` of the strips ``across`` and ``down``.
     A pair of the cell accepts what the corner before the cell accepts, a prefix of both strips, and some samples inside
     the cell. With ``price`` at most ``weight * best``, its gain over the corner, right - price * OOD, is at most
     ``slope`` for each further ID sample plus the largest excess over that slope in either strip; samples inside the
     cell are counted at their best. This holds for every slope; that of what has to be exceeded makes it tight.
     """
-    added = across[wide - 1, 1] + down[high - 1, 1] + inner[1]
+    added = across[end - 1, 1] + down[bottom - 1, 1] + inner_known
+    if left:
+        added -= across[left - 1, 1]
+    if top:
+        added -= down[top - 1, 1]
+    if added == 0:
+        return False
     least = np.inf
     for known in range(k + 1, k + added + 1):
         least = min(least, best[known])
@@ -462,10 +495,10 @@ def can_improve(across, wide, down, high, inner, r, k, o, weight, best):  # type
         return True  # a number of ID samples that no pair accepts so far
     price = weight * least
     low = best[k + 1] * (k + 1 + weight * o)
-    top = best[k + added] * (k + added + weight * o)
-    slope = (top - low) / max(added - 1, 1)
-    most = r + largest_gain(across, wide, price, slope) + largest_gain(down, high, price, slope)
-    most += inner[0] * max(0.0, 1.0 - slope) + (inner[1] - inner[0]) * max(0.0, -slope)
+    high = best[k + added] * (k + added + weight * o)
+    slope = (high - low) / max(added - 1, 1)
+    most = r + largest_gain(across, left, end, price, slope) + largest_gain(down, top, bottom, price, slope)
+    most += inner_right * max(0.0, 1.0 - slope) + (inner_known - inner_right) * max(0.0, -slope)
     for known in range(k + 1, k + added + 1):
         if most + slope * (known - k) > best[known] * (known + weight * o) * (1.0 + 4e-15):
             return True
@@ -503,29 +536,105 @@ def scan_cell(starts, columns, kinds, counts, row_sums, left, end, top, bottom, 
 
 
 @kernel
+def search_strips(across, wide, down, high, left, top, r, k, o, weight, best, arg, waiting):  # type: ignore[no-untyped-def]
+    """Raise ``best`` by every pair of a cell without samples inside, whose pairs accept a prefix of either strip.
+
+    A part of such a cell has part of its profiles, so that no sample is read again. Parts that may improve a level are
+    cut into four until they are narrow. ``waiting`` has room for the columns and rows of those still to be searched.
+    """
+    waiting[0, 0], waiting[0, 1], waiting[0, 2], waiting[0, 3] = 0, wide, 0, high
+    count = 1
+    while count:
+        count -= 1
+        start, end, above, below = waiting[count, 0], waiting[count, 1], waiting[count, 2], waiting[count, 3]
+        corner_r, corner_k, corner_o = r, k, o
+        if start:
+            corner_r += across[start - 1, 0]
+            corner_k += across[start - 1, 1]
+            corner_o += across[start - 1, 2]
+        if above:
+            corner_r += down[above - 1, 0]
+            corner_k += down[above - 1, 1]
+            corner_o += down[above - 1, 2]
+        if not can_improve(across, start, end, down, above, below, 0, 0, corner_r, corner_k, corner_o, weight, best):
+            continue
+        if max(end - start, below - above) > NARROW:
+            column, row = (start + end) // 2, (above + below) // 2
+            for first, last in ((start, column), (column, end)):
+                for upper, lower in ((above, row), (row, below)):
+                    if first < last and upper < lower:
+                        waiting[count, 0], waiting[count, 1] = first, last
+                        waiting[count, 2], waiting[count, 3] = upper, lower
+                        count += 1
+            continue
+        for row in range(above, below):
+            if row and down[row, 1] == down[row - 1, 1]:
+                continue  # the row before accepts the same ID samples and no more OOD samples
+            for column in range(start, end):
+                right = r + across[column, 0] + down[row, 0]
+                known = k + across[column, 1] + down[row, 1]
+                accepted = known + weight * (o + across[column, 2] + down[row, 2])
+                if right > best[known] * accepted:
+                    best[known] = right / accepted
+                    arg[known, 0], arg[known, 1] = left + column, top + row
+
+
+@kernel
+def cut_cell(left, top, wide, high, half, across, down, inner, r, k, o, weight, best, children, count):  # type: ignore[no-untyped-def]
+    """Add those quarters of a cell to ``children`` that may improve a level, and return the new ``count``."""
+    for lower in range(2):
+        for later in range(2):
+            first, last = later * half, wide if later else min(half, wide)
+            above, below = lower * half, high if lower else min(half, high)
+            if first >= last or above >= below:
+                continue
+            child = children[count]
+            child[0], child[1] = left + first, top + above
+            child[2], child[3], child[4] = r, k, o
+            for f in range(3):
+                if later:
+                    child[2 + f] += across[half - 1, f]
+                if lower:
+                    child[2 + f] += down[half - 1, f]
+                if later and lower:
+                    child[2 + f] += inner[3 + f]
+            right, known = inner[0], inner[1]  # of the samples inside, those that pairs of the quarter may accept
+            if later and lower:
+                right, known = right - inner[3], known - inner[4]
+            elif not later and not lower:
+                right, known = inner[3], inner[4]
+            count += can_improve(
+                across, first, last, down, above, below, right, known, child[2], child[3], child[4], weight, best
+            )
+    return count
+
+
+@kernel
 def refine_envelope(by_row, by_column, kinds, counts, weight, cells, size, leaf, best, arg, children):  # type: ignore[no-untyped-def]
     """Raise ``best[k]``, the largest TA / accepted over pairs that accept exactly k ID samples, in cells of the plane.
 
     A cell is a square of ``size`` columns and rows: its first column and row, and the right, ID and OOD samples before
-    both. The pairs along its first edges are tried; a cell whose bound improves no k is dropped; of the others, those
-    of ``leaf`` rows are scanned and larger ones are cut into four ``children``, whose number is returned. ``by_row``
-    and ``by_column`` are the samples in both orders: starts, place on the other axis, and sums.
+    both. The pairs along its first edges are tried. A cell without samples inside is searched to its end, one of
+    ``leaf`` rows is scanned, and larger ones are cut into ``children``, whose number is returned; what improves no k by
+    its bound is dropped. ``by_row`` and ``by_column`` are the samples in both orders: starts of lines, line, line of
+    the other axis, and sums.
     """
-    starts, columns, row_sums = by_row
-    column_starts, rows, column_sums = by_column
+    starts, row_lines, columns, row_sums = by_row
+    column_starts, column_lines, rows, column_sums = by_column
     levels, height = column_starts.size - 1, starts.size - 1
     across = np.empty((size, 3), np.int32)
     down = np.empty((size, 3), np.int32)
     inner = np.empty(6, np.int64)
     unused = np.empty(6, np.int64)
+    waiting = np.empty((128, 4), np.int64)  # three parts wait at each halving, of at most 31
     half = size // 2
     count = 0
     for i in range(cells.shape[0]):
         left, top, r, k, o = cells[i, 0], cells[i, 1], cells[i, 2], cells[i, 3], cells[i, 4]
         end, bottom = min(left + size, levels), min(top + size, height)
         wide, high = end - left, bottom - top
-        read_strip(column_starts, rows, column_sums, left, end, top, bottom, half, across, inner)
-        read_strip(starts, columns, row_sums, top, bottom, left, end, 0, down, unused)
+        read_strip(column_starts, column_lines, rows, column_sums, left, end, top, bottom, half, across, inner)
+        read_strip(starts, row_lines, columns, row_sums, top, bottom, left, end, 0, down, unused)
         if top // size % 2:  # otherwise the cell that was cut has tried them
             raise_edge(across, wide, r, k, o, weight, best, arg, 0, left, top - 1)
         if left // size % 2:
@@ -533,29 +642,77 @@ def refine_envelope(by_row, by_column, kinds, counts, weight, cells, size, leaf,
         new_across, new_down = across[wide - 1, 1] + inner[1], down[high - 1, 1] + inner[1]
         if (left > 0 and new_across == 0) or (top > 0 and new_down == 0) or new_across + new_down == 0:
             continue  # the pairs on an edge accept the same ID samples and no more OOD samples
-        if not can_improve(across, wide, down, high, inner, r, k, o, weight, best):
+        if inner[1] + inner[2] == 0:
+            search_strips(across, wide, down, high, left, top, r, k, o, weight, best, arg, waiting)
             continue
         if size <= leaf:
-            scan_cell(
-                starts, columns, kinds, counts, row_sums, left, end, top, bottom, across, r, k, o, weight, best, arg
-            )
+            if can_improve(across, 0, wide, down, 0, high, inner[0], inner[1], r, k, o, weight, best):
+                scan_cell(
+                    starts, columns, kinds, counts, row_sums, left, end, top, bottom, across, r, k, o, weight, best, arg
+                )
             continue
-        for lower in range(2):
-            for later in range(2):
-                if (lower and high <= half) or (later and wide <= half):
-                    continue
-                child = children[count]
-                child[0], child[1] = left + later * half, top + lower * half
-                child[2], child[3], child[4] = r, k, o
-                for f in range(3):
-                    if later:
-                        child[2 + f] += across[half - 1, f]
-                    if lower:
-                        child[2 + f] += down[half - 1, f]
-                    if later and lower:
-                        child[2 + f] += inner[3 + f]
-                count += 1
+        count = cut_cell(left, top, wide, high, half, across, down, inner, r, k, o, weight, best, children, count)
     return count
+
+
+@kernel
+def share_best(best, pair):  # type: ignore[no-untyped-def]
+    """Give all searches the best ratio of each level, and its pair, that any of them found; of equals the first."""
+    for known in range(best.shape[1]):
+        first = 0
+        for search in range(1, best.shape[0]):
+            if best[search, known] > best[first, known]:
+                first = search
+        for search in range(best.shape[0]):
+            best[search, known] = best[first, known]
+            pair[search, known, 0] = pair[first, known, 0]
+            pair[search, known, 1] = pair[first, known, 1]
+
+
+@kernel
+def assign_levels(conf, at, order, level, thresholds):  # type: ignore[no-untyped-def]
+    """Give each sample the first of the distinct, decreasing values of ``conf[at]`` that it reaches.
+
+    ``order`` sorts ``conf``. The values are written to ``thresholds``, and their number is returned.
+    """
+    count = 0
+    is_threshold = False
+    value = np.inf
+    for place in range(order.size - 1, -1, -1):
+        sample = order[place]
+        if conf[sample] != value:
+            count += is_threshold
+            is_threshold = False
+            value = conf[sample]
+        level[sample] = count
+        if at[sample]:
+            thresholds[count] = value
+            is_threshold = True
+    return count + is_threshold
+
+
+@kernel
+def order_samples(rows, places, starts, by_place, order):  # type: ignore[no-untyped-def]
+    """Sort samples by row, then place, by counting.
+
+    ``starts`` and ``by_place`` are zeros, one more than there are rows and places. ``starts`` becomes the first
+    position of each row in ``order``, and the end of the last.
+    """
+    for s in range(rows.size):
+        starts[rows[s] + 1] += 1
+        by_place[places[s] + 1] += 1
+    for row in range(1, starts.size):
+        starts[row] += starts[row - 1]
+    for place in range(1, by_place.size):
+        by_place[place] += by_place[place - 1]
+    placed = np.empty_like(order)
+    for s in range(rows.size):
+        placed[by_place[places[s]]] = s
+        by_place[places[s]] += 1
+    free = starts[:-1].copy()
+    for s in placed:
+        order[free[rows[s]]] = s
+        free[rows[s]] += 1
 
 
 @kernel

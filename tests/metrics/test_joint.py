@@ -256,6 +256,7 @@ def test_thresholds_of_the_curve_attain_what_it_says(monotone, share):
         (700, 500, 40, None),
         (1500, 1200, None, 0.7),
         (1800, 50, 500, None),
+        (150, 4000, None, None),  # many samples on a line
     ],
 )
 def test_pruning_loses_nothing(inside, outside, levels, share):

@@ -377,14 +377,20 @@ class _Plane:
     @classmethod
     def of(cls, data: Samples, thresholds_at: Mask) -> _Plane:
         """Place samples on the plane whose thresholds are the scores of ``thresholds_at``; metrics differ in it."""
-        from twofold._kernels import OUTSIDE, RIGHT, WRONG
+        from twofold._kernels import OUTSIDE, RIGHT, WRONG, order_samples
 
-        (tau_id, column), (tau_ood, row) = (_levels(conf, thresholds_at) for conf in data.confs)
+        both = ((conf, thresholds_at) for conf in data.confs)
+        if len(data.correct) < _LINES:
+            (tau_id, column), (tau_ood, row) = (_levels(*one) for one in both)
+        else:
+            with ThreadPoolExecutor(2) as pool:  # sorting releases the GIL
+                (tau_id, column), (tau_ood, row) = pool.map(lambda one: _levels(*one), both)
         keep = np.flatnonzero((column < len(tau_id)) & (row < len(tau_ood)))
         kind = np.where(data.correct, RIGHT, np.where(data.is_id, WRONG, OUTSIDE))[keep]
         row, place = row[keep], column[keep] * 4 + kind
-        order = np.argsort(row * (4 * len(tau_id)) + place)
-        starts = np.concatenate(([0], np.cumsum(np.bincount(row, minlength=len(tau_ood)))))
+        starts, by_place = np.zeros(len(tau_ood) + 1, np.int64), np.zeros(4 * len(tau_id) + 1, np.int64)
+        order = np.empty(len(keep), np.int64)
+        order_samples(row, place, starts, by_place, order)
         place = place[order]
         columns, kinds = (place // 4).astype(np.int32), (place % 4).astype(np.int8)
         return cls(tau_id, tau_ood, starts, columns, kinds, keep[order])
@@ -395,16 +401,14 @@ class _Plane:
         return self.starts, self.columns, self.kinds, counts, len(self.tau_id)
 
 
-def _levels(conf: Array, at: Mask) -> tuple[Array, npt.NDArray[np.int64]]:
+def _levels(conf: Array, at: Mask) -> tuple[Array, npt.NDArray[np.int32]]:
     """Return the distinct values of conf[at], decreasing, and for each sample the first of them that it reaches."""
-    order = np.argsort(conf)[::-1]
-    ranked, chosen = conf[order], at[order]
-    ends = np.append(ranked[1:] != ranked[:-1], True)
-    group = np.cumsum(ends) - ends  # of each place, counted from the most confident
-    holds = np.bincount(group[chosen], minlength=group[-1] + 1) > 0
-    level = np.empty(len(conf), np.int64)
-    level[order] = (np.cumsum(holds) - holds)[group]  # levels above it
-    return ranked[ends][holds], level
+    from twofold._kernels import assign_levels
+
+    thresholds = np.empty(int(np.count_nonzero(at)))
+    level = np.empty(len(conf), np.int32)
+    count = assign_levels(conf, at, np.argsort(conf), level, thresholds)
+    return thresholds[:count], level
 
 
 def _best_pair(data: Samples, plane: _Plane, weights: Weights | None = None) -> tuple[int, int, int, int, int]:
@@ -560,7 +564,7 @@ def ds_f1(
 
 
 _SLICES = 4  # for large sets; fixed, so that the result does not depend on the machine
-_LINES = 1 << 17  # rows and columns of cells from which threads are worth their start
+_LINES = 1 << 17  # samples to sort, or rows and columns of cells, from which threads are worth their start
 _LEAF = 64  # side of the cells whose pairs are all tried; 16 to 128 are equally good
 _SEED_ROWS = 16  # rows walked in full first, so that the bounds bite from the start
 
@@ -574,17 +578,19 @@ def _envelope(data: Samples, plane: _Plane, weights: Weights | None = None) -> t
     The plane of all pairs is one cell at first. Cells that may improve a level are cut into four, until they are small
     enough to try every pair; the others are dropped.
     """
-    from twofold._kernels import order_by_column, refine_envelope, seed_envelope
+    from twofold._kernels import order_by_column, refine_envelope, seed_envelope, share_best
 
-    best = np.full(data.inside + 1, -1.0)
-    pair = np.full((data.inside + 1, 2), -1, np.int32)
+    bests = np.full((_SLICES, data.inside + 1), -1.0)
+    pairs = np.full((_SLICES, data.inside + 1, 2), -1, np.int32)
     starts, columns, kinds, counts, levels = plane.points(weights)
     scratch = np.zeros((3, levels), np.int32)
-    seed_envelope(starts, columns, kinds, counts, levels, data.weight, _SEED_ROWS, *scratch, best, pair)
+    seed_envelope(starts, columns, kinds, counts, levels, data.weight, _SEED_ROWS, *scratch, bests[0], pairs[0])
     column_starts, rows = np.zeros(levels + 1, np.int64), np.empty_like(columns)
     row_sums, column_sums = np.zeros((2, len(columns) + 1, 3), np.int32)
     order_by_column(starts, columns, kinds, counts, column_starts, rows, row_sums, column_sums)
-    by_row, by_column = (starts, columns, row_sums), (column_starts, rows, column_sums)
+    row_lines = np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts))
+    column_lines = np.repeat(np.arange(levels, dtype=np.int32), np.diff(column_starts))
+    by_row, by_column = (starts, row_lines, columns, row_sums), (column_starts, column_lines, rows, column_sums)
 
     def refine(cells: _Cells, size: int, best: Array, pair: _Pairs) -> _Cells:
         children = np.empty((4 * len(cells), 5), np.int32)
@@ -595,19 +601,17 @@ def _envelope(data: Samples, plane: _Plane, weights: Weights | None = None) -> t
     cells = np.zeros((1, 5), np.int32)
     while len(cells):
         if len(cells) * size < _LINES:
-            cells = refine(cells, size, best, pair)
+            cells = refine(cells, size, bests[0], pairs[0])
+            bests[1:], pairs[1:] = bests[0], pairs[0]
         else:
-            parts = [(best.copy(), pair.copy()) for _ in range(_SLICES)]
             by_level = cells[np.argsort(cells[:, 3], kind="stable")]  # a slice then raises and reads the same levels
             slices = np.array_split(by_level, _SLICES)
-            tasks = [(own, size, *part) for own, part in zip(slices, parts, strict=True)]
+            tasks = [(own, size, bests[i], pairs[i]) for i, own in enumerate(slices)]
             with ThreadPoolExecutor(min(_SLICES, os.cpu_count() or 1)) as pool:
                 cells = np.concatenate(list(pool.map(lambda task: refine(*task), tasks)))
-            for ratio, place in parts:
-                better = ratio > best
-                best[better], pair[better] = ratio[better], place[better]
+            share_best(bests, pairs)
         size //= 2
-    return best[1:], pair[1:]
+    return bests[0, 1:], pairs[0, 1:]
 
 
 def _source(best: Array, monotone: bool) -> npt.NDArray[np.int64]:
