@@ -31,6 +31,7 @@ import numpy as np
 from scipy.stats import norm, spearmanr, t
 
 import claims as evidence
+import sure_plus_pages
 from timing import RESULTS
 from twofold import metrics, study
 from twofold._math import sigmoid
@@ -51,9 +52,11 @@ VARIANTS = {  # studies with a preset: study, preset, rows, seeds, and what is a
     "sure_plus_long": ("sure_plus", "long", ["basic", "sure_plus"], [0], "after 40 epochs"),
 }
 LATER_PRESETS = {  # studies that no table of the short ones repeats, trained one by one with `twofold study run`
+    "sure_plus_trials": ("sure_plus_tuned", "trials"),
     "sure_plus_converged": ("sure_plus_tuned", "converged"),
     "sure_plus_float32": ("sure_plus_tuned", "float32"),
 }
+CHOSEN_BY_TRIALS = ("sure_plus_tuned", "sure_plus_converged")  # their rows were chosen by the study sure_plus_trials
 FIELDS = ("cell", "recipe", "seed", "pair", "shift", "metric", "exact", "published")
 
 
@@ -183,6 +186,11 @@ class World:
         one = loaded(name)
         found = study.results(one, folder)
         chosen = {(v.row, v.method): v.chosen for v in study.values(one, found)}
+        if name in CHOSEN_BY_TRIALS:
+            trials = sure_plus_pages.opened_trials(RESULTS.parent)
+            families = {row.family for row in one.rows}
+            by_trials = {family: sure_plus_pages.chosen_by_trials(trials, family) for family in families}
+            chosen = {(family, name): by_trials[family] or "" for family, name in chosen}
         return cls(one, found, chosen)
 
     def rows(self, row, name, column):
@@ -552,14 +560,18 @@ def in_table(table):
     def lookup(place, column):
         row, name = place
         score, _, pair = name.partition(" + ")
-        return said("sure_plus", table, benchmark, column, row, "" if column == ACCURACY else score, pair)
+        recipe = "sure_plus" if row == sure_plus_pages.PRINTED else row
+        return said("sure_plus", table, benchmark, column, recipe, "" if column == ACCURACY else score, pair)
 
     return lookup
 
 
 def tuned_claims():
+    rivals = ("basic", "mixup", "regmixup", "cutmix", "sure")
     text = "SURE+, its radius chosen on validation images,"
-    return list(rival_claims("sure_plus_tuned", text, ("basic", "mixup", "regmixup", "cutmix", "sure"), in_table("3")))
+    found = list(rival_claims("sure_plus_tuned", text, rivals, in_table("3")))
+    text = "SURE+ with the printed radius, after 40 epochs,"
+    return found + list(rival_claims("sure_plus_tuned", text, rivals, in_table("3"), sure_plus_pages.PRINTED))
 
 
 def converged_claims():
@@ -736,7 +748,7 @@ def extent(world, key):
     images = max(one["images"] for one in records.values())
     spent = " or ".join(map(str, epochs))
     words = f"{world.study.model}, {spent} epochs, {images:,} images, {len(seeds)} seed{'s' if len(seeds) > 1 else ''}"
-    return f"{words}, {len(records)} of {len(world.study.cells())} cells" if key in LATER else words
+    return f"{words}, {len(records)} cells" if key in LATER else words
 
 
 def later_claims(name, claims, printed_at):
@@ -754,8 +766,8 @@ def later_claims(name, claims, printed_at):
             continue
         done = 0 if world is None else len(study.finished(one, KEPT / name))
         why = (
-            f"Not testable yet: no cell of {', '.join(missing)} is finished ({done} of {len(one.cells())} cells of the study "
-            "are)"
+            f"Not testable yet: of {', '.join(missing)} no cell with the printed or chosen setting is finished ({done} cells "
+            "of the study are)"
         )
         found.append(
             evidence.untestable(
@@ -764,7 +776,7 @@ def later_claims(name, claims, printed_at):
                 printed_at=printed_at,
                 printed=claim.printed,
                 why=why,
-                scale=f"{one.model}, {done} of {len(one.cells())} cells",
+                scale=f"{one.model}, {done} cells",
                 command=f"{study.command(one)}; {SAVE}",
             )
         )

@@ -47,6 +47,8 @@ MEASURES = (  # head, metric, shift, protocol, second score, factor
 )
 CHOICE = ("aurc", "validation", "fd_shifts", "")
 SWEPT = {"sure_plus": "SURE+", "sure_fsam": "SURE+ without RegPixMix"}
+TRIALS = ("sure_plus_trials", "sure_plus_tuned", "trials")  # folder, study, preset
+PRINTED = "sure_plus-5"  # the row of SURE+ with the printed radius
 LATER = (  # title, folder, study, preset
     ("The comparison after 40 epochs", "sure_plus_tuned", "sure_plus_tuned", None),
     ("Single precision in place of bfloat16", "sure_plus_float32", "sure_plus_tuned", "float32"),
@@ -103,6 +105,10 @@ class Cells:
                 found[row.name] = value
         return min(found, key=found.__getitem__) if found else None
 
+    def has_trials(self, family: str) -> bool:
+        """Tell whether a family has several rows, of which validation images choose one."""
+        return sum(row.family == family for row in self.study.rows) > 1
+
     def is_complete(self, family: str) -> bool:
         """Tell whether every trial of a family has a finished cell."""
         return all(self.cells_of(row.name) for row in self.study.rows if row.family == family)
@@ -140,19 +146,26 @@ def faithful(root: Path) -> list[str]:
     ]
 
 
+def opened_trials(root: Path) -> Cells:
+    """Open the committed trials, which choose the radius and the learning rates."""
+    return opened(root, *TRIALS)
+
+
 def radius(root: Path) -> list[str]:
     """Show every trial of the radius and of the learning rates of the rivals, finished or not."""
-    cells = opened(root, "sure_plus_tuned", "sure_plus_tuned")
+    cells = opened_trials(root)
+    epochs = dict(cells.study.settings)["epochs"]
     parts = [
         "## The radius",
         "The printed rho = 0.2 is a length, and the weights here are shorter than those of the paper. SURE+ and its step "
-        "before RegPixMix (`sure_fsam`) therefore try six radii, plain training and RegMixup six learning rates, each chosen by the AURC of validation images, with one seed. Every trial is told; "
-        "DS-F1 is that of msp + knn. Minutes are those of a cell, on cores that others used too.",
+        f"before RegPixMix (`sure_fsam`) therefore try six radii, plain training and RegMixup six learning rates. Each trial trains for {epochs} "
+        "epochs with one seed, and the AURC of validation images chooses. The table has every trial; "
+        "DS-F1 is that of msp + knn. Minutes are those of a cell on one core, which other work shared.",
     ]
     rows: list[list[str]] = []
     missing: dict[str, list[str]] = {}
     for one in cells.study.rows:
-        if sum(other.family == one.family for other in cells.study.rows) == 1:
+        if not cells.has_trials(one.family):
             continue
         done = cells.cells_of(one.name)
         if not done:
@@ -197,11 +210,12 @@ def sweep_words(cells: Cells) -> str:
 
 def longer(root: Path) -> list[str]:
     """Show the longer comparisons as far as their cells are there."""
+    trials = opened_trials(root)
     parts = ["## Longer training, precision and fine-tuning"]
     for title, folder, name, preset in LATER:
         cells = opened(root, folder, name, preset)
         parts += [f"### {title}", state(cells)]
-        rows = list(compared_rows(cells))
+        rows = list(finished_rows(cells, trials))
         if rows:
             head = ["recipe", "setting", "seeds", *(measure[0] for measure in MEASURES), "minutes of a cell"]
             parts.append(markdown(head, rows))
@@ -214,18 +228,28 @@ def state(cells: Cells) -> str:
     command = study.command(cells.study)
     if not done:
         return f"No cell is finished: missing. `{command}` runs them."
-    return f"{done} of {len(cells.study.cells())} cells are finished, the others are missing. `{command}` goes on."
+    cells_are = "cell is" if done == 1 else "cells are"
+    return f"{done} {cells_are} finished; recipes and seeds that the table lacks are missing. `{command}` runs them."
 
 
-def compared_rows(cells: Cells) -> Iterator[list[str]]:
-    """Write the chosen row of every family that has a finished cell."""
-    for family in dict.fromkeys(row.family for row in cells.study.rows):
-        name = cells.chosen(family)
-        if name is None:
+def chosen_by_trials(trials: Cells, family: str) -> str | None:
+    """Return the row that the trials of a family choose, its only row where it has none, or None before all are done."""
+    if not trials.has_trials(family):
+        return next(row.name for row in trials.study.rows if row.family == family)
+    return trials.chosen(family) if trials.is_complete(family) else None
+
+
+def finished_rows(cells: Cells, trials: Cells) -> Iterator[list[str]]:
+    """Write every row that has a finished cell, and mark those that the trials chose."""
+    families = {row.family for row in trials.study.rows}
+    for row in cells.study.rows:
+        done = cells.cells_of(row.name)
+        if not done:
             continue
-        row = next(one for one in cells.study.rows if one.name == name)
-        done = cells.cells_of(name)
-        yield [family, setting(row), str(len(done)), *measured(cells, name), minutes_of(cells, done)]
+        mark = ""
+        if cells.has_trials(row.family) and row.family in families:
+            mark = " (chosen)" if chosen_by_trials(trials, row.family) == row.name else ""
+        yield [row.family, setting(row) + mark, str(len(done)), *measured(cells, row.name), minutes_of(cells, done)]
 
 
 def measured(cells: Cells, name: str) -> list[str]:
@@ -245,7 +269,7 @@ def shown(value: float | None, factor: float) -> str:
 
 def sweep_figure(root: Path) -> list[Path]:
     """Draw DS-F1 and the AURC of validation images against the radius, as far as trials are finished."""
-    cells = opened(root, "sure_plus_tuned", "sure_plus_tuned")
+    cells = opened_trials(root)
     if not any(cells.chosen(family) for family in SWEPT):
         return []
     from matplotlib import pyplot as plt

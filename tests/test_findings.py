@@ -98,12 +98,12 @@ def test_cells_that_are_not_finished_are_missing(findings, tmp_path):
     assert "No cell is finished: missing." in "\n".join(sure_plus_pages.longer(tmp_path))
 
 
-def test_a_radius_is_chosen_by_the_validation_images_of_the_tuning_seed(findings, tmp_path):
+def test_a_radius_is_chosen_by_the_validation_images_of_the_trials(findings, tmp_path):
     import sure_plus_pages
 
-    folder = tmp_path / "results" / "studies" / "sure_plus_tuned"
+    folder = tmp_path / "results" / "studies" / "sure_plus_trials"
     folder.mkdir(parents=True)
-    areas = {("sure_plus-1", 0): 0.10, ("sure_plus-2", 0): 0.12, ("sure_plus-2", 1): 0.01}  # seed 1 must not choose
+    areas = {("sure_plus-1", 0): 0.10, ("sure_plus-2", 0): 0.12}
     columns = "recipe,seed,score,pair,metric,shift,protocol,value"
     lines = [columns]
     for (recipe, seed), area in areas.items():
@@ -115,7 +115,7 @@ def test_a_radius_is_chosen_by_the_validation_images_of_the_tuning_seed(findings
     (folder / "cells.json").write_text(json.dumps({"content": minutes}), encoding="utf-8")
     text = "\n".join(sure_plus_pages.radius(tmp_path))
     assert "| sure_plus | rho = 0.0 (chosen so far) | 100.00 | 80.00 | – | 50.00 | – | 20 |" in text
-    assert "| sure_plus | rho = 0.02 | 65.00 | 76.50 | – | 50.00 | – | 20, 21 |" in text
+    assert "| sure_plus | rho = 0.02 | 120.00 | 82.00 | – | 50.00 | – | 20 |" in text
     assert "2 of 24 trials are finished." in text
     assert "- sure_plus: rho = 0.05; rho = 0.1; rho = 0.2; rho relative to the weights" in text
 
