@@ -1,6 +1,6 @@
 """Exact DS-F1 and DS-AURC: seconds, growth with n, and how many cells of the plane of pairs are searched.
 
-    python benchmarks/double_score.py [--save]        (about three minutes)
+    python benchmarks/double_score.py [--save]        (about two minutes)
 
 The synthetic world has two scores that each see one kind of failure and share some noise, accuracy 77 %.
 """

@@ -103,7 +103,7 @@ def test_an_interrupted_script_ends_with_one_line(tmp_path):
         begun = running.stderr.readline()
         running.send_signal(signal.SIGINT)
         printed, last = running.communicate(timeout=60)
-    assert time == "expected time: about four minutes\n"
+    assert time == "expected time: about two minutes\n"
     assert begun == "ds_f1 of 50,000 samples ...\n"
     assert (printed, last) == ("", "double_score.py: interrupted; nothing was written\n")
     assert running.returncode == -signal.SIGINT
