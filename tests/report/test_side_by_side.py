@@ -1,6 +1,7 @@
 """Several classifiers on one page, the glossary, and drawings in which nothing is cut."""
 
 import json
+import math
 import re
 
 import numpy as np
@@ -166,3 +167,25 @@ def test_bars_end_where_their_values_are():
     widths = [float(width) for width in re.findall(r'<rect class="b k\d"[^>]*width="([\d.]+)"', svg)]
     assert widths[0] / widths[1] == pytest.approx(4.0, rel=0.01)
     assert widths[1] / widths[2] == pytest.approx(2.0, rel=0.01)
+
+
+def test_a_very_long_bar_does_not_squash_the_others_and_shows_its_number_and_an_arrow():
+    values = {"a": 18.0, "b": 12.0, "c": 9.0, "d": -10.0, "e": -80.0, "far worse": -16790.0}
+    svg = bar_rows(values, "x", "about")
+    widths = [float(width) for width in re.findall(r'<rect class="b k\d"[^>]*width="([\d.]+)"', svg)]
+    pixels_per_unit = [width / abs(value) for width, value in zip(widths, list(values.values())[:-1], strict=True)]
+    assert pixels_per_unit == pytest.approx([pixels_per_unit[0]] * 5, rel=0.02)
+    assert widths[4] > 100  # of the 480 of the drawing; to scale with the longest, it would have 2
+    (arrow,) = re.findall(r'<path class="b cut k1" d="M([\d.]+) [\d.]+H([\d.]+)v-4L([\d.]+)', svg)
+    start, neck, tip = map(float, arrow)
+    assert tip < neck < start
+    assert start - tip > widths[4]
+    assert ">-16,790.0%</text>" in svg
+    assert svg.count("Bars with an arrow are longer than the axis.") == 1
+
+
+@pytest.mark.parametrize("values", [(5.0,), (0.0, 0.0, 3.0), (-400.0, -100.0, 50.0), (math.nan,)])
+def test_bars_of_similar_lengths_have_no_arrows(values):
+    svg = bar_rows({str(i): value for i, value in enumerate(values)}, "x", "about")
+    assert "cut" not in svg
+    assert "arrow" not in svg

@@ -27,6 +27,10 @@ SCALE_WIDTH = 160.0  # width of the colour scale below a heat map
 ROWS_TOP = 10.0  # space above the rows of a chart
 LABEL_GAP = 6.0  # between the name of a row and the axis
 WIDEST_LABEL = 190.0  # of a row; longer names are shortened, so that the bars keep more than half of the drawing
+# a bar longer than this many times the upper quartile of lengths does not set the scale
+LONGEST_SHARE = 5.0
+HEADROOM = 1.25  # how far the axis reaches beyond the longest bar that sets the scale, where a longer one is cut
+ARROW_WIDTH = 9.0  # of the arrow at the end of a bar that is cut
 
 
 def heat_map(values: Array, rows: Sequence[str], columns: Sequence[str], about: str, groups: Sequence[str] = ()) -> str:
@@ -133,20 +137,28 @@ class _RowAxis:
         inside = min(max(value, self.low), self.high)
         return self.left + (inside - self.low) / (self.high - self.low) * (self.right - self.left)
 
-    def draw(self, body: Sequence[str], x_label: str, about: str) -> str:
-        """Draw the chart: vertical lines, the rows, and the numbers and the label below."""
+    def draw(self, body: Sequence[str], x_label: str, about: str, note: str = "") -> str:
+        """Draw the chart: vertical lines, the rows, and the numbers, the label and a note below."""
         lines, numbers = [], []
         for mark in ticks(self.low, self.high, 5):
             x = self.pixel(mark)
             lines.append(f"M{x:.1f} {ROWS_TOP}V{self.bottom}")
             numbers.append(label(x, self.bottom + 15, format_tick(mark), "t m"))
         parts = [f'<g class="g"><path d="{"".join(lines)}"/></g>', *body, *numbers]
-        parts.append(label((self.left + self.right) / 2, self.bottom + 36, x_label, "t m"))
-        return svg_element(WIDTH, math.ceil(self.bottom + 42), about, "".join(parts))
+        middle = (self.left + self.right) / 2
+        height = self.bottom + 42
+        parts.append(label(middle, self.bottom + 36, x_label, "t m"))
+        if note:
+            parts.append(label(middle, self.bottom + 54, note, "q m"))
+            height += 18
+        return svg_element(WIDTH, math.ceil(height), about, "".join(parts))
 
 
 def bar_rows(values: Mapping[str, float], x_label: str, about: str, unit: str = "%") -> str:
     """Draw a horizontal bar for each name, from zero to the left or right.
+
+    One very long bar would squash all the others. Where a bar is more than five times as long as the upper quartile,
+    the axis ends soon after the longest of the others, and the bar ends in an arrow; its number is written in full.
 
     Parameters
     ----------
@@ -166,21 +178,59 @@ def bar_rows(values: Mapping[str, float], x_label: str, about: str, unit: str = 
     """
     row = 22.0
     finite = [value for value in values.values() if math.isfinite(value)]
-    ends = min([0.0, *finite]), max([0.0, *finite])
-    axis = _RowAxis.beside(list(values), WIDTH - 66.0, widen(ends), row)
+    reach = _bar_reach(finite)
+    low = max(min([0.0, *finite]), -reach)
+    high = min(max([0.0, *finite]), reach)
+    numbers = {name: f"{value:+,.1f}{unit}" for name, value in values.items()}
+    widest_number = max([text_width(number) for number in numbers.values()], default=0.0)
+    right = WIDTH - max(66.0, math.ceil(widest_number) + 4.0)
+    axis = _RowAxis.beside(list(values), right, widen((low, high)), row)
     zero = axis.pixel(0)
     parts = [f'<path class="a" d="M{zero:.1f} {ROWS_TOP}V{axis.bottom}"/>']
+    note = ""
     for i, (name, value) in enumerate(values.items()):
         y = ROWS_TOP + row * i
         parts.append(axis.row_label(y + 15, name))
         if not math.isfinite(value):
             continue
-        start, end = sorted((zero, axis.pixel(value)))
-        style = "k0" if value >= 0 else "k1"
-        size = f'width="{max(end - start, 0.5):.1f}" height="{row - 8}"'
-        parts.append(f'<rect class="b {style}" x="{start:.1f}" y="{y + 4:.1f}" {size}/>')
-        parts.append(label(axis.right + 4, y + 15, f"{value:+.1f}{unit}", "t"))
-    return axis.draw(parts, x_label, about)
+        if abs(value) > reach:
+            parts.append(_cut_bar(zero, axis.pixel(value), y + 4, row - 8, f"{name}: {numbers[name]}"))
+            note = "Bars with an arrow are longer than the axis."
+        else:
+            parts.append(_whole_bar(zero, axis.pixel(value), y + 4, row - 8))
+        parts.append(label(axis.right + 4, y + 15, numbers[name], "t"))
+    return axis.draw(parts, x_label, about, note)
+
+
+def _bar_reach(lengths: Sequence[float]) -> float:
+    """Choose the length at which bars are cut: infinite, unless some are far longer than most of the others."""
+    sizes = sorted(abs(length) for length in lengths)
+    if not sizes:
+        return math.inf
+    upper_quartile = sizes[int(0.75 * (len(sizes) - 1))]
+    limit = LONGEST_SHARE * upper_quartile
+    if limit == 0 or sizes[-1] <= limit:
+        return math.inf
+    longest_kept = max(size for size in sizes if size <= limit)
+    return HEADROOM * longest_kept
+
+
+def _whole_bar(zero: float, end: float, top: float, height: float) -> str:
+    """Draw a bar from zero to where its value is."""
+    left = min(zero, end)
+    width = max(abs(end - zero), 0.5)
+    style = "k0" if end >= zero else "k1"
+    return f'<rect class="b {style}" x="{left:.1f}" y="{top}" width="{width:.1f}" height="{height}"/>'
+
+
+def _cut_bar(zero: float, end: float, top: float, height: float, tooltip: str) -> str:
+    """Draw a bar that is longer than the axis: it ends in an arrow that is wider than the bar."""
+    style = "k0" if end >= zero else "k1"
+    neck = end - math.copysign(ARROW_WIDTH, end - zero)
+    bottom = top + height
+    middle = top + height / 2
+    outline = f"M{zero:.1f} {top}H{neck:.1f}v-4L{end:.1f} {middle}L{neck:.1f} {bottom + 4}v-4H{zero:.1f}Z"
+    return f'<path class="b cut {style}" d="{outline}"><title>{escape(tooltip)}</title></path>'
 
 
 def interval_rows(names: Sequence[str], values: Array, lows: Array, highs: Array, x_label: str, about: str) -> str:
