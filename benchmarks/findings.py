@@ -26,6 +26,7 @@ from studies import full_scale, write_later
 from sure_plus_pages import sure_plus_sections, sweep_figure
 from tables import markdown
 from twofold.papers import catalogue
+from twofold.plot import themes
 from twofold.stats import holm
 
 ROOT = FOLDER.parent
@@ -354,7 +355,7 @@ def figures() -> list[Path]:
     return [*found, which_score_pages.figure(RESULTS, DOCS / "which_score.png")]
 
 
-COLOURS = {HOLDS: "#1b7f5c", FAILS: "#b5402c", INCONCLUSIVE: "#8a8a8a"}
+COLOURS = {HOLDS: themes.COLOURS[2], FAILS: themes.COLOURS[1], INCONCLUSIVE: themes.LIGHT.soft}
 
 
 def interval_figure(paper: Paper) -> Path:

@@ -18,6 +18,7 @@ import numpy as np
 from score_choice import read_csv
 from tables import markdown
 from twofold import study
+from twofold.plot.themes import COLOURS
 from twofold.study import Study, StudyRow
 
 Row = Mapping[str, str]
@@ -277,14 +278,14 @@ def sweep_figure(root: Path) -> list[Path]:
     figure, panels = plt.subplots(1, 3, figsize=(9, 3), layout="constrained")
     measures = (("AURC, validation (x1000)", *CHOICE, 1000), *((f"{m[0]} (%)", *m[1:]) for m in MEASURES[2:]))
     for axes, (title, metric, shift, protocol, pair, factor) in zip(panels, measures, strict=True):
-        for family, label in SWEPT.items():
+        for colour, (family, label) in zip(COLOURS, SWEPT.items(), strict=False):
             places, values = [], []
             for row in cells.study.rows:
                 value = cells.mean(row.name, metric, shift, protocol, pair)
                 if row.family == family and value is not None:
                     places.append(setting(row).removeprefix("rho ").removeprefix("= ").removesuffix(" to the weights"))
                     values.append(factor * value)
-            axes.plot(places, values, "o-", label=label)
+            axes.plot(places, values, "o-", color=colour, label=label)
         best = cells.chosen("basic")
         if best is not None:
             plain = cells.mean(best, metric, shift, protocol, pair)

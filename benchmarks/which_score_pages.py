@@ -20,6 +20,7 @@ from score_choice import (
     Table,
 )
 from tables import markdown
+from twofold.plot.themes import COLOURS
 
 CELLS_COMMAND = "python benchmarks/which_score.py --save"
 COMMAND = "python benchmarks/findings.py"
@@ -342,14 +343,14 @@ def figure(folder: Path, path: Path) -> Path:
         if regret is None:
             continue
         second = name.removeprefix("msp + ")
-        colour = "#1f5fa8" if second in table.logits_alone else "#c2731d"
+        colour = COLOURS[0] if second in table.logits_alone else COLOURS[1]
         place = 100 * table.over("f1", name, BASE).value, 100 * regret.share
         axes.plot(*place, "o", color=colour, markersize=5)
         if name in named:
             axes.annotate(second, place, xytext=(4, 3), textcoords="offset points", fontsize=7)
     axes.axvline(0, color="black", linewidth=0.8)
-    axes.plot([], [], "o", color="#1f5fa8", label="needs logits alone")
-    axes.plot([], [], "o", color="#c2731d", label="needs features and training rows")
+    axes.plot([], [], "o", color=COLOURS[0], label="needs logits alone")
+    axes.plot([], [], "o", color=COLOURS[1], label="needs features and training rows")
     axes.set(
         xlabel="mean gain in F1 over msp alone, on other unknown sets (points)",
         ylabel="worse than msp alone (% of cells)",

@@ -80,7 +80,7 @@ def draw_joint_dilemma(
     highest = max(float(surface.f1.max()) for surface in surfaces.values())
     image = None
     for axes, (recipe, surface) in zip(panels, surfaces.items(), strict=True):
-        image = axes.imshow(surface.f1.T, origin="lower", cmap="viridis", vmin=0, vmax=highest, aspect="auto")
+        image = axes.imshow(surface.f1.T, origin="lower", cmap="cividis", vmin=0, vmax=highest, aspect="auto")
         place = np.unravel_index(int(surface.f1.argmax()), surface.f1.shape)
         axes.plot(place[0], place[1], marker="*", color="white", markersize=9, markeredgecolor="black")
         axes.set_title(f"{recipe}: best F1 {100 * surface.f1.max():.1f} %", parse_math=False)
@@ -204,11 +204,16 @@ def draw_double_risk(
     axes = figure.subplots()
     used = surface.coverage > 0
     axes.scatter(
-        surface.coverage[used], surface.risk[used], s=1.2, color="#7bb369", rasterized=True, label="pairs of thresholds"
+        surface.coverage[used],
+        surface.risk[used],
+        s=1.2,
+        color=LIGHT.soft,
+        rasterized=True,
+        label="pairs of thresholds",
     )
     area = metrics.ds_aurc(pool.correct, conf_id, conf_ood, pool.is_id)
     label = f"best pair at each coverage, DS-AURC {1000 * area:.1f}"
-    axes.plot(curve.coverage, curve.risk, color="#d95f02", linewidth=1.8, label=label)
+    axes.plot(curve.coverage, curve.risk, color=COLOURS[1], linewidth=1.8, label=label)
     rows: list[tuple[object, ...]] = []
     _add_curve(rows, f"{id_score} + {ood_score}", curve.coverage, curve.risk)
     for place, (name, conf) in enumerate(((id_score, conf_id), (ood_score, conf_ood))):

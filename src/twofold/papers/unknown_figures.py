@@ -140,7 +140,7 @@ def _draw_improvement_bars(
         axes.barh(place - 0.2, improvement, height=0.4, color=COLOURS[0], label="ours" if place == 0 else None)
         axes.barh(place + 0.2, their_improvement, height=0.4, color=LIGHT.soft, label="printed" if place == 0 else None)
         rows.append((benchmark, method.title, ours[key], improvement, their_improvement))
-    axes.axvline(0, color="#2a7d2a", linestyle="--", linewidth=1)
+    axes.axvline(0, color=COLOURS[2], linestyle="--", linewidth=1)
     axes.set_yticks(range(len(shown)), [method.title for method in shown], fontsize=7.5)
     axes.invert_yaxis()
     axes.set_xlabel("improvement over MCP (%)")
