@@ -145,6 +145,26 @@ def test_every_score_has_a_sentence_and_a_link():
     assert "AURC (aurc)" in glossary_section([], has_unknown=False).parts[-1].plain
 
 
+@pytest.mark.parametrize(
+    ("score", "page"),
+    [
+        ("entropy", "https://doi.org/10.1109/TIT.1970.1054406"),
+        ("margin", "https://doi.org/10.1007/3-540-44816-0_31"),
+        ("gen", "https://openreview.net/forum?id=Sie7oeTABS"),
+        ("knn", "https://arxiv.org/abs/2204.06507"),
+    ],
+)
+def test_papers_outside_arxiv_have_a_link_too(score, page):
+    scores = next(part for part in glossary_section([score], has_unknown=True).parts if isinstance(part, Markup))
+    assert re.findall(r'href="([^"]*)"', scores.html) == [page]
+
+
+def test_every_score_of_a_report_has_a_link():
+    usual = ["msp", "energy", "mls", "entropy", "gen", "knn", "mds", "vim", "neco", "fdbd"]
+    scores = next(part for part in glossary_section(usual, has_unknown=True).parts if isinstance(part, Markup))
+    assert scores.html.count("<a href=") == len(usual)
+
+
 # --- nothing is cut -------------------------------------------------------------------------------------------------
 
 

@@ -35,7 +35,12 @@ TERMS = {
     "statistically tied": "The data do not show a difference; it may still exist.",
 }
 AREAS_WITH_UNKNOWN = {"AURC (aurc)": "AURC-ID (aurc_id)"}  # over the coverage of known inputs
-ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
+# how a source names its paper, and where that paper is
+PAPER_PAGES = (
+    (re.compile(r"arXiv:(\d{4}\.\d{4,5})"), "https://arxiv.org/abs/"),
+    (re.compile(r"doi:(10\.\d{4,9}/[\w.()/-]+)"), "https://doi.org/"),
+    (re.compile(r"openreview:([\w-]+)"), "https://openreview.net/forum?id="),
+)
 
 
 def glossary_section(scores: Sequence[str], *, has_unknown: bool) -> Section:
@@ -96,11 +101,13 @@ def _definitions(entries: dict[str, tuple[str, str]]) -> Markup:
 
 
 def _link(source: str) -> str:
-    """Format a source, with a link where it names an arXiv paper."""
+    """Format a source, with a link where it names a paper of arXiv or OpenReview, or a DOI."""
     if not source:
         return ""
     text = escape(source)
-    found = ARXIV.search(source)
-    if found is not None:
-        text = f'<a href="https://arxiv.org/abs/{found[1]}" rel="noreferrer">{text}</a>'
+    for pattern, page in PAPER_PAGES:
+        found = pattern.search(source)
+        if found is not None:
+            text = f'<a href="{page}{found[1]}" rel="noreferrer">{text}</a>'
+            break
     return f"<small>{text}</small>"

@@ -465,7 +465,7 @@ class _CombinedScores(StepHooks):
         return (values - self.centre[:, None]) / self.spread[:, None]
 
 
-@register_score("sum", paper="Kittler et al., IEEE TPAMI 1998", cost="sum of parts", project=())
+@register_score("sum", paper="Kittler et al., IEEE TPAMI 1998, doi:10.1109/34.667881", cost="sum of parts", project=())
 @dataclass(frozen=True, eq=False)
 class Sum(_CombinedScores):
     r"""Score by the sum of several scores, each standardised on the training rows.
@@ -528,7 +528,9 @@ class Sum(_CombinedScores):
         return weights @ values
 
 
-@register_score("product", paper="Kittler et al., IEEE TPAMI 1998", cost="sum of parts", project=())
+@register_score(
+    "product", paper="Kittler et al., IEEE TPAMI 1998, doi:10.1109/34.667881", cost="sum of parts", project=()
+)
 @dataclass(frozen=True, eq=False)
 class Product(_CombinedScores):
     r"""Score by the product of several scores, each standardised on the training rows and squeezed between 0 and 1.

@@ -190,7 +190,12 @@ class GaussianMixtures(StepHooks):
         return logsumexp(self.log_weights + log_density)
 
 
-@register_score("isolation_forest", paper="Liu, Ting, Zhou, ICDM 2008", aliases=("iforest",), cost="trees x log2(rows)")
+@register_score(
+    "isolation_forest",
+    paper="Liu, Ting, Zhou, ICDM 2008, doi:10.1109/ICDM.2008.17",
+    aliases=("iforest",),
+    cost="trees x log2(rows)",
+)
 @dataclass(frozen=True, eq=False)
 class IsolationForest(StepHooks):
     r"""Score by how many random cuts it takes to isolate the feature; unusual features need few.

@@ -233,7 +233,12 @@ class RelativeMahalanobis:
         return squared_distances(whiten_rows(h, self.whiten_all), self.centre)[:, 0] - nearest
 
 
-@register_score("she", paper="Zhang et al., ICLR 2023", cost="D", grid={"kind": ("inner", "cosine", "euclidean")})
+@register_score(
+    "she",
+    paper="Zhang et al., ICLR 2023, openreview:KkazG4lgKL",
+    cost="D",
+    grid={"kind": ("inner", "cosine", "euclidean")},
+)
 @dataclass(frozen=True, eq=False)
 class She:
     r"""Score by the similarity of the feature to the stored pattern of the predicted class.

@@ -163,7 +163,9 @@ def maxlogit_pnorm(logits: Floats, *, p: float = 2.0) -> Array:
     return np.where(equal, 0.0, top / np.where(equal, 1.0, norm))
 
 
-@register_score("margin", paper="Scheffer, Decomain, Wrobel, IDA 2001", cost="C", probabilities=True)
+@register_score(
+    "margin", paper="Scheffer, Decomain, Wrobel, IDA 2001, doi:10.1007/3-540-44816-0_31", cost="C", probabilities=True
+)
 def margin(logits: Floats) -> Array:
     """Score by the softmax margin, the lead of the most likely class over the second.
 
@@ -201,7 +203,7 @@ def margin(logits: Floats) -> Array:
 
 @register_score(
     "entropy",
-    paper="Chow, IEEE Trans. Inf. Theory 1970",
+    paper="Chow, IEEE Trans. Inf. Theory 1970, doi:10.1109/TIT.1970.1054406",
     aliases=("pe", "predictive_entropy"),
     cost="C",
     probabilities=True,
@@ -376,7 +378,7 @@ def joint_energy(logits: Floats) -> Array:
 
 @register_score(
     "gen",
-    paper="Liu, Lochman, Zach, CVPR 2023",
+    paper="Liu, Lochman, Zach, CVPR 2023, openreview:Sie7oeTABS",
     cost="C log C",
     probabilities=True,
     grid={"gamma": (0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0), "top": (10, 50, 100, 200, 500, 1000)},

@@ -970,7 +970,7 @@ class Relation:
 
 @register_score(
     "lof",
-    paper="Breunig et al., SIGMOD 2000",
+    paper="Breunig et al., SIGMOD 2000, doi:10.1145/335191.335388",
     aliases=("local_outlier_factor",),
     cost="MD",
     grid={"k": (10, 20, 50)},
