@@ -151,6 +151,20 @@ def test_the_page_escapes_everything_and_stands_alone(folder, tmp_path):
     assert len(ids) == len(set(ids))
 
 
+def test_the_page_rounds_long_numbers_and_explains_its_words(folder, tmp_path):
+    row = "x0,12:00,3,accept,0.041087069254343451,1.5\nx1,12:00,0.12,accept,-2.5000004e-07,1.5\n"
+    (folder / "log.csv").write_text(HEADER + row, encoding="utf-8")
+    body = format_live_page(WatchedFolder(folder / "log.csv"), live=False)
+    cells = re.findall(r'<td class="text"(?: title="([^"]*)")?>([^<]*)</td>', body)
+    assert ("0.041087069254343451", "0.0410871") in cells
+    assert ("-2.5000004e-07", "-2.5e-07") in cells
+    assert ("", "0.12") in cells
+    words = re.findall(r"<dt>(.*?)</dt>", body)
+    assert words == ["accepted", "unsure", "unknown", "promised", "alarm statistic"]
+    (tmp_path / "empty").mkdir()
+    assert "<dt>" not in format_live_page(WatchedFolder(tmp_path / "empty"), live=False)
+
+
 @pytest.fixture
 def server(folder):
     with LiveServer(WatchedFolder(folder)) as made:
