@@ -145,6 +145,13 @@ def test_every_score_has_a_sentence_and_a_link():
     assert "AURC (aurc)" in glossary_section([], has_unknown=False).parts[-1].plain
 
 
+def test_a_comparison_explains_every_score_that_it_names(runs):
+    page = build_document(runs[:2], ReportOptions(scores=("msp", "energy", "gen"), resamples=10))
+    (glossary,) = [section for section in page.sections if section.key == "glossary"]
+    scores = next(part for part in glossary.parts if isinstance(part, Markup))
+    assert sorted(re.findall(r"<dt>(.*?)</dt>", scores.html)) == ["energy", "gen", "msp"]
+
+
 @pytest.mark.parametrize(
     ("score", "page"),
     [

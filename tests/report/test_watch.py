@@ -165,6 +165,16 @@ def test_the_page_rounds_long_numbers_and_explains_its_words(folder, tmp_path):
     assert "<dt>" not in format_live_page(WatchedFolder(tmp_path / "empty"), live=False)
 
 
+def test_a_statistic_that_is_cut_says_so(folder):
+    monitor = watched_monitor()
+    assert "drawn up to" not in format_live_page(WatchedFolder(folder), live=False)
+    for _ in range(20):
+        monitor.update(["unknown"] * 20)
+    monitor.save(folder / "monitor.json")
+    page = format_live_page(WatchedFolder(folder), live=False)
+    assert "drawn up to 21.2" in page  # four times log(2 / 0.01)
+
+
 @pytest.fixture
 def server(folder):
     with LiveServer(WatchedFolder(folder)) as made:

@@ -31,9 +31,9 @@ SERVED = "Served on this machine alone; nothing is sent anywhere."
 STANDS_ALONE = "This file stands alone: it shows what was there when it was written, and loads nothing."
 MEANINGS = {"accept": "accepted", "unsure": "unsure", "unknown": "unknown"}
 WORDS = {
-    "accepted": "Both scores reach their thresholds, so that the label is used.",
-    "unsure": "The second score reaches its threshold and the first does not: the label may be wrong.",
-    "unknown": "The second score is below its threshold: the input may belong to none of the classes.",
+    "accepted": "Every score of the gate reaches its threshold, so that the label is used.",
+    "unsure": "The score against mistakes is below its threshold: the label may be wrong.",
+    "unknown": "The score against unknown inputs is below its threshold: the input may belong to none of the classes.",
     "promised": "The rates that the validation data of the gate leave possible; tinted in the drawing.",
     "alarm statistic": "Evidence that the rates have left what was promised, as the logarithm of an e-value. An alarm "
     "is raised at the limit, and stays. Few deployments whose rates are as promised ever reach it.",
@@ -220,11 +220,15 @@ def _statistic_svg(stream: WatchedStream) -> str:
     seen, last = _inputs_seen(stream)
     limit = math.log(2.0 / monitor.false_alarms)
     log_e = [line["log_e"] for line in monitor.log]
-    values = np.clip(log_e, LOWEST, 4 * limit)
+    highest_drawn = 4 * limit
+    values = np.clip(log_e, LOWEST, highest_drawn)
+    legend = "alarm statistic"
+    if max(log_e, default=0.0) > highest_drawn:
+        legend = f"alarm statistic, drawn up to {highest_drawn:.1f}"
     low = min(0.0, float(values.min(initial=0.0)))
     high = max(1.1 * limit, float(values.max(initial=0.0)))
     plot = Plot((0, last), (low, high), "inputs seen", "log e-value", f"Alarm statistic of {stream.name}")
-    plot.line(seen, values, "k0", "alarm statistic")
+    plot.line(seen, values, "k0", legend)
     plot.line([0, last], [limit, limit], "k1", "limit")
     return plot.svg()
 

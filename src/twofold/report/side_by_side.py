@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from twofold.report.document import Document, Figure, Number, Part, ReportTable,
 from twofold.report.glossary import glossary_section
 from twofold.report.measure import UNKNOWN_NAMES, Measurements, Replicates, Roles, count_share, replicated_number
 from twofold.report.options import ReportOptions
-from twofold.report.scored import ReportSet, ReportSource
+from twofold.report.scored import Pool, ReportSet, ReportSource
 from twofold.report.svg import Plot, round_values
 from twofold.report.tables import JOINT
 from twofold.typing import Array
@@ -84,28 +84,49 @@ def comparison_document(sources: Sequence[ReportSource], command: Command, optio
     """
     if not 2 <= len(sources) <= MOST_MODELS:
         raise InvalidInput(f"a comparison takes 2 to {MOST_MODELS} runs or files, got {len(sources)}")
-    kinds = {source.unknown_roles for source in sources}
-    if len(kinds) > 1:
-        words = " and ".join(str(list(roles) or "none") for roles in sorted(kinds))
-        raise InvalidInput(f"the classifiers have different kinds of unknown inputs ({words}); extract the same sets")
+    _check_same_kinds(sources)
     models = []
     for name, source in zip(_distinct_names(sources), sources, strict=True):
-        models.append(ComparedModel(name, Measurements(source, options.resamples, options.seed, options.done)))
-    shown = dict.fromkeys(score for model in models for score in model.measurements.pair.scores)
+        measurements = Measurements(source, options.resamples, options.seed, options.done)
+        models.append(ComparedModel(name, measurements))
+    has_unknown = bool(sources[0].unknown_roles)
     sections = (
         _verdict_section(models),
         _metrics_section(models),
         _curves_section(models),
         _sets_section(models),
-        glossary_section(list(shown), has_unknown=bool(sources[0].unknown_roles)),
-        Section("provenance", "Where these numbers come from", (_provenance_table(models), _command_table(command))),
+        glossary_section(_named_scores(models), has_unknown=has_unknown),
+        _provenance_section(models, command),
     )
+    names = [model.name for model in models]
     return Document(
         title="Which classifier can be trusted further?",
-        subtitle=f"{join_words([model.name for model in models], MOST_MODELS)}, side by side.",
+        subtitle=f"{join_words(names, MOST_MODELS)}, side by side.",
         tiles=_tiles(models),
         sections=sections,
     )
+
+
+def _named_scores(models: Sequence[ComparedModel]) -> list[str]:
+    """List the scores that the page names: those of each classifier's pair, then all that were tried."""
+    named: dict[str, None] = {}
+    for model in models:
+        named |= dict.fromkeys(model.measurements.pair.scores)
+    for model in models:
+        named |= dict.fromkeys(model.source.scores)
+    return list(named)
+
+
+def _check_same_kinds(sources: Sequence[ReportSource]) -> None:
+    """Check that all classifiers have the same kinds of unknown inputs."""
+    kinds = {source.unknown_roles for source in sources}
+    if len(kinds) == 1:
+        return
+    described = []
+    for roles in sorted(kinds):
+        described.append(str(list(roles) or "none"))
+    words = " and ".join(described)
+    raise InvalidInput(f"the classifiers have different kinds of unknown inputs ({words}); extract the same sets")
 
 
 def _distinct_names(sources: Sequence[ReportSource]) -> list[str]:
@@ -116,10 +137,14 @@ def _distinct_names(sources: Sequence[ReportSource]) -> list[str]:
     names = [f"{source.title} ({source.path})" for source in sources]
     if len(set(names)) == len(names):
         return names
-    return [f"{name}, {i + 1}" for i, name in enumerate(names)]
+    numbered = []
+    for number, name in enumerate(names, start=1):
+        numbered.append(f"{name}, {number}")
+    return numbered
 
 
 def _tiles(models: Sequence[ComparedModel]) -> tuple[Tile, ...]:
+    """State the risk and the coverage of each classifier's gate."""
     tiles = []
     for model in models:
         measurements = model.measurements
@@ -150,10 +175,10 @@ def pairing_problem(one: ReportSource, other: ReportSource, roles: Roles) -> str
     str
         The reason; empty where they saw the same inputs, as far as names, sizes, ids and labels tell.
     """
-    ours = {rows.name: rows for rows in one.sets_of("test", *roles)}
-    theirs = {rows.name: rows for rows in other.sets_of("test", *roles)}
-    if ours.keys() != theirs.keys():
-        different = sorted(ours.keys() ^ theirs.keys())
+    ours = _sets_by_name(one, roles)
+    theirs = _sets_by_name(other, roles)
+    different = sorted(ours.keys() ^ theirs.keys())
+    if different:
         return f"only one of them has {join_words(different, 4)}"
     for name, rows in ours.items():
         if len(rows) != len(theirs[name]):
@@ -163,10 +188,17 @@ def pairing_problem(one: ReportSource, other: ReportSource, roles: Roles) -> str
     return ""
 
 
+def _sets_by_name(source: ReportSource, roles: Roles) -> dict[str, ReportSet]:
+    return {rows.name: rows for rows in source.sets_of("test", *roles)}
+
+
 def _differ(one: ReportSet, other: ReportSet) -> bool:
+    """Check whether the ids or labels of two sets differ, where both have them."""
     for name in ("ids", "labels"):
-        ours, theirs = getattr(one, name), getattr(other, name)
-        if ours is not None and theirs is not None and not np.array_equal(ours, theirs):
+        ours = getattr(one, name)
+        theirs = getattr(other, name)
+        both_have_it = ours is not None and theirs is not None
+        if both_have_it and not np.array_equal(ours, theirs):
             return True
     return False
 
@@ -200,39 +232,69 @@ def paired_difference(ours: Array, theirs: Array, factor: float) -> Number:
 def _metrics_section(models: Sequence[ComparedModel]) -> Section:
     """Tabulate each metric of each classifier, and differences from the first."""
     parts: list[Part] = []
-    first = models[0]
-    for roles in first.measurements.unknown_groups:
+    for roles in models[0].measurements.unknown_groups:
         parts.append(_metrics_table(models, roles))
     return Section("metrics", "Metrics side by side", tuple(parts))
 
 
 def _metrics_table(models: Sequence[ComparedModel], roles: Roles) -> ReportTable:
+    """Tabulate the metrics on one kind of unknown inputs: a row for each metric."""
     first, *others = models
-    problems = {other.name: pairing_problem(first.source, other.source, roles) for other in others}
-    columns = ["metric", *(model.name for model in models)]
-    columns += [f"{other.name} minus {first.name}" for other in others]
+    problems = {}
+    for other in others:
+        problems[other.name] = pairing_problem(first.source, other.source, roles)
+
+    columns = ["metric"]
+    for model in models:
+        columns.append(model.name)
+    for other in others:
+        columns.append(f"{other.name} minus {first.name}")
+
     rows = []
-    for name, drawn in first.metrics(roles).items():
-        heading, factor, _ = JOINT.get(name, (f"{name.upper()} x1000", 1000, ""))
-        arrow = "higher is better" if metrics.info(name).better == "higher" else "lower is better"
-        cells: list[TableCell] = [f"{heading}, {arrow}"]
-        for model in models:
-            cells.append(replicated_number(model.metrics(roles)[name], factor))
-        for other in others:
-            theirs = other.metrics(roles)[name]
-            if problems[other.name] or len(theirs) != len(drawn):
-                cells.append(Number(float(theirs[0] - drawn[0]), factor=factor))
-            else:
-                cells.append(paired_difference(theirs, drawn, factor))
-        rows.append(tuple(cells))
+    for name in first.metrics(roles):
+        rows.append(_metric_row(models, roles, name, problems))
+
     notes = ["Differences are of the same resamples of the same inputs; bold where the 95 % interval leaves out zero."]
     for name, problem in problems.items():
         if problem:
             notes.append(f"{name} and {first.name} are not paired, so their difference has no interval: {problem}.")
-    kind = UNKNOWN_NAMES[roles[0]] if roles else "known inputs only"
-    key = f"metrics-{roles[0]}" if roles else "metrics-known"
-    caption = f"Both kinds of failure, {kind}"
-    return ReportTable(key, caption, tuple(columns), tuple(rows), notes=tuple(notes))
+
+    key = "metrics-known"
+    kind = "known inputs only"
+    if roles:
+        key = f"metrics-{roles[0]}"
+        kind = UNKNOWN_NAMES[roles[0]]
+    return ReportTable(key, f"Both kinds of failure, {kind}", tuple(columns), tuple(rows), notes=tuple(notes))
+
+
+def _metric_row(
+    models: Sequence[ComparedModel], roles: Roles, name: str, problems: Mapping[str, str]
+) -> tuple[TableCell, ...]:
+    """Format a metric of every classifier, then the differences of the others from the first."""
+    first, *others = models
+    heading, factor = _heading_and_factor(name)
+    direction = "lower is better"
+    if metrics.info(name).better == "higher":
+        direction = "higher is better"
+    cells: list[TableCell] = [f"{heading}, {direction}"]
+    for model in models:
+        cells.append(replicated_number(model.metrics(roles)[name], factor))
+    ours = first.metrics(roles)[name]
+    for other in others:
+        theirs = other.metrics(roles)[name]
+        if problems[other.name] or len(theirs) != len(ours):
+            cells.append(Number(float(theirs[0] - ours[0]), factor=factor))
+        else:
+            cells.append(paired_difference(theirs, ours, factor))
+    return tuple(cells)
+
+
+def _heading_and_factor(name: str) -> tuple[str, float]:
+    """Find the heading of a metric and the factor of its printed numbers."""
+    if name in JOINT:
+        heading, factor, _ = JOINT[name]
+        return heading, factor
+    return f"{name.upper()} x1000", 1000
 
 
 def _verdict_section(models: Sequence[ComparedModel]) -> Section:
@@ -240,27 +302,37 @@ def _verdict_section(models: Sequence[ComparedModel]) -> Section:
     first, *others = models
     sentences: list[Part] = []
     for roles in first.measurements.unknown_groups:
-        kind = UNKNOWN_NAMES[roles[0]] if roles else "known"
-        name = "ds_f1" if roles else "aurc"
         for other in others:
-            sentences.append(_compare_in_words(first, other, roles, name, kind))
+            sentences.append(_compare_in_words(first, other, roles))
     for model in models:
         sentences.append(f"{model.name} is judged by {model.measurements.pair.name}. {model.source.how_chosen}")
     return Section("verdict", "The verdict", tuple(sentences))
 
 
-def _compare_in_words(first: ComparedModel, other: ComparedModel, roles: Roles, name: str, kind: str) -> str:
-    heading, factor, _ = JOINT.get(name, (f"{name.upper()} x1000", 1000, ""))
-    ours, theirs = first.metrics(roles)[name], other.metrics(roles)[name]
+def _compare_in_words(first: ComparedModel, other: ComparedModel, roles: Roles) -> str:
+    """Compare two classifiers by DS-F1, or by AURC where there are no unknown inputs."""
+    name = "aurc"
+    kind = "known"
+    if roles:
+        name = "ds_f1"
+        kind = UNKNOWN_NAMES[roles[0]]
+    heading, factor = _heading_and_factor(name)
+    ours = first.metrics(roles)[name]
+    theirs = other.metrics(roles)[name]
     values = f"{factor * theirs[0]:.1f} against {factor * ours[0]:.1f}"
     start = f"On {kind} inputs, {heading} of {other.name} is {values} of {first.name}"
-    if pairing_problem(first.source, other.source, roles) or len(theirs) != len(ours) or len(ours) < 2:
+
+    has_resamples = len(theirs) == len(ours) and len(ours) >= 2
+    if not has_resamples or pairing_problem(first.source, other.source, roles):
         return f"{start}; the difference has no interval."
     number = paired_difference(theirs, ours, factor)
     if not number.strong:
         return f"{start}: statistically tied, the difference is in {number.span}."
-    is_better = (number.value > 0) == (metrics.info(name).better == "higher")
-    better = other.name if is_better else first.name
+    is_higher = number.value > 0
+    is_higher_better = metrics.info(name).better == "higher"
+    better = first.name
+    if is_higher == is_higher_better:
+        better = other.name
     return f"{start}: {better} is significantly better, the difference is in {number.span}."
 
 
@@ -276,31 +348,41 @@ def _curves_section(models: Sequence[ComparedModel]) -> Section:
 
 
 def _risk_figure(models: Sequence[ComparedModel]) -> Figure:
+    """Draw the risk of each classifier's first score over the coverage of known inputs."""
     curves = {}
     highest = 0.02
     for model in models:
-        pool, score = model.measurements.pool, model.measurements.pair.id
-        curve = metrics.risk_coverage_curve(
-            pool.correct, pool.conf[score], is_id=pool.is_id_or_none, coverage=pool.covered
-        )
-        covered = np.flatnonzero(curve.coverage > 0)
-        keep = covered[thin(len(covered))]
-        x, y = curve.coverage[keep], curve.risk[keep]
-        highest = max(highest, float(y[x > 0.05].max(initial=0.0)))
-        curves[f"{model.name}, {score}"] = x, y
+        score = model.measurements.pair.id
+        coverage, risk = _risk_curve(model.measurements.pool, score)
+        highest_here = float(risk[coverage > 0.05].max(initial=0.0))
+        highest = max(highest, highest_here)
+        curves[f"{model.name}, {score}"] = coverage, risk
     labels = "share of known inputs accepted", "risk: failures among accepted"
-    plot = Plot((0, 1), (0, min(1.0, 1.05 * highest)), *labels, f"Risk over coverage of {len(models)} classifiers")
+    top = min(1.0, 1.05 * highest)
+    plot = Plot((0, 1), (0, top), *labels, f"Risk over coverage of {len(models)} classifiers")
     return _finish_figure("risk-coverage", "Risk over coverage", "Lower is better.", plot, curves, labels)
 
 
+def _risk_curve(pool: Pool, score: str) -> tuple[Array, Array]:
+    """Compute coverage and risk of a score, thinned to the points that a drawing shows."""
+    conf = pool.conf[score]
+    curve = metrics.risk_coverage_curve(pool.correct, conf, is_id=pool.is_id_or_none, coverage=pool.covered)
+    covered = np.flatnonzero(curve.coverage > 0)
+    shown = covered[thin(len(covered))]
+    return curve.coverage[shown], curve.risk[shown]
+
+
 def _roc_figure(models: Sequence[ComparedModel]) -> Figure:
+    """Draw the ROC of each classifier's second score, known against unknown inputs."""
     curves = {}
     for model in models:
-        pool, score = model.measurements.pool, model.measurements.pair.ood
-        curve = metrics.roc_curve(pool.is_id, pool.conf[score])
-        keep = thin(len(curve.fpr), 200)
-        area = metrics.auroc(pool.is_id, pool.conf[score])
-        curves[f"{area:.3f}  {model.name}, {score}"] = curve.fpr[keep], curve.tpr[keep]
+        pool = model.measurements.pool
+        score = model.measurements.pair.ood
+        conf = pool.conf[score]
+        curve = metrics.roc_curve(pool.is_id, conf)
+        area = metrics.auroc(pool.is_id, conf)
+        shown = thin(len(curve.fpr), 200)
+        curves[f"{area:.3f}  {model.name}, {score}"] = curve.fpr[shown], curve.tpr[shown]
     labels = "share of unknown inputs accepted", "share of known inputs accepted"
     plot = Plot((0, 1), (0, 1), *labels, f"ROC of {len(models)} classifiers", height=330)
     caption = "The number before each name is its AUROC over all unknown inputs."
@@ -329,9 +411,10 @@ def _finish_figure(
 
 def _sets_section(models: Sequence[ComparedModel]) -> Section:
     """Tabulate accuracy and acceptance of each data set under each classifier."""
-    names = dict.fromkeys(rows.name for model in models for rows in model.source.sets_in_order)
+    names: dict[str, None] = {}
     columns = ["data set"]
     for model in models:
+        names |= dict.fromkeys(rows.name for rows in model.source.sets_in_order)
         columns += [f"{model.name}: accuracy %", f"{model.name}: accepted %"]
     rows = []
     for name in names:
@@ -340,25 +423,40 @@ def _sets_section(models: Sequence[ComparedModel]) -> Section:
             cells += _set_cells(model, name)
         rows.append(tuple(cells))
     caption = "Each data set under the gate of each classifier, exact 95 % intervals"
-    return Section("sets", "Data set by data set", (ReportTable("sets", caption, tuple(columns), tuple(rows)),))
+    table = ReportTable("sets", caption, tuple(columns), tuple(rows))
+    return Section("sets", "Data set by data set", (table,))
 
 
 def _set_cells(model: ComparedModel, name: str) -> list[Number]:
+    """Count correct and accepted inputs of a data set; dashes where the classifier did not see it."""
+    accuracy = Number(math.nan)
+    accepted = Number(math.nan)
     for rows in model.source.sets_in_order:
         if rows.name == name:
-            accuracy = count_share(rows.correct) if rows.is_known else Number(math.nan)
-            return [accuracy, count_share(model.measurements.accepts(rows))]
-    return [Number(math.nan), Number(math.nan)]
+            accepted = count_share(model.measurements.accepts(rows))
+            if rows.is_known:
+                accuracy = count_share(rows.correct)
+            break
+    return [accuracy, accepted]
 
 
-def _provenance_table(models: Sequence[ComparedModel]) -> ReportTable:
-    facts = dict.fromkeys(fact for model in models for fact in model.source.facts)
+def _provenance_section(models: Sequence[ComparedModel], command: Command) -> Section:
+    """List where the numbers of each classifier come from, and the command that makes the page again."""
+    commands = ReportTable("commands", "Command", ("command", "gives"), ((command.line, command.gives),))
+    return Section("provenance", "Where these numbers come from", (_facts_table(models), commands))
+
+
+def _facts_table(models: Sequence[ComparedModel]) -> ReportTable:
+    """Tabulate what is known of each classifier's source, a row for each fact."""
+    facts: dict[str, None] = {}
+    columns = [""]
+    for model in models:
+        facts |= dict.fromkeys(model.source.facts)
+        columns.append(model.name)
     rows = []
     for fact in facts:
-        rows.append((fact, *(model.source.facts.get(fact, "–") for model in models)))
-    columns = ("", *(model.name for model in models))
-    return ReportTable("facts", "Provenance", columns, tuple(rows))
-
-
-def _command_table(command: Command) -> ReportTable:
-    return ReportTable("commands", "Command", ("command", "gives"), ((command.line, command.gives),))
+        cells = [fact]
+        for model in models:
+            cells.append(model.source.facts.get(fact, "–"))
+        rows.append(tuple(cells))
+    return ReportTable("facts", "Provenance", tuple(columns), tuple(rows))
