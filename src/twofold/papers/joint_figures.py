@@ -207,7 +207,8 @@ def draw_double_risk(
         surface.coverage[used],
         surface.risk[used],
         s=1.2,
-        color=LIGHT.soft,
+        color=COLOURS[2],
+        alpha=0.4,
         rasterized=True,
         label="pairs of thresholds",
     )
