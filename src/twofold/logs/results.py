@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from itertools import islice
 from typing import Any
 
 from twofold._json import nan_to_none
@@ -17,6 +18,8 @@ from twofold.stats import Interval
 
 Key = Any  # a value of the group column, or a tuple of the values of several
 
+UNDEFINED = "undefined"
+MOST_CANDIDATES = 1000  # groups among which a message looks for a similar name
 _ARROWS = {"higher": "↑", "lower": "↓"}
 
 
@@ -62,9 +65,9 @@ class TableEvaluation(Evaluation):
         """
         content = super().to_dict()
         if self.bounds:
-            content["bounds"] = {name: [bound.low, bound.high] for name, bound in self.bounds.items()}
+            content["bounds"] = _list_ends(self.bounds)
         if self.intervals:
-            content["intervals"] = {name: [part.low, part.high] for name, part in self.intervals.items()}
+            content["intervals"] = _list_ends(self.intervals)
         return content
 
     def to_json(self, *, indent: int | None = 2) -> str:
@@ -89,12 +92,11 @@ class TableEvaluation(Evaluation):
             name = line[:width].strip()
             if name in self.reasons:
                 continue
-            if name in self.bounds and not self.bounds[name].exact:
-                bound = self.bounds[name]
-                lines[place] += f"  exact value in [{bound.low:.6f}, {bound.high:.6f}]"
+            bound = self.bounds.get(name)
+            if bound is not None and not bound.exact:
+                lines[place] += f"  exact value in {_format_bound(bound)}"
             if name in self.intervals:
-                part = self.intervals[name]
-                lines[place] += f"  [{part.low:.5f}, {part.high:.5f}]"
+                lines[place] += f"  {_format_interval(self.intervals.get(name))}"
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -118,12 +120,32 @@ class TableEvaluation(Evaluation):
             value = f"undefined: {self.reasons[name]}"
         cells: list[object] = [name, _ARROWS.get(self.better.get(name, ""), ""), value]
         if "exact value in" in columns:
-            bound = self.bounds.get(name)
-            cells.append("" if bound is None else f"[{bound.low:.6f}, {bound.high:.6f}]")
+            cells.append(_format_bound(self.bounds.get(name)))
         if "interval" in columns:
-            interval = self.intervals.get(name)
-            cells.append("" if interval is None else f"[{interval.low:.5f}, {interval.high:.5f}]")
+            cells.append(_format_interval(self.intervals.get(name)))
         return cells
+
+
+def _list_ends(ranges: Mapping[str, Bounded] | Mapping[str, Interval]) -> dict[str, list[float]]:
+    """List the lowest and highest value of each metric."""
+    ends = {}
+    for name, one in ranges.items():
+        ends[name] = [one.low, one.high]
+    return ends
+
+
+def _format_bound(bound: Bounded | None) -> str:
+    """Format the range that contains an exact value; nothing where there is none."""
+    if bound is None:
+        return ""
+    return f"[{bound.low:.6f}, {bound.high:.6f}]"
+
+
+def _format_interval(interval: Interval | None) -> str:
+    """Format a bootstrap interval; nothing where there is none."""
+    if interval is None:
+        return ""
+    return f"[{interval.low:.5f}, {interval.high:.5f}]"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -158,7 +180,8 @@ class GroupedEvaluation(Mapping[Key, TableEvaluation]):
         try:
             return self.groups[key]
         except (KeyError, TypeError):
-            raise UnknownName.of("group", str(key), [str(one) for one in list(self.groups)[:1000]]) from None
+            candidates = [str(group) for group in islice(self.groups, MOST_CANDIDATES)]
+            raise UnknownName.of("group", str(key), candidates) from None
 
     def __iter__(self) -> Iterator[Key]:
         return iter(self.groups)
@@ -174,17 +197,23 @@ class GroupedEvaluation(Mapping[Key, TableEvaluation]):
         list of dict
             The rows; undefined metrics are NaN, and bounds and intervals have columns of their own.
         """
-        rows = []
-        for key, result in self.groups.items():
-            row: dict[str, Any] = dict(zip(self.by, key_values(key, self.by), strict=True))
-            row |= {"n": result.n, "n_id": result.n_id, "n_ood": result.n_ood, "nan_rejected": result.nan_rejected}
-            row |= result.values_
-            for name, bound in result.bounds.items():
-                row |= {f"{name}_low": bound.low, f"{name}_high": bound.high}
-            for name, interval in result.intervals.items():
-                row |= {f"{name}_ci_low": interval.low, f"{name}_ci_high": interval.high}
-            rows.append(row)
-        return rows
+        return [self._row(key, result) for key, result in self.groups.items()]
+
+    def _row(self, key: Key, result: TableEvaluation) -> dict[str, Any]:
+        """Return the row of one group."""
+        row: dict[str, Any] = dict(zip(self.by, key_values(key, self.by), strict=True))
+        row["n"] = result.n
+        row["n_id"] = result.n_id
+        row["n_ood"] = result.n_ood
+        row["nan_rejected"] = result.nan_rejected
+        row |= result.values_
+        for name, bound in result.bounds.items():
+            row[f"{name}_low"] = bound.low
+            row[f"{name}_high"] = bound.high
+        for name, interval in result.intervals.items():
+            row[f"{name}_ci_low"] = interval.low
+            row[f"{name}_ci_high"] = interval.high
+        return row
 
     def to_dict(self) -> dict[str, object]:
         """Convert everything to plain Python values.
@@ -251,12 +280,16 @@ class GroupedEvaluation(Mapping[Key, TableEvaluation]):
             return "no groups"
         table = [self._head()]
         for key, result in self.groups.items():
-            cells = [one_line(value) for value in key_values(key, self.by)]
+            cells = self._name_cells(key)
             cells.append(str(result.n))
             for value in result.values():
-                cells.append("undefined" if math.isnan(value) else f"{value:.5f}")
+                cells.append(_format_value(value))
             table.append(cells)
         return format_table(table, len(self.by))
+
+    def _name_cells(self, key: Key) -> list[str]:
+        """Return the values of a group as text, one for each group column."""
+        return [one_line(value) for value in key_values(key, self.by)]
 
     def _head(self) -> list[str]:
         """Return the names of the group columns, of the count and of the metrics, with arrows to the better side."""
@@ -274,16 +307,27 @@ class GroupedEvaluation(Mapping[Key, TableEvaluation]):
 
     def _repr_html_(self) -> str:
         rows: list[list[object]] = []
-        for key, result in list(self.groups.items())[:MOST_ROWS]:
-            cells: list[object] = [one_line(value) for value in key_values(key, self.by)]
-            cells.append(result.n)
+        for key, result in islice(self.groups.items(), MOST_ROWS):
+            cells: list[object] = [*self._name_cells(key), result.n]
             for value in result.values():
-                cells.append("undefined" if math.isnan(value) else value)
+                if math.isnan(value):
+                    cells.append(UNDEFINED)
+                else:
+                    cells.append(value)
             rows.append(cells)
-        head = self._head() if self.groups else list(self.by)
+        head = list(self.by)
+        if self.groups:
+            head = self._head()
         total = sum(result.n for result in self.groups.values())
         title = f"Evaluation of {total:,} rows in {len(self.groups):,} groups"
         return card(title, table=NotebookTable(head, rows, total=len(self.groups)))
+
+
+def _format_value(value: float) -> str:
+    """Format a metric of a printed table."""
+    if math.isnan(value):
+        return UNDEFINED
+    return f"{value:.5f}"
 
 
 def key_values(key: Key, by: Sequence[str]) -> tuple[Any, ...]:
@@ -365,7 +409,13 @@ def one_line(value: Any) -> str:
     """
     if value is None:
         return "null"
-    return "".join(sign if sign.isprintable() else " " for sign in str(value))
+    letters = []
+    for letter in str(value):
+        if letter.isprintable():
+            letters.append(letter)
+        else:
+            letters.append(" ")
+    return "".join(letters)
 
 
 def plain_value(value: Any) -> Any:
@@ -391,7 +441,9 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain_value(part) for part in value]
     if isinstance(value, float):
-        return nan_to_none(value) if math.isfinite(value) or math.isnan(value) else str(value)
+        if math.isinf(value):
+            return str(value)
+        return nan_to_none(value)
     if isinstance(value, datetime | date):
         return value.isoformat()
     if value is None or isinstance(value, str | int | bool):
