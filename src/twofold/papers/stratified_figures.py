@@ -6,16 +6,17 @@ Paradigm Shifts.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from twofold.bench.clique_maps import CliqueMap, clique_map
 from twofold.bench.pools import LEARNED, TABLE_3, UNPROJECTED, projections
-from twofold.bench.published import Anchor, anchors
+from twofold.bench.published import anchors
 from twofold.bench.results import Results
 from twofold.bench.rows import ResultRow
 from twofold.errors import InvalidInput
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 _TITLES = {"none": "", "global": "global", "class": "class", "class_pred": "class pred", "class_avg": "class avg"}
 BLUE, GREY, LIGHT_GREY = COLOURS[0], "#5C5C5C", "#A8A8A8"
 ROW_HEIGHT = 0.21  # inches of a line of text
+_MARKERS = ("o", "s")  # of one pass, and of several
+BestBySet: TypeAlias = dict[tuple[str, str], dict[str, ResultRow]]  # by source and set, then by BEST or BEST_PASSES
 _GROUPS = ("iid", "near", "mid", "far")
 _PARADIGMS = {"confidnet": "ConfidNet", "devries": "DeVries", "gamblers": "Deep Gamblers"}
 
@@ -57,28 +60,54 @@ def draw_distances(material: Material) -> DrawnFigure:
     rows = [row for row in material.rows if str(row["metric"]).endswith("_distance")]
     if not rows:
         raise InvalidInput("there are no distances; measure them with a step of the verb strata")
-    measures = list(dict.fromkeys(str(row["metric"]) for row in rows))
-    sets = list(dict.fromkeys(str(row["shift"]) for row in rows))
-    figure = import_module("matplotlib.figure").Figure(
-        figsize=(1.4 + 2.0 * len(measures), 0.3 * len(sets) + 1.0), layout="constrained"
-    )
+    measures = _distinct(rows, "metric")
+    sets = _distinct(rows, "shift")
+    size = (1.4 + 2.0 * len(measures), 0.3 * len(sets) + 1.0)
+    figure = import_module("matplotlib.figure").Figure(figsize=size, layout="constrained")
     panels = figure.subplots(1, len(measures), sharey=True, squeeze=False)[0]
     for axes, measure in zip(panels, measures, strict=True):
         own = [row for row in rows if row["metric"] == measure]
-        colours = [COLOURS[_GROUPS.index(str(row["role"]))] for row in own]
-        axes.scatter([row["value"] for row in own], [sets.index(str(row["shift"])) for row in own], c=colours, s=26)
+        _draw_measure(axes, own, sets)
         axes.set_title(measure.replace("_", " "), fontsize=8)
         axes.tick_params(labelsize=7)
-    groups = {str(row["shift"]): str(row["role"]) for row in rows}
-    panels[0].set_yticks(range(len(sets)), [f"{name} ({_group_title(groups[name])})" for name in sets], fontsize=7)
+
+    groups = {}
+    numbers = []
+    for row in rows:
+        groups[str(row["shift"])] = str(row["role"])
+        numbers.append((row["shift"], row["role"], row["metric"], row["value"]))
+    labels = [f"{name} ({_group_title(groups[name])})" for name in sets]
+    panels[0].set_yticks(range(len(sets)), labels, fontsize=7)
     panels[0].set_ylim(len(sets) - 0.5, -0.5)
-    numbers = [(row["shift"], row["role"], row["metric"], row["value"]) for row in rows]
     notes = _group_notes(str(rows[0]["benchmark"]), groups)
     return DrawnFigure(figure, ("set", "group", "measure", "distance"), tuple(numbers), notes)
 
 
+def _distinct(rows: Sequence[ResultRow], column: str) -> list[str]:
+    """List the different values of a column, in order of appearance."""
+    values: dict[str, None] = {}
+    for row in rows:
+        values[str(row[column])] = None
+    return list(values)
+
+
+def _draw_measure(axes: Axes, rows: Sequence[ResultRow], sets: Sequence[str]) -> None:
+    """Draw a dot for the distance of each set, in the colour of its group."""
+    distances = []
+    places = []
+    colours = []
+    for row in rows:
+        distances.append(row["value"])
+        places.append(sets.index(str(row["shift"])))
+        colours.append(COLOURS[_GROUPS.index(str(row["role"]))])
+    axes.scatter(distances, places, c=colours, s=26)
+
+
 def _group_title(role: str) -> str:
-    return "ID" if role == "iid" else role
+    """Name a group as the paper does."""
+    if role == "iid":
+        return "ID"
+    return role
 
 
 def _group_notes(benchmark: str, groups: dict[str, str]) -> tuple[str, ...]:
@@ -87,13 +116,19 @@ def _group_notes(benchmark: str, groups: dict[str, str]) -> tuple[str, ...]:
     for group in _GROUPS[1:]:
         members = [name for name, role in groups.items() if role == group]
         listed.append(f"{group}: {', '.join(members) or 'none'}")
+
     printed = {}
     for anchor in anchors(paper="stratified", table="1", benchmark=benchmark.removesuffix("-real")):
         printed[anchor.shift] = anchor.role
-    shared = [name for name in groups if name in printed]
-    same = [name for name in shared if groups[name] == printed[name]]
-    differing = [f"{name} ({printed[name]} in print)" for name in shared if name not in same]
-    sentence = f"Of {len(shared)} sets that the paper has too, {len(same)} are in its group"
+    shared = 0
+    differing = []
+    for name, role in groups.items():
+        if name not in printed:
+            continue
+        shared += 1
+        if role != printed[name]:
+            differing.append(f"{name} ({printed[name]} in print)")
+    sentence = f"Of {shared} sets that the paper has too, {shared - len(differing)} are in its group"
     if differing:
         sentence += f"; not {', '.join(differing)}"
     return f"Groups: {'; '.join(listed)}.", f"{sentence}."
@@ -127,14 +162,14 @@ def draw_top_cliques(material: Material, *, alpha: float = 0.05) -> DrawnFigure:
     printed = clique_map(results, ("aurc", "augrc"), protocol=PROTOCOL, test="rank_z", alpha=alpha, by=by)
     ours = clique_map(results, "augrc", protocol=PROTOCOL, test="conover_t", alpha=alpha, by=by)
     leaders = _leading(printed, ours)
-    width = 1.1 + 0.34 * len(printed.columns)
-    figure = import_module("matplotlib.figure").Figure(
-        figsize=(2 * width + 1.6, ROW_HEIGHT * len(leaders) + 2.2), layout="constrained"
-    )
+    panel_width = 1.1 + 0.34 * len(printed.columns)
+    size = (2 * panel_width + 1.6, ROW_HEIGHT * len(leaders) + 2.2)
+    figure = import_module("matplotlib.figure").Figure(figsize=size, layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     _draw_map(left, printed, leaders, "as printed: AURC and AUGRC, rank z")
     _draw_map(right, ours, leaders, "ours: AUGRC, Conover's test")
-    left.set_yticks(range(len(leaders)), [_label(name) for name in leaders], fontsize=7)
+    labels = [_label(name) for name in leaders]
+    left.set_yticks(range(len(leaders)), labels, fontsize=7)
     left.set_ylim(len(leaders) - 0.4, -0.6)
     numbers = [*_numbers(printed, "printed"), *_numbers(ours, "ours")]
     return DrawnFigure(figure, ("form", "group", "blocks", "rejected", "score", "leads"), tuple(numbers), _notes(ours))
@@ -160,26 +195,37 @@ def _leading(*maps: CliqueMap) -> list[str]:
         for i, name in enumerate(table.rows):
             if table.member[i][rejected].any():
                 led.add(name)
-    return [name for name in maps[0].rows if name in led] or list(maps[0].rows)
+    if not led:
+        return list(maps[0].rows)
+    return [name for name in maps[0].rows if name in led]
 
 
 def _draw_map(axes: Axes, table: CliqueMap, leaders: Sequence[str], title: str) -> None:
     """Draw a column of joined dots for each group."""
-    places = {name: i for i, name in enumerate(leaders)}
-    for j in range(len(table.columns)):
-        own = [table.rows[i] for i in np.flatnonzero(table.member[:, j])]
-        heights = sorted(places[name] for name in own if name in places)
-        colour = BLUE if table.omnibus[j] else LIGHT_GREY
-        axes.plot([j] * len(heights), heights, color=colour, linewidth=1.2, marker="o", markersize=3.5)
-    for i in range(len(leaders)):
-        axes.axhline(i, color=LIGHT_GREY, linewidth=0.3, zorder=0)
-    names = [f"{_group_label(name)} ({count})" for name, count in zip(table.columns, table.blocks, strict=True)]
-    axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
-    axes.set_xlim(-0.6, len(names) - 0.4)
+    places = {name: place for place, name in enumerate(leaders)}
+    for column in range(len(table.columns)):
+        heights = []
+        for member in np.flatnonzero(table.member[:, column]):
+            name = table.rows[member]
+            if name in places:
+                heights.append(places[name])
+        heights.sort()
+        colour = LIGHT_GREY
+        if table.omnibus[column]:
+            colour = BLUE
+        axes.plot([column] * len(heights), heights, color=colour, linewidth=1.2, marker="o", markersize=3.5)
+    for place in range(len(leaders)):
+        axes.axhline(place, color=LIGHT_GREY, linewidth=0.3, zorder=0)
+    labels = []
+    for name, count in zip(table.columns, table.blocks, strict=True):
+        labels.append(f"{_group_label(name)} ({count})")
+    axes.set_xticks(range(len(labels)), labels, rotation=90, fontsize=7)
+    axes.set_xlim(-0.6, len(labels) - 0.4)
     axes.set_title(title, fontsize=8)
 
 
 def _group_label(name: str) -> str:
+    """Shorten the name of a source and group for an axis."""
     return name.replace("stratified-", "").replace("-real", "").replace("iid", "test")
 
 
@@ -197,8 +243,10 @@ def _printed_names() -> dict[str, str]:
             title = f"{row.title} {_TITLES[column]}".strip()
             for form in ("quick", "printed", "ours"):
                 spec = scorer(row.spec(column, form)).spec
-                is_ours = form == "ours" and column in row.differs
-                names.setdefault(spec, f"{title} (ours)" if is_ours else title)
+                if form == "ours" and column in row.differs:
+                    names.setdefault(spec, f"{title} (ours)")
+                else:
+                    names.setdefault(spec, title)
     return names
 
 
@@ -211,6 +259,7 @@ def _numbers(table: CliqueMap, form: str) -> Iterable[tuple[object, ...]]:
 
 
 def _notes(table: CliqueMap) -> tuple[str, ...]:
+    """Explain the drawing, and name the groups with too few blocks."""
     notes = [
         "Dots joined in a column are scores that are statistically tied with the best (Holm-adjusted, 0.05); the "
         "number in brackets is that of blocks. A grey column is one whose Friedman test does not reject: all tie.",
@@ -218,7 +267,8 @@ def _notes(table: CliqueMap) -> tuple[str, ...]:
         "error is that of a z test; ours counts each data set once and uses Conover's own variance.",
     ]
     if table.dropped_groups:
-        notes.append("Too few blocks: " + ", ".join(_group_label(one.name) for one in table.dropped_groups) + ".")
+        dropped = [_group_label(group.name) for group in table.dropped_groups]
+        notes.append(f"Too few blocks: {', '.join(dropped)}.")
     return tuple(notes)
 
 
@@ -239,32 +289,49 @@ def draw_best_by_passes(material: Material) -> DrawnFigure:
     DrawnFigure
         A line for each source and data set, with a dot for one pass and one for several.
     """
-    best: dict[tuple[str, str], dict[str, ResultRow]] = {}
-    for row in material.rows:
-        if row["score"] in (BEST, BEST_PASSES):
-            best.setdefault((str(row["benchmark"]), str(row["shift"])), {})[str(row["score"])] = row
+    best = _best_by_set(material)
     if not best:
         raise InvalidInput("there are no results of the protocol stratified to choose the best of")
     figure = import_module("matplotlib.figure").Figure(figsize=(6.4, 0.24 * len(best) + 1.2), layout="constrained")
     axes = figure.subplots()
     rows = []
+    labels = []
     for place, ((source, shift), pair) in enumerate(best.items()):
-        for number, (name, row) in enumerate(sorted(pair.items())):
-            axes.plot([1000 * row["value"]], [place], "os"[number], color=COLOURS[number], markersize=5)
+        labels.append(f"{_group_label(source)}: {shift}")
+        _draw_pair(axes, pair, place)
+        for name, row in sorted(pair.items()):
             rows.append((source, shift, name, row["value"], *_winner(row)))
-        if len(pair) == 2:
-            ends = [1000 * row["value"] for row in pair.values()]
-            axes.plot(ends, [place, place], color=LIGHT_GREY, linewidth=1, zorder=0)
-    labels = [f"{_group_label(source)}: {shift}" for source, shift in best]
     axes.set_yticks(range(len(best)), labels, fontsize=7)
     axes.invert_yaxis()
     axes.set_xlabel("best AUGRC (x1000)")
     for number, title in enumerate(("one pass", "several passes of dropout")):
-        axes.plot([], [], "os"[number], color=COLOURS[number], label=title)
+        axes.plot([], [], _MARKERS[number], color=COLOURS[number], label=title)
     axes.legend(frameon=False, fontsize=7, loc="best")
     axes.tick_params(colors=GREY, labelcolor="black")
     columns = ("source", "set", "passes", "augrc", "paradigm", "score")
     return DrawnFigure(figure, columns, tuple(rows), _best_notes(best))
+
+
+def _best_by_set(material: Material) -> BestBySet:
+    """Collect the best values of each source and data set, by the number of passes."""
+    best: BestBySet = {}
+    for row in material.rows:
+        score = str(row["score"])
+        if score in (BEST, BEST_PASSES):
+            key = str(row["benchmark"]), str(row["shift"])
+            best.setdefault(key, {})[score] = row
+    return best
+
+
+def _draw_pair(axes: Axes, pair: dict[str, ResultRow], place: int) -> None:
+    """Draw the best value of one pass and of several, joined by a line where there are both."""
+    values = []
+    for number, (_, row) in enumerate(sorted(pair.items())):
+        value = 1000 * row["value"]
+        values.append(value)
+        axes.plot([value], [place], _MARKERS[number], color=COLOURS[number], markersize=5)
+    if len(values) == 2:
+        axes.plot(values, [place, place], color=LIGHT_GREY, linewidth=1, zorder=0)
 
 
 def _winner(row: ResultRow) -> tuple[str, str]:
@@ -274,32 +341,32 @@ def _winner(row: ResultRow) -> tuple[str, str]:
     return _PARADIGMS.get(paradigm, paradigm), score
 
 
-def _best_notes(best: dict[tuple[str, str], dict[str, ResultRow]]) -> tuple[str, ...]:
-    fewer = 0
-    compared = 0
-    winners: dict[str, list[str]] = {BEST: [], BEST_PASSES: []}
-    for pair in best.values():
-        for name, row in pair.items():
-            winners[name].append(_winner(row)[0])
-        if len(pair) == 2:
-            compared += 1
-            fewer += pair[BEST]["value"] < pair[BEST_PASSES]["value"]
-    notes = [f"One pass is better than several on {fewer} of {compared} sets."]
+def _best_notes(best: BestBySet) -> tuple[str, ...]:
+    """Say on how many sets one pass is better, and which paradigms have the best values."""
+    compared = [pair for pair in best.values() if len(pair) == 2]
+    one_pass_is_better = 0
+    for pair in compared:
+        if pair[BEST]["value"] < pair[BEST_PASSES]["value"]:
+            one_pass_is_better += 1
+    notes = [f"One pass is better than several on {one_pass_is_better} of {len(compared)} sets."]
     for name, title in ((BEST, "one pass"), (BEST_PASSES, "several passes")):
-        counts = {paradigm: winners[name].count(paradigm) for paradigm in dict.fromkeys(winners[name])}
-        listed = ", ".join(f"{paradigm} {count}" for paradigm, count in sorted(counts.items()))
+        winners = Counter(_winner(pair[name])[0] for pair in best.values() if name in pair)
+        listed = _list_counts(sorted(winners.items()))
         notes.append(f"Paradigm of the best score with {title}: {listed or 'none'}. {_printed_winners(name)}")
     return tuple(notes)
 
 
+def _list_counts(counts: Iterable[tuple[str, int]]) -> str:
+    return ", ".join(f"{paradigm} {count}" for paradigm, count in counts)
+
+
 def _printed_winners(name: str) -> str:
     """Count the paradigms of the printed table."""
-    own: list[Anchor] = [one for one in anchors(paper="stratified", table="2") if one.score == name]
-    counts = dict.fromkeys(_PARADIGMS, 0)
-    for anchor in own:
-        counts[anchor.recipe] += 1
-    listed = ", ".join(f"{_PARADIGMS[paradigm]} {count}" for paradigm, count in counts.items())
-    return f"In print: {listed}."
+    counts = dict.fromkeys(_PARADIGMS.values(), 0)
+    for anchor in anchors(paper="stratified", table="2"):
+        if anchor.score == name:
+            counts[_PARADIGMS[anchor.recipe]] += 1
+    return f"In print: {_list_counts(counts.items())}."
 
 
 # --- Table 3 --------------------------------------------------------------------------------------------------------
