@@ -14,7 +14,7 @@ from twofold.cli import main
 from twofold.errors import InvalidInput
 from twofold.outputs import Outputs
 from twofold.report import build_document, report
-from twofold.report.charts import bar_rows
+from twofold.report.charts import bar_rows, box_rows
 from twofold.report.document import Markup, ReportTable
 from twofold.report.glossary import glossary_section
 from twofold.report.options import ReportOptions
@@ -216,3 +216,12 @@ def test_bars_of_similar_lengths_have_no_arrows(values):
     svg = bar_rows({str(i): value for i, value in enumerate(values)}, "x", "about")
     assert "cut" not in svg
     assert "arrow" not in svg
+
+
+def test_names_of_boxes_are_broken_and_not_cut():
+    names = ["msp", "msp + gram, resnet32_cifar_kd", "msp + react(percentile=90)|energy, resnet20"]
+    svg = box_rows([(name, np.array([1.0, 2.0, 3.0])) for name in names], "x", "about")
+    assert "…" not in svg
+    shown = re.findall(r'<text class="t e"[^>]*>([^<]*)</text>', svg)
+    assert shown[:3] == ["msp (3)", "msp + gram,", "resnet32_cifar_kd (3)"]
+    assert "".join(shown[3:]).replace(" ", "") == f"{names[2]}(3)".replace(" ", "")

@@ -11,6 +11,7 @@ import numpy as np
 
 from twofold.report.svg import (
     WIDTH,
+    break_text,
     clip_text,
     count_fitting_letters,
     fixed_svg_element,
@@ -131,6 +132,14 @@ class _RowAxis:
         """Write the name of a row, shortened if it does not fit beside the axis."""
         most = count_fitting_letters(name, self.left - 2 * LABEL_GAP)
         return label(self.left - LABEL_GAP, baseline, name, "t e", most)
+
+    def row_label_in_two_lines(self, middle: float, name: str) -> str:
+        """Write the name of a high row around its middle, on two lines if it does not fit on one."""
+        pieces = break_text(name, self.left - 2 * LABEL_GAP)
+        if len(pieces) != 2:
+            return self.row_label(middle + 4, name)
+        upper, lower = pieces
+        return self.row_label(middle - 3, upper) + self.row_label(middle + 11, lower)
 
     def pixel(self, value: float) -> float:
         """Convert a value to its position; values beyond an end of the axis are drawn at that end."""
@@ -295,7 +304,7 @@ def box_rows(groups: Sequence[tuple[str, Array]], x_label: str, about: str) -> s
         y = ROWS_TOP + row * i + row / 2
         quantiles = np.quantile(values, (0, 0.25, 0.5, 0.75, 1)).tolist()
         least, lower, median, upper, most = map(axis.pixel, quantiles)
-        parts.append(axis.row_label(y + 4, names[i]))
+        parts.append(axis.row_label_in_two_lines(y, names[i]))
         parts.append(f'<path class="w" d="M{least:.1f} {y}H{most:.1f}"/>')
         size = f'width="{max(upper - lower, 1):.1f}" height="16"'
         parts.append(f'<rect class="x k0" x="{lower:.1f}" y="{y - 8}" {size}/>')

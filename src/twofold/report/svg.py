@@ -415,7 +415,7 @@ class Plot:
         x = float(self.left)
         for entry in self.legend:
             style = entry.style
-            for piece in _break_text(entry.name, self.width - self.left - LEGEND_MARK):
+            for piece in break_text(entry.name, self.width - self.left - LEGEND_MARK):
                 width = LEGEND_MARK + text_width(piece) + 15
                 if not lines or not style or x + width - 15 > self.width:
                     lines.append([])
@@ -436,14 +436,32 @@ class Plot:
         return "".join(parts)
 
 
-def _break_text(text: str, width: float) -> list[str]:
-    """Break a text into pieces that a width holds."""
+def break_text(text: str, width: float) -> list[str]:
+    """Break a text into pieces that a width holds, at spaces where there are some.
+
+    Parameters
+    ----------
+    text : str
+        The text to break.
+    width : float
+        Available width in the units of a drawing.
+
+    Returns
+    -------
+    list of str
+        The pieces, from top to bottom; the text itself if it is short enough.
+
+    Examples
+    --------
+    >>> break_text("known against unknown", 110.0)
+    ['known against', 'unknown']
+    """
     pieces = []
     while text_width(text) > width and len(text) > 1:
         letters = len(text)
         while letters > 1 and text_width(text[:letters]) > width:
             letters -= 1
-        space = text.rfind(" ", letters // 2, letters)
+        space = text.rfind(" ", letters // 3, letters)
         if space > 0:
             letters = space + 1
         pieces.append(text[:letters].rstrip())
