@@ -49,6 +49,19 @@ def as_file(table, engine, folder):
     return str(folder / f"*.{engine}")
 
 
+def as_believed_file(columns, path):
+    """Write a Parquet file whose statistics leave NaN out; DuckDB believes them, and says that no ``conf`` is NaN."""
+    duckdb = pytest.importorskip("duckdb")
+    import pyarrow
+    import pyarrow.parquet
+
+    table = pyarrow.table({name: pyarrow.array(values) for name, values in columns.items()})
+    pyarrow.parquet.write_table(table, path)
+    assert np.isnan(columns["conf"]).any()
+    assert duckdb.connect().read_parquet(str(path)).filter("isnan(conf)").count("*").fetchall() == [(0,)]
+    return str(path)
+
+
 def random_rows(n=300, seed=0, *, ties=True, groups=4):
     """Make rows with ID, OOD, correct and wrong predictions, and two confidences."""
     rng = np.random.default_rng(seed)

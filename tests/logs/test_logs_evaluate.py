@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 pytest.importorskip("duckdb")
 pytest.importorskip("narwhals")
 
-from log_sources import ENGINES, as_source, random_rows
+from log_sources import ENGINES, as_believed_file, as_source, random_rows
 
 from twofold import logs, metrics
 from twofold.errors import InvalidInput, UnknownName
 from twofold.logs import _duckdb, pairs
+from twofold.logs.tables import open_table
 
 TOLERANCE = 1e-12
 
@@ -464,8 +465,6 @@ def test_nan_compares_as_in_arrays(engine, tmp_path):
 
 
 def test_nan_that_statistics_of_files_leave_out_is_found(tmp_path):
-    import duckdb
-
     rows = random_rows(n=100)
     rows["conf"][3] = math.nan
     path = as_source(rows, "parquet", tmp_path / "rows")
@@ -475,15 +474,56 @@ def test_nan_that_statistics_of_files_leave_out_is_found(tmp_path):
     rejected = logs.evaluate(path, nan="reject")
     assert_equal(rejected, metrics.evaluate(**arrays_of(rows), nan="reject"))
     assert rejected.nan_rejected == 1
-    relation = duckdb.connect().read_parquet(
-        str(tmp_path / "rows" / "0.parquet")
-    )  # of the caller: DuckDB says that nothing is NaN
+
+
+def believing_relation(rows, path):
+    """Read a Parquet file as callers do."""
+    return pytest.importorskip("duckdb").connect().read_parquet(as_believed_file(rows, path))
+
+
+def test_nan_that_statistics_leave_out_is_found_in_relations_over_files(tmp_path):
+    rows = random_rows(n=100)
+    rows["conf"][3] = math.nan
+    relation = believing_relation(rows, tmp_path / "rows.parquet")
+    for options in ({}, {"exact": False}, {"by": "model"}, {"exact": False, "by": "model"}):
+        with pytest.raises(InvalidInput, match="NaN or null in 1 of 100 rows"):
+            logs.evaluate(relation, **options)
+    rejected = logs.evaluate(relation, nan="reject")
+    assert_equal(rejected, metrics.evaluate(**arrays_of(rows), nan="reject"))
+    assert rejected.nan_rejected == 1
+
+
+def test_hidden_nan_is_an_error_if_an_engine_does_not_find_it(tmp_path, monkeypatch):
+    from twofold.logs import tables
+
+    rows = random_rows(n=100)
+    rows["conf"][3] = math.nan
+    relation = believing_relation(rows, tmp_path / "rows.parquet")
+    monkeypatch.setattr(tables, "_keep_from_statistics", lambda relation: relation)
     for options in ({}, {"exact": False}, {"nan": "reject"}):
         with pytest.raises(InvalidInput, match="can_have_nan = true"):
             logs.evaluate(relation, **options)
 
 
-@pytest.mark.parametrize("kind", ["scan", "relation"])
+def test_relations_keep_their_values_and_types():
+    first = "(-0.0::DOUBLE, 'inf'::FLOAT, {'x': 1.5::DOUBLE}, [0.5::FLOAT], 1.25::DECIMAL(4, 2))"
+    missing = "(NULL, NULL, NULL, NULL, NULL)"
+    no_number = "('nan', 'nan', {'x': 'nan'::DOUBLE}, ['nan'::FLOAT], 2)"
+    query = f'SELECT * FROM (VALUES {first}, {missing}, {no_number}) t(a, "b""c", d, e, f)'
+    relation = pytest.importorskip("duckdb").connect().sql(query)
+    with open_table(relation) as table:
+        kept = table.frame.to_native()
+        assert (kept.columns, kept.types) == (relation.columns, relation.types)
+        assert repr(kept.fetchall()) == repr(relation.fetchall())
+
+
+def test_relations_with_two_columns_of_one_name_are_rejected():
+    relation = pytest.importorskip("duckdb").connect().sql("SELECT true AS correct, 0.5 AS conf, 0.9 AS conf")
+    with pytest.raises(InvalidInput, match="two columns of the table are called conf"):
+        logs.evaluate(relation)
+
+
+@pytest.mark.parametrize("kind", ["scan", "relation", "believed"])
 def test_nan_compares_as_in_arrays_in_scans_of_files(kind, tmp_path):
     rows = random_rows(n=200)
     rows["conf"][::5] = math.nan
@@ -493,6 +533,8 @@ def test_nan_compares_as_in_arrays_in_scans_of_files(kind, tmp_path):
     if kind == "relation":
         query = f"SELECT * FROM read_parquet('{path}', can_have_nan = true)"
         source = pytest.importorskip("duckdb").connect().sql(query)
+    if kind == "believed":
+        source = believing_relation(rows, tmp_path / "rows.parquet")
     for text, kept in {"conf > 0": rows["conf"] > 0, "not conf < 1e9": ~(rows["conf"] < 1e9)}.items():
         assert logs.evaluate(source, conf="one", where=text, metrics=["accuracy"]).n == kept.sum()
 
@@ -562,6 +604,7 @@ KILLED = """
 import sys, numpy as np, pyarrow as pa, pyarrow.parquet as pq
 from twofold import logs
 from twofold.logs import _duckdb
+from twofold.logs.tables import open_table
 original = _duckdb._read
 def slow(*arguments):
     for batch in original(*arguments):

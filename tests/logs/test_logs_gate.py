@@ -10,7 +10,7 @@ pytest.importorskip("duckdb")
 pytest.importorskip("narwhals")
 
 from click.testing import CliRunner
-from log_sources import as_source, random_rows
+from log_sources import as_believed_file, as_source, random_rows
 
 from twofold import Gate, logs
 from twofold.cli import main
@@ -72,6 +72,39 @@ def test_no_gate_accepts_nan(gate, engine, tmp_path):
     shown = repr(logs.card(gate, source))
     assert len(shown) < 200
     assert "60 rows" in shown
+
+
+@pytest.mark.parametrize("kind", ["relation", "query", "structure", "narwhals"])
+def test_no_gate_accepts_nan_that_statistics_of_files_leave_out(gate, kind, tmp_path):
+    import duckdb
+    import narwhals as nw
+
+    rows = logged(n=60)
+    rows["conf"][:3] = np.nan
+    rows["conf_ood"][2:6] = np.nan
+    rows["inside"] = [{"conf": value} for value in rows["conf"].tolist()]
+    rows["row"] = np.arange(60)
+    ranked = {name: np.where(np.isnan(rows[name]), -np.inf, rows[name]) for name in ("conf", "conf_ood")}
+    expected = verdicts_of(gate, ranked)
+    path = as_believed_file(rows, tmp_path / "rows.parquet")
+    connection = duckdb.connect()
+    source, conf = connection.read_parquet(path), "conf"
+    if kind == "query":
+        source = connection, f"SELECT * FROM '{path}'"
+    if kind == "structure":
+        conf = nw.col("inside").struct.field("conf")
+    if kind == "narwhals":
+        source = nw.from_native(source)
+    counts = {name: int((expected == name).sum()) for name in ("accept", "unsure", "unknown")}
+    assert logs.card(gate, source, conf_id=conf).verdicts == counts
+    verdicts = nw.from_native(logs.apply(gate, source, conf_id=conf)).collect().sort("row")["verdict"]
+    assert verdicts.to_list() == expected.tolist()
+    logs.apply(gate, source, conf_id=conf, to=tmp_path / "verdicts.parquet")
+    written = nw.read_parquet(str(tmp_path / "verdicts.parquet"), backend="pyarrow").sort("row")
+    assert written["verdict"].to_list() == expected.tolist()
+    windows = logs.watch(gate, source, conf_id=conf).windows
+    found = {name: sum(getattr(window, name) for window in windows) for name in counts}
+    assert found == counts
 
 
 def test_cards_and_replays_are_small_and_escaped_in_notebooks(gate):

@@ -327,11 +327,40 @@ def _wrap(nw: Any, source: Any) -> LogTable:
         return LogTable(frame, "memory", {name: name for name in frame.collect_schema().names()})
     if kind.is_pyspark():
         return _rename_spark(nw, source)
-    engines: dict[str, Engine] = {"duckdb": "duckdb", "dask": "dask"}
-    engine = engines.get(str(kind.value))
-    if engine is None:
-        raise InvalidInput(f"tables of {kind.value} are not read; write them to Parquet files and pass those")
-    return LogTable(frame, engine, {name: name for name in frame.collect_schema().names()})
+    if kind.is_duckdb():
+        relation = _keep_from_statistics(frame.to_native())
+        return LogTable(nw.from_native(relation), "duckdb", {name: name for name in relation.columns})
+    if kind.is_dask():
+        return LogTable(frame, "dask", {name: name for name in frame.collect_schema().names()})
+    raise InvalidInput(f"tables of {kind.value} are not read; write them to Parquet files and pass those")
+
+
+def _keep_from_statistics(relation: Any) -> Any:
+    """Wrap the columns of a DuckDB relation that may hold NaN, so that no statistics are believed about them.
+
+    Statistics in Parquet files leave NaN out. DuckDB takes them to say that there is none, answers ``isnan(conf)``
+    without reading a row, and so a gate would accept NaN. Functions without statistics of their own end that:
+    ``nextafter(x, x)`` is x, NaN and signed zeros included, and ``list_first([x])`` is x of any type.
+    """
+    import duckdb
+
+    wrapped = []
+    seen = set()
+    for name, kind in zip(relation.columns, map(str, relation.types), strict=True):
+        if name in seen:
+            raise InvalidInput(f"two columns of the table are called {name}; rename one of them")
+        seen.add(name)
+        quoted = '"' + name.replace('"', '""') + '"'
+        if kind in ("FLOAT", "DOUBLE"):
+            wrapped.append(f"nextafter({quoted}, {quoted}) AS {quoted}")
+        elif "FLOAT" in kind or "DOUBLE" in kind:  # inside a structure or a list
+            wrapped.append(f"list_first([{quoted}]) AS {quoted}")
+    if not wrapped:
+        return relation
+    try:
+        return relation.project(f"* REPLACE ({', '.join(wrapped)})")
+    except duckdb.Error as error:
+        raise InvalidInput(f"the table cannot be read: {first_line(error)}") from error
 
 
 def _rename_spark(nw: Any, source: Any) -> LogTable:
