@@ -14,8 +14,10 @@ from twofold.errors import InvalidInput, TwofoldError, UnknownName
 
 if TYPE_CHECKING:
     TextType = click.ParamType[str]
+    NumbersType = click.ParamType[tuple[int | float, ...]]
+    NamesType = click.ParamType[tuple[str, ...]]
 else:  # older versions of click do not have the type argument
-    TextType = click.ParamType
+    TextType = NumbersType = NamesType = click.ParamType
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -295,7 +297,7 @@ def _check_nothing(name: str) -> None:
     """Leave the check to the command."""
 
 
-class DropsType(click.ParamType[tuple[int | float, ...]]):
+class DropsType(NumbersType):
     """Take the epochs, or the shares of a run, at which a learning rate drops."""
 
     name = "list"
@@ -313,7 +315,7 @@ class DropsType(click.ParamType[tuple[int | float, ...]]):
         return tuple(drops)
 
 
-class AugmentationsType(click.ParamType[tuple[str, ...]]):
+class AugmentationsType(NamesType):
     """Take names of augmentations separated by commas."""
 
     name = "names"
