@@ -1,6 +1,7 @@
 """Cards, alarms and verdicts over tables agree with those of arrays."""
 
 import json
+import os
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -285,6 +286,154 @@ def test_mistakes_are_one_line(arguments, code, message, tmp_path):
     assert done.exit_code == code, done.stderr
     assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+COMMANDS = {
+    "evaluate": ["evaluate", "TABLE"],
+    "counted": ["evaluate", "TABLE", "--bins", "64"],
+    "card": ["card", "GATE", "TABLE"],
+    "watch": ["watch", "GATE", "TABLE"],
+    "apply": ["apply", "GATE", "TABLE", "--out", "OUT"],
+}
+
+
+def broken_table(kind, folder):
+    """Write a file that is broken in one way, and return it with what the error must say."""
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    table = pa.table({name: pa.array(values) for name, values in logged(n=60).items()})
+    path = folder / f"{kind}.csv"
+    pyarrow.csv.write_csv(table, path)
+    lines = path.read_text().splitlines()
+    if kind == "empty":
+        lines = []
+    if kind == "long":
+        lines[30] += ",1,2"
+    if kind == "short":
+        lines[30] = "true,0.5"
+    if kind == "quote":
+        lines[30] = '"' + lines[30]
+    if kind == "grown":  # DuckDB alone takes the second head for the first, and leaves out the rows before it
+        lines = [line.rpartition(",")[0] for line in lines[:20]] + lines
+    path.write_text("".join(f"{line}\n" for line in lines))
+    if kind == "array":
+        path = folder / "array.json"
+        path.write_text('[{"conf": 0.5, "correct": true}]')
+        return path, "does not hold JSON lines"
+    if kind == "truncated":
+        path = folder / "truncated.parquet"
+        pyarrow.parquet.write_table(table, path)
+        path.write_bytes(path.read_bytes()[:-100])
+        return path, "cannot be read"
+    return path, "is empty" if kind == "empty" else "cannot be split into columns"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("kind", ["empty", "long", "short", "quote", "grown", "array", "truncated"])
+def test_broken_files_are_one_error_and_leave_nothing(gate, kind, command, tmp_path):
+    path, message = broken_table(kind, tmp_path)
+    gate.save(tmp_path / "gate")
+    before = sorted(tmp_path.iterdir())
+    words = {"TABLE": path, "GATE": tmp_path / "gate", "OUT": tmp_path / "out.parquet"}
+    done = run(*[words.get(word, word) for word in COMMANDS[command]])
+    assert done.exit_code == 3, done.output
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_no_row_of_a_csv_file_is_taken_for_a_comment(gate, tmp_path):
+    path = tmp_path / "rows.csv"
+    lines = ["id,correct,conf,conf_ood"]
+    for place in range(500):
+        lines.append("# 3,1,0.5,0.5" if place % 7 else f"a{place},1,0.5,0.5")
+    path.write_text("\n".join(lines))
+    assert logs.evaluate(path).n == 500
+    assert sum(logs.card(gate, path).verdicts.values()) == 500
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["evaluate", "TABLE", "--by", "nested"], "--by must name columns of texts, numbers, dates or booleans"),
+        (["evaluate", "TABLE", "--by", "nested", "--bins", "64"], "--by must name columns of texts"),
+        (["card", "GATE", "TABLE", "--by", "nested"], "--by must name columns of texts"),
+        (["evaluate", "TABLE", "--where", "1"], "--where must be true or false in each row, got Int"),
+        (["evaluate", "TABLE", "--where", "conf"], "--where must be true or false in each row, got Float64"),
+        (["evaluate", "TABLE", "--where", "true"], "where must differ by row"),
+        (["card", "GATE", "TABLE", "--where", "model > 1"], "the table cannot be read"),
+        (["card", "GATE", "TABLE", "--conf-id", "model"], "--conf-id must hold numbers, got String"),
+        (["watch", "GATE", "TABLE", "--conf-ood", "model"], "--conf-ood must hold numbers, got String"),
+        (["apply", "GATE", "TABLE", "--conf-id", "nested", "--out", "OUT"], "--conf-id must hold numbers, got List"),
+        (["apply", "GATE", "TABLE", "--out", "TABLE", "--replace"], "is one of the files that are read"),
+        (["watch", "GATE", "TABLE", "--plot", "PLOT"], "must end in .png, .svg, .pdf"),
+    ],
+)
+def test_unfit_columns_and_targets_are_one_error(gate, command, message, tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    rows = logged(n=60)
+    rows["nested"] = [[value] for value in rows["conf"].tolist()]
+    path = tmp_path / "rows.parquet"
+    pyarrow.parquet.write_table(pa.table({name: pa.array(values) for name, values in rows.items()}), path)
+    content = path.read_bytes()
+    gate.save(tmp_path / "gate")
+    before = sorted(tmp_path.iterdir())
+    words = {"TABLE": path, "GATE": tmp_path / "gate", "OUT": tmp_path / "out.parquet", "PLOT": tmp_path / "a.xyz"}
+    done = run(*[words.get(word, word) for word in command])
+    assert done.exit_code == 3, done.output
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert sorted(tmp_path.iterdir()) == before
+    assert path.read_bytes() == content
+
+
+def test_a_table_that_changes_while_verdicts_are_written_leaves_no_file(gate, tmp_path, monkeypatch):
+    from twofold.logs.tables import LogTable
+
+    pattern = as_source(logged(n=60), "parquet", tmp_path / "rows")
+    original = LogTable.check_unchanged
+
+    def change_first(table):
+        (tmp_path / "rows" / "0.parquet").touch()
+        original(table)
+
+    monkeypatch.setattr(LogTable, "check_unchanged", change_first)
+    with pytest.raises(InvalidInput, match="changed while it was read"):
+        logs.apply(gate, pattern, to=tmp_path / "out.parquet")
+    assert [path.name for path in tmp_path.iterdir()] == ["rows"]
+
+
+def test_what_a_killed_process_left_is_removed(gate, tmp_path):
+    import subprocess
+    import sys
+
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    left = tmp_path / f".out.parquet.{ended.pid}.part"
+    in_use = tmp_path / f".out.parquet.{os.getppid()}.part"
+    for path in (left, in_use):
+        path.touch()
+    logs.apply(gate, as_source(logged(n=60), "pyarrow", None), to=tmp_path / "out.parquet")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [in_use.name, "out.parquet"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_an_interrupted_query_of_duckdb_is_an_interrupt(gate, tmp_path):
+    import signal
+    import threading
+
+    import duckdb
+
+    query = "SELECT sqrt(a.range * b.range) AS conf, conf AS conf_ood FROM range(100000) a, range(100000) b"
+    timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        logs.card(gate, (duckdb.connect(), query))
+    timer.join()
 
 
 def test_decisions_of_a_gate_are_a_log(tmp_path):

@@ -195,16 +195,19 @@ def watch_command(
     """
     from twofold import logs
     from twofold.gate import Gate
+    from twofold.plot.display import check_path, write_figure
 
     for path in (save, plot):
         if path is not None:
             check_target(path, replace=replace)
+    if plot is not None:
+        check_path(plot)
     opened = Gate.load(gate)
     result = _run(lambda: logs.watch(opened, list(tables), **options), "reading the table")
     if save is not None:
         result.save(save)
     if plot is not None:
-        result.plot().figure.savefig(plot, dpi=150)
+        write_figure(result.plot().get_figure(root=True), plot, tight=False, dpi=150)
     click.echo(result.to_json() if as_json else str(result))
     if result.alarm:
         raise Failed("the verdict rates have left those of validation", CHECK_FAILED)

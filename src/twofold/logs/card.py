@@ -16,6 +16,7 @@ from twofold.gate.schema import VERDICTS
 from twofold.logs.columns import (
     CORRECT,
     as_expression,
+    check_groups,
     check_truths,
     default_column,
     default_is_id,
@@ -311,7 +312,9 @@ def _count_rows(
     named = dict(zip(names, groups.values(), strict=True))
     with engine_errors():
         raw = table.select(verdict=verdict, **truths, **named)
-        flags = _flags(raw.frame.collect_schema())
+        schema = raw.frame.collect_schema()
+        check_groups(groups, [schema[name] for name in names])
+        flags = _flags(schema)
         numbers = [flag.cast(nw.Int64()).alias(f"n_{name}") for name, flag in flags.items()]
         sums = [nw.col(f"n_{name}").sum().alias(f"s_{name}") for name in flags]
         frame = raw.frame.select(*names, nw.col("verdict"), *numbers)

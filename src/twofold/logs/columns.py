@@ -7,7 +7,7 @@ The column convention: ``id`` (of the input), ``time``, ``model``, ``label``, ``
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from twofold.logs import _duckdb
 from twofold.logs.expressions import as_expressions, parse_expression
 from twofold.logs.groups import CountedGroups, sort_key
 from twofold.logs.ordered import Counts
-from twofold.logs.tables import LogTable, first_line
+from twofold.logs.tables import LogTable, first_line, was_interrupted
 
 if TYPE_CHECKING:
     import narwhals as nw
@@ -156,11 +156,71 @@ def keep_rows(table: LogTable, where: Any) -> LogTable:
     -------
     LogTable
         The table with these rows.
+
+    Raises
+    ------
+    InvalidInput
+        If ``where`` is neither true nor false, or is the same for all rows.
     """
+    import narwhals as nw
+
     if where is None:
         return table
-    kept = table.frame.filter(as_expression(table, where, "where"))
+    expression = as_expression(table, where, "where")
+    dtype = type_of(table, expression)
+    if dtype not in (nw.Boolean(), nw.Object(), nw.Unknown()):  # pandas may hold booleans and None as objects
+        raise InvalidInput(f'where must be true or false in each row, got {dtype}; write a comparison, such as "n > 0"')
+    with engine_errors():
+        try:
+            kept = table.frame.filter(expression)
+        except nw.exceptions.InvalidOperationError as error:
+            raise InvalidInput("where must differ by row; name a column in it, or leave it out") from error
     return LogTable(kept, table.engine, table.names, table.files)
+
+
+def type_of(table: LogTable, expression: nw.Expr) -> nw.dtypes.DType:
+    """Look up the type of an expression over a table.
+
+    Parameters
+    ----------
+    table : LogTable
+        The table.
+    expression : narwhals.Expr
+        The expression.
+
+    Returns
+    -------
+    narwhals.dtypes.DType
+        Its type.
+
+    Raises
+    ------
+    InvalidInput
+        If the engine cannot compute it.
+    """
+    with engine_errors():
+        dtype: nw.dtypes.DType = _schema(table.select(value=expression))["value"]
+    return dtype
+
+
+def check_groups(by: Iterable[str], dtypes: Iterable[nw.dtypes.DType]) -> None:
+    """Raise if a group column holds lists or structures.
+
+    Parameters
+    ----------
+    by : iterable of str
+        Names of the group columns, as the caller gave them.
+    dtypes : iterable of narwhals.dtypes.DType
+        Their types.
+
+    Raises
+    ------
+    InvalidInput
+        If there is such a column.
+    """
+    for name, dtype in zip(by, dtypes, strict=True):
+        if dtype.is_nested():
+            raise InvalidInput(f"by must name columns of texts, numbers, dates or booleans, and {name} holds {dtype}")
 
 
 def name_groups(table: LogTable, by: Any) -> dict[str, nw.Expr]:
@@ -325,6 +385,7 @@ def plain_columns(columns: ChosenColumns) -> LogTable:
     with engine_errors():
         raw = columns.raw()
         schema = _schema(raw)
+    check_groups(columns.by, [schema[name] for name in columns.group_names])
     right, bad_correct = truth(schema["correct"], "correct")
     inside, bad_is_id = nw.lit(True), nw.lit(False)
     if columns.is_id is not None:
@@ -472,6 +533,8 @@ def engine_errors() -> Iterator[None]:
     except (TwofoldError, KeyboardInterrupt, MemoryError):
         raise
     except Exception as error:  # each engine has its own
+        if was_interrupted(error):
+            raise
         raise InvalidInput(f"the table cannot be read: {first_line(error)}") from error
 
 

@@ -36,6 +36,9 @@ _READERS = {
 }
 # Statistics in Parquet files leave NaN out; without the last setting DuckDB takes them to say that there is none.
 _READ_PARQUET = "SELECT * FROM read_parquet($1, union_by_name = true, can_have_nan = true)"
+# DuckDB would leave out rows before a line that looks like a head, and rows that look like comments.
+_READ_CSV = "SELECT * FROM read_csv($1, union_by_name = true, skip = 0, comment = '')"
+_DELIMITERS = (",", ";", "\t", "|")
 _INSTALL = 'tables of logged predictions need DuckDB, narwhals and PyArrow: pip install "twofold[logs]"'
 
 
@@ -127,6 +130,12 @@ def open_table(source: Any, *, memory: str | None = None, threads: int | None = 
     if isinstance(source, LogTable):
         yield source
         return
+    with _interrupts():
+        yield from _open(nw, source, memory, threads)
+
+
+def _open(nw: Any, source: Any, memory: str | None, threads: int | None) -> Iterator[LogTable]:
+    """Yield the table once; temporary files are removed afterwards."""
     if _is_query(source):
         connection, query = source
         source = _run_query(connection, query)
@@ -145,6 +154,33 @@ def open_table(source: Any, *, memory: str | None = None, threads: int | None = 
         table = LogTable(frame, "duckdb", names, [_stamp(path) for path in paths])
         yield table
         table.check_unchanged()
+
+
+def was_interrupted(error: BaseException) -> bool:
+    """Check whether an error is what DuckDB makes of an interrupt (SIGINT), which it takes from Python.
+
+    Parameters
+    ----------
+    error : BaseException
+        What was raised.
+
+    Returns
+    -------
+    bool
+        Whether the user interrupted a query.
+    """
+    return type(error) is RuntimeError and str(error) == "Query interrupted"
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[None]:
+    """Raise KeyboardInterrupt where DuckDB was interrupted."""
+    try:
+        yield
+    except RuntimeError as error:
+        if was_interrupted(error):
+            raise KeyboardInterrupt from error
+        raise
 
 
 def find_files(source: Any) -> list[str]:
@@ -234,16 +270,41 @@ def has_table_name(path: str | os.PathLike[str]) -> bool:
 def _read_files(connection: Any, paths: list[str]) -> Any:
     import duckdb
 
+    if not any(os.path.getsize(path) for path in paths):
+        raise InvalidInput(f"{_shown(paths)} is empty; a table has at least the names of its columns")
     reader = _reader(paths[0])
     literal = [glob.escape(path) for path in paths]  # DuckDB expands patterns too
     try:
         if reader == "read_parquet":
             return connection.sql(_READ_PARQUET, params=[literal])
         if reader == "read_csv":
-            return connection.read_csv(literal, union_by_name=True)
-        return connection.read_json(literal, format="newline_delimited", union_by_name=True)
+            relation = connection.sql(_READ_CSV, params=[literal])
+        else:
+            relation = connection.read_json(literal, format="newline_delimited", union_by_name=True)
     except duckdb.Error as error:
         raise InvalidInput(f"{_shown(paths)} cannot be read: {first_line(error)}") from error
+    if reader == "read_csv":
+        _check_split(relation.columns, paths)
+    elif relation.columns == ["json"] and str(relation.types[0]).endswith(("JSON", "[]")):
+        raise InvalidInput(
+            f'{_shown(paths)} does not hold JSON lines: each line must be an object, such as {{"conf": 0.9}}'
+        )
+    return relation
+
+
+def _check_split(names: Sequence[str], paths: Sequence[str]) -> None:
+    """Raise if DuckDB gave up to split the lines of a CSV file, or to take quotes for quotes."""
+    for name in names:
+        kept_quotes = len(name) > 1 and name.startswith('"') and name.endswith('"')
+        kept_delimiter = len(names) == 1 and any(sign in name for sign in _DELIMITERS)
+        for sign in _DELIMITERS:
+            parts = name.split(sign)
+            kept_delimiter = kept_delimiter or (len(parts) > 1 and not set(parts).isdisjoint(names))
+        if kept_quotes or kept_delimiter:
+            raise InvalidInput(
+                f"{_shown(paths)} cannot be split into columns: each line must have as many fields as the first one, "
+                f"which names them, and quotes must be closed; its first line was read as {name[:100]!r}"
+            )
 
 
 def first_line(error: Exception) -> str:
@@ -409,12 +470,24 @@ def _remove_leftovers() -> None:
     """Remove temporary folders of processes of this user that were killed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*"):
         process = folder.name.removeprefix(_SCRATCH).partition("-")[0]
-        if folder.is_symlink() or not process.isdigit() or _is_running(int(process)):
+        if folder.is_symlink() or not process.isdigit() or is_running(int(process)):
             continue
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _is_running(process: int) -> bool:
+def is_running(process: int) -> bool:
+    """Check whether a process of this machine is alive.
+
+    Parameters
+    ----------
+    process : int
+        Its number.
+
+    Returns
+    -------
+    bool
+        Whether it is, of whatever user.
+    """
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import math
 import os
 from pathlib import Path
@@ -9,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from twofold.errors import InvalidInput
 from twofold.gate import Gate
-from twofold.logs.columns import as_expression, default_column, engine_errors
-from twofold.logs.tables import LogTable, open_table
+from twofold.logs.columns import as_expression, default_column, engine_errors, type_of
+from twofold.logs.tables import LogTable, is_running, open_table
 
 if TYPE_CHECKING:
     import narwhals as nw
@@ -37,7 +38,7 @@ def verdict_expressions(gate: Gate, table: LogTable, conf_id: Any = None, conf_o
     Raises
     ------
     InvalidInput
-        If a confidence is missing, or the gate has one score and two are given.
+        If a confidence is missing or does not hold numbers, or the gate has one score and two are given.
     """
     import narwhals as nw
 
@@ -45,7 +46,7 @@ def verdict_expressions(gate: Gate, table: LogTable, conf_id: Any = None, conf_o
         raise InvalidInput(f"gate must be a Gate, got {type(gate).__name__}; read one with Gate.load(folder)")
     if conf_id is None:
         conf_id = default_column(table, "conf_id", ("conf_id", "conf"))
-    first = as_expression(table, conf_id, "conf_id").cast(nw.Float64())
+    first = _read_confidence(table, conf_id, "conf_id")
     accepted = nw.when(_reaches(first, gate.tau_id)).then(nw.lit("accept")).otherwise(nw.lit("unsure"))
     if gate.ood is None:
         if conf_ood is not None:
@@ -53,13 +54,24 @@ def verdict_expressions(gate: Gate, table: LogTable, conf_id: Any = None, conf_o
         return {"verdict": accepted, "margin_id": _margin(first, gate.tau_id)}
     if conf_ood is None:
         conf_ood = default_column(table, "conf_ood", ("conf_ood",))
-    second = as_expression(table, conf_ood, "conf_ood").cast(nw.Float64())
+    second = _read_confidence(table, conf_ood, "conf_ood")
     verdict = nw.when(_reaches(second, gate.tau_ood)).then(accepted).otherwise(nw.lit("unknown"))
     return {
         "verdict": verdict,
         "margin_id": _margin(first, gate.tau_id),
         "margin_ood": _margin(second, gate.tau_ood),
     }
+
+
+def _read_confidence(table: LogTable, conf: Any, name: str) -> nw.Expr:
+    """Return a confidence as float64; a column without a type, all of whose values are null, stays null."""
+    import narwhals as nw
+
+    expression = as_expression(table, conf, name)
+    dtype = type_of(table, expression)
+    if not dtype.is_numeric() and dtype != nw.Unknown():
+        raise InvalidInput(f"{name} must hold numbers, got {dtype}; pass the scores themselves")
+    return expression.cast(nw.Float64())
 
 
 def _reaches(conf: nw.Expr, tau: float) -> nw.Expr:
@@ -115,7 +127,8 @@ def apply(
     Raises
     ------
     InvalidInput
-        If the table cannot be read, a confidence is missing, or it has a column of one of these names.
+        If the table cannot be read, a confidence is missing, it has a column of one of these names, or ``to`` is one of
+        its files.
 
     Examples
     --------
@@ -129,6 +142,8 @@ def apply(
         taken = [name for name in added if name in opened.names]
         if taken:
             raise InvalidInput(f"the table has a column {taken[0]} already; rename it first")
+        if to is not None:
+            _check_target(opened, Path(to))
         with engine_errors():
             columns = [expression.alias(name) for name, expression in added.items()]
             frame = opened.frame.with_columns(*columns)
@@ -138,7 +153,7 @@ def apply(
                 frame_native = native.toDF(*[original.get(name, name) for name in native.columns])
                 return _write(frame_native, to) if to is not None else frame_native
             if to is not None:
-                return _write_parquet(frame, Path(to))
+                return _write_parquet(frame, Path(to), opened)
             if opened.files:
                 return frame.to_native().to_arrow_table()
             return frame.to_native()
@@ -148,11 +163,28 @@ def _write(native: Any, to: str | os.PathLike[str]) -> None:
     native.write.parquet(os.fspath(to))
 
 
-def _write_parquet(frame: Any, path: Path) -> None:
-    """Write a frame to a Parquet file that appears when it is complete."""
+def _check_target(table: LogTable, path: Path) -> None:
+    """Raise if a file that is read would be replaced."""
+    for source, _, _ in table.files:
+        if path.exists() and os.path.samefile(source, path):
+            raise InvalidInput(f"{path} is one of the files that are read; write the table to another file")
+
+
+def _write_parquet(frame: Any, path: Path, table: LogTable) -> None:
+    """Write a frame to a Parquet file that appears when it is complete, if the files it was read from are unchanged."""
+    _remove_partial(path)
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         frame.lazy().sink_parquet(partial)
+        table.check_unchanged()
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _remove_partial(path: Path) -> None:
+    """Remove what killed processes left of a file beside it."""
+    for found in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        process = found.name.removeprefix(f".{path.name}.").removesuffix(".part")
+        if process.isdigit() and not is_running(int(process)):
+            found.unlink(missing_ok=True)
