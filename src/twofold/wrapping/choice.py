@@ -29,6 +29,7 @@ LEAST_TRAINING_ROWS = 20  # fewer are not worth a comparison
 PROBES = 200  # training rows that are moved far away, where there are no unknown inputs
 FAR = 10.0  # how many times as far from the mean they are moved
 KEPT = 0.95  # share of known rows that the thresholds keep while scores are compared
+NOTICED = 0.5  # the nearest neighbours replace the default if they accept at most this share of what it accepts
 
 
 @dataclass(frozen=True)
@@ -216,12 +217,54 @@ def _choose_ood_by_known(val: Outputs, train: Outputs | None) -> tuple[str, str]
             NEAREST,
             f"{NEAREST} compares the features with those of the training set, which notices inputs far from it",
         )
-    return _compare_on_moved_rows(train, val.head)
+    return accept_far_rows(train, val.head).choose()
 
 
-def _compare_on_moved_rows(train: Outputs, head: Head) -> tuple[str, str]:
+@dataclass(frozen=True)
+class FarRows:
+    """Record how many training rows that were moved far away two OOD scores accept.
+
+    Parameters
+    ----------
+    rows : int
+        Number of rows.
+    default, nearest : float
+        Share of them that the default OOD score accepts, and the nearest neighbours.
+    """
+
+    rows: int
+    default: float
+    nearest: float
+
+    def choose(self) -> tuple[str, str]:
+        """Take the nearest neighbours if they notice most rows that the default accepts; say why."""
+        counts = (
+            f"of {self.rows} training rows moved {FAR:g} times as far from their mean, {DEFAULT_OOD} accepts "
+            f"{self.default:.0%} and {NEAREST} {self.nearest:.0%}, at thresholds that keep {KEPT:.0%} of the rows "
+            "themselves"
+        )
+        if self.nearest < self.default and self.nearest <= NOTICED * self.default:
+            return NEAREST, f"{NEAREST} compares the features with those of the training set: {counts}"
+        return DEFAULT_OOD, f"{DEFAULT_OOD}, the default score of unknown inputs: {counts}"
+
+
+def accept_far_rows(train: Outputs, head: Head) -> FarRows:
     """Compare the default OOD score with the nearest neighbours on training rows that are moved far away.
 
+    Parameters
+    ----------
+    train : Outputs
+        Training outputs with features.
+    head : Head
+        The linear layer, which gives the moved features their logits.
+
+    Returns
+    -------
+    FarRows
+        The share of rows that each accepts.
+
+    Notes
+    -----
     The logits of a linear layer grow without bound along a direction, so the default score may be the surer, the
     farther an input lies from all that was seen. Whether it is, can be seen without unknown inputs. Validation rows
     have no part in it, so that what they guarantee later is not touched.
@@ -235,13 +278,7 @@ def _compare_on_moved_rows(train: Outputs, head: Head) -> tuple[str, str]:
     moved = Outputs(head.logits(moved_features), features=moved_features, head=head)
     default = _share_accepted(scorer(DEFAULT_OOD), known, moved)
     nearest = _share_accepted(scorer(NEAREST).fit(others), known, moved)
-    counts = (
-        f"of {len(known)} training rows moved {FAR:g} times as far from their mean, {DEFAULT_OOD} accepts "
-        f"{default:.0%} and {NEAREST} {nearest:.0%}, at thresholds that keep {KEPT:.0%} of the rows themselves"
-    )
-    if nearest < default:
-        return NEAREST, f"{NEAREST} compares the features with those of the training set: {counts}"
-    return DEFAULT_OOD, f"{DEFAULT_OOD}, the default score of unknown inputs: {counts}"
+    return FarRows(len(known), default, nearest)
 
 
 def _share_accepted(chain: Chain, known: Outputs, moved: Outputs) -> float:
