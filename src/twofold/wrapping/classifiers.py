@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from twofold._checks import AnyArray
-from twofold.errors import InvalidInput, MissingExtra
+from twofold.errors import InvalidInput, MissingExtra, TwofoldError
 from twofold.outputs import Head, Outputs
-from twofold.wrapping.rows import Inputs, LabelledInputs, number_labels, read_labelled
+from twofold.wrapping.rows import Inputs, LabelledInputs, count_rows, describe_inputs, number_labels, read_labelled
 
 ONES = 1e-3  # rows of probabilities sum to 1 within this
+NOT_ABOUT_INPUTS = (TwofoldError, MemoryError, OSError, ImportError)  # errors that are passed on as they are
 
 
 class OutputSource(ABC):
@@ -96,8 +98,83 @@ class OutputSource(ABC):
         return outputs.replace(labels=number_labels(labels, classes, name))
 
 
+def check_class_names(names: object) -> tuple[object, ...] | None:
+    """Check that names of classes are a sequence of at least two.
+
+    Parameters
+    ----------
+    names : object
+        What the caller passed.
+
+    Returns
+    -------
+    tuple or None
+        The names; None without names.
+
+    Raises
+    ------
+    InvalidInput
+        If they are one text, or no sequence.
+
+    Examples
+    --------
+    >>> check_class_names(["cat", "dog"])
+    ('cat', 'dog')
+    """
+    if names is None:
+        return None
+    if isinstance(names, str | bytes | Mapping) or not hasattr(names, "__iter__"):
+        raise InvalidInput(f"class_names must be a list of names, one for each class, got {names!r:.60}")
+    return tuple(names)
+
+
+@contextmanager
+def naming_data(source: OutputSource, name: str, inputs: object) -> Iterator[None]:
+    """Let errors say which data set a classifier was run on, and what that holds.
+
+    Parameters
+    ----------
+    source : OutputSource
+        The classifier.
+    name : str
+        The data set, for messages.
+    inputs : object
+        What it is run on.
+
+    Yields
+    ------
+    None
+        While the classifier runs.
+
+    Raises
+    ------
+    InvalidInput
+        If the classifier raises an error; that error is the cause.
+    """
+    try:
+        yield
+    except InvalidInput as error:
+        if str(error).startswith(name):
+            raise
+        raise InvalidInput(f"{name}: {error}") from error
+    except NOT_ABOUT_INPUTS:
+        raise
+    except Exception as error:
+        if "out of memory" in str(error).lower():
+            raise
+        first_line = str(error).strip().partition("\n")[0]
+        raise InvalidInput(
+            f"{name}: the {source.kind} cannot run on {describe_inputs(inputs)} "
+            f"({type(error).__name__}: {first_line:.200}); pass inputs as the classifier takes them, and labelled data "
+            "as a tuple (inputs, labels)"
+        ) from error
+
+
 class InMemorySource(OutputSource):
     """Run a classifier whose inputs are read into memory as the caller passes them."""
+
+    width: int | None = None
+    """Number of outputs of each row in the first run."""
 
     def run(self, data: object, name: str, *, known: bool) -> Outputs:
         """Run the classifier on a data set.
@@ -118,8 +195,33 @@ class InMemorySource(OutputSource):
         """
         if isinstance(data, Outputs):
             return data
-        rows: LabelledInputs = read_labelled(data)
-        return self.with_labels(self.compute(rows.inputs), rows.labels, name, known=known)
+        rows: LabelledInputs = read_labelled(data, name)
+        with naming_data(self, name, rows.inputs):
+            count = count_rows(rows.inputs)
+            if count == 0:
+                raise InvalidInput("there are no inputs; pass at least one row")
+            outputs = self.compute(rows.inputs)
+            self._check_shape(outputs, count)
+        return self.with_labels(outputs, rows.labels, name, known=known)
+
+    def _check_shape(self, outputs: Outputs, count: int) -> None:
+        """Check that each input has one row, with as many classes as there are names and were in the first run."""
+        if len(outputs) != count:
+            raise InvalidInput(
+                f"the {self.kind} returned {len(outputs)} rows for {count} inputs; it must return one each"
+            )
+        if self.width is None:
+            if self.classes is not None and len(self.classes) != outputs.classes:
+                raise InvalidInput(
+                    f"class_names has {len(self.classes)} names and the {self.kind} returns {outputs.classes} classes; "
+                    "name each once, in the order of the outputs"
+                )
+            self.width = outputs.classes
+        if outputs.classes != self.width:
+            raise InvalidInput(
+                f"the {self.kind} returned {outputs.classes} classes, and {self.width} before; it must always return "
+                "the same classes"
+            )
 
     @abstractmethod
     def compute(self, inputs: Inputs) -> Outputs:
@@ -163,15 +265,38 @@ def outputs_of(values: AnyArray, **fields: Any) -> Outputs:
     array([[-1.386, -0.288]])
     """
     array = np.asarray(values)
+    if array.dtype.kind not in "fiub":
+        raise InvalidInput(f"the classifier must return logits (N, C) as numbers, got an array of dtype {array.dtype}")
     if array.ndim != 2 or array.shape[1] < 2:
         raise InvalidInput(
             f"the classifier must return logits (N, C) with at least two classes, got shape {array.shape}; for one "
             "output z return np.column_stack([np.zeros_like(z), z])"
         )
-    is_share = bool((array >= 0).all() and (array <= 1).all())
-    if is_share and bool((np.abs(array.sum(axis=1) - 1.0) <= ONES).all()):
+    if are_probabilities(array):
         return Outputs.from_probabilities(array, **fields)
     return Outputs(array, **fields)
+
+
+def are_probabilities(values: AnyArray) -> bool:
+    """Tell whether every row is a distribution: from 0 to 1, with the sum 1.
+
+    Parameters
+    ----------
+    values : ndarray of shape (N, C)
+        Logits or probabilities.
+
+    Returns
+    -------
+    bool
+        Whether they are probabilities.
+
+    Examples
+    --------
+    >>> are_probabilities(np.array([[0.25, 0.75]])), are_probabilities(np.array([[0.25, 0.5]]))
+    (True, False)
+    """
+    is_share = bool((values >= 0).all() and (values <= 1).all())
+    return is_share and bool((np.abs(values.sum(axis=1) - 1.0) <= ONES).all())
 
 
 class FunctionSource(InMemorySource):
@@ -189,7 +314,8 @@ class FunctionSource(InMemorySource):
 
     def __init__(self, function: Callable[[Inputs], Any], names: Sequence[object] | None) -> None:
         self.function = function
-        self.names = names
+        self.names = check_class_names(names)
+        self.returns_logits = False
 
     @property
     def classes(self) -> Sequence[object] | None:
@@ -209,14 +335,28 @@ class FunctionSource(InMemorySource):
         Outputs
             Without labels.
         """
-        return outputs_of(_to_array(self.function(inputs)))
+        values = self.function(inputs)
+        if values is None or isinstance(values, str | tuple | Mapping):
+            raise InvalidInput(
+                f"the function must return an array of logits or probabilities (N, C), got {describe_inputs(values)}; "
+                "return the array alone"
+            )
+        array = _to_array(values)
+        if self.returns_logits and array.ndim == 2:  # whatever later ones sum to
+            return Outputs(array)
+        outputs = outputs_of(array)
+        self.returns_logits = not outputs.is_scale_lost
+        return outputs
 
 
 def _to_array(values: Any) -> AnyArray:
     """Convert what a function returned; tensors may need gradients."""
     if hasattr(values, "detach"):
         values = values.detach().cpu().numpy()
-    return np.asarray(values)
+    array = np.asarray(values)
+    if array.dtype.kind == "O":
+        array = array.astype(np.float64)
+    return array
 
 
 class EstimatorSource(InMemorySource):
@@ -235,7 +375,9 @@ class EstimatorSource(InMemorySource):
 
     def __init__(self, estimator: Any) -> None:
         if not hasattr(estimator, "classes_"):
-            raise InvalidInput(f"{type(estimator).__name__} has no classes_; fit the estimator first")
+            raise InvalidInput(
+                f"{type(estimator).__name__} has no classes_; pass a classifier, and fit the estimator first"
+            )
         if not hasattr(estimator, "predict_proba") and not hasattr(estimator, "decision_function"):
             raise InvalidInput(f"{type(estimator).__name__} has neither predict_proba nor decision_function")
         self.estimator = estimator
@@ -389,7 +531,7 @@ class OnnxSource(InMemorySource):
         if len(inputs) != 1:
             raise InvalidInput(f"the ONNX session has {len(inputs)} inputs, and one is needed; wrap a function instead")
         self.session = session
-        self.names = names
+        self.names = check_class_names(names)
         self.input_name = inputs[0].name
         self.dtype = np.float64 if "double" in inputs[0].type else np.float32
         self.is_number = inputs[0].type in ("tensor(float)", "tensor(double)")
@@ -398,6 +540,12 @@ class OnnxSource(InMemorySource):
     def classes(self) -> Sequence[object] | None:
         """The names that the caller passed."""
         return self.names
+
+    def _read_zip_map(self, rows: Sequence[Mapping[object, float]]) -> npt.NDArray[np.float64]:
+        """Make a table of what skl2onnx writes by default: a dictionary of probabilities by class for each row."""
+        if self.names is None:
+            self.names = tuple(rows[0])
+        return np.array([list(row.values()) for row in rows], dtype=np.float64)
 
     def compute(self, inputs: Inputs) -> Outputs:
         """Run the session.
@@ -420,6 +568,8 @@ class OnnxSource(InMemorySource):
         features = found.pop("features", None)
         tables = {}
         for name, value in found.items():
+            if _is_zip_map(value):
+                value = self._read_zip_map(value)
             if isinstance(value, np.ndarray) and value.ndim == 2 and value.shape[1] > 1 and value.dtype.kind == "f":
                 tables[name] = value
         if not tables:
@@ -428,3 +578,8 @@ class OnnxSource(InMemorySource):
             if name in tables:
                 return outputs_of(tables[name], features=features)
         return outputs_of(next(iter(tables.values())), features=features)
+
+
+def _is_zip_map(value: object) -> bool:
+    """Tell whether an output is a list of dictionaries."""
+    return isinstance(value, list) and len(value) > 0 and isinstance(value[0], Mapping)

@@ -77,11 +77,19 @@ class Goal:
         >>> Goal.of(None, None, None, False)
         Goal(name='keep', keep=0.95, risk=None, delta=None)
         """
+        for name, value in (("keep", keep), ("risk", risk), ("delta", delta)):
+            if isinstance(value, bool | np.bool_):
+                raise InvalidInput(f"{name} must be a number, got {value}")
+        if not isinstance(f1, bool | np.bool_):
+            raise InvalidInput(f"f1 must be True or False, got {f1!r:.60}")
         if (keep is not None) + (risk is not None) + bool(f1) > 1:
             raise InvalidInput("keep, risk and f1 are different goals; ask for one of them")
         if delta is not None and risk is None:
             raise InvalidInput("delta guarantees a risk; pass risk= too")
         if risk is not None:
+            risk = _checks.number(risk, "risk", 0, 1, open_high=True)
+            if delta is not None:
+                delta = _checks.number(delta, "delta", 0, 1, open_low=True, open_high=True)
             return cls("risk", risk=risk, delta=delta)
         if f1:
             return cls("f1")
@@ -90,10 +98,11 @@ class Goal:
 
     def __str__(self) -> str:
         if self.name == "keep":
-            return f"accept at least {self.keep:.0%} of the known inputs"
+            assert self.keep is not None
+            return f"accept at least {100 * self.keep:.4g}% of the known inputs"
         if self.name == "f1":
             return "the best DS-F1"
-        words = f"at most {self.risk:.3g} failures among accepted inputs"
+        words = f"a share of failures of at most {self.risk:.3g} among accepted inputs"
         if self.delta is not None:
             words += f", with confidence {1 - self.delta:.3g}"
         return words
@@ -150,12 +159,24 @@ def split_for_choice(goal: Goal, val: Outputs, unknown: Outputs | None, *, is_op
     if goal.delta is None or not is_open or not has_unknown:
         return FittingRows(val, unknown, val, unknown)
     aside = _set_aside(len(val))
+    if not val.is_id[aside].any() or not val.is_id[~aside].any():
+        raise UnfitData(_too_few("val", int(val.is_id.sum())))
     unknown_to_choose = unknown_to_fit = None
     if unknown is not None:
+        if len(unknown) < 2:
+            raise UnfitData(_too_few("unknown", len(unknown)))
         aside_unknown = _set_aside(len(unknown))
         unknown_to_choose, unknown_to_fit = unknown[aside_unknown], unknown[~aside_unknown]
     why = f"scores were chosen on {SET_ASIDE:.0%} of the rows and thresholds on the others, so that the guarantee holds"
     return FittingRows(val[aside], unknown_to_choose, val[~aside], unknown_to_fit, (why,))
+
+
+def _too_few(name: str, rows: int) -> str:
+    """Say that rows do not suffice to choose scores on some and thresholds on others."""
+    return (
+        f"{name} has too few rows, {rows}, to choose scores on some and thresholds on the others; pass more, or name "
+        "the scores with id= and ood="
+    )
 
 
 def _set_aside(rows: int) -> Mask:

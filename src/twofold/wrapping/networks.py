@@ -24,7 +24,7 @@ from twofold.nn.models import Classifier, load
 from twofold.nn.models.head import find_logits
 from twofold.nn.models.hugging_face import LOCAL_ONLY
 from twofold.outputs import Head, Outputs
-from twofold.wrapping.classifiers import OutputSource
+from twofold.wrapping.classifiers import OutputSource, check_class_names, naming_data
 from twofold.wrapping.rows import count_rows, is_table, read_labelled
 
 
@@ -98,7 +98,8 @@ class NetworkSource(OutputSource):
         self.trained = recall_input(model)
         if self.trained is not None and isinstance(prepare, Prepare):
             self.trained.check_normalisation(prepare)
-        self.names = tuple(names) if names is not None else self._own_names()
+        self.is_named_by_caller = names is not None
+        self.names = check_class_names(names) if self.is_named_by_caller else self._own_names()
         if hasattr(model, "config") and hasattr(model, "name_or_path"):
             self.kind = f"Hugging Face {type(model).__name__}"
 
@@ -131,6 +132,7 @@ class NetworkSource(OutputSource):
         """
         if isinstance(data, Outputs):
             return data
+        self.model.eval()  # the caller may have trained it since
         if isinstance(data, str) and ":" in data and data.partition(":")[0] in nn_data.READERS:
             data = nn_data.open_any(data)
         if isinstance(data, Images):
@@ -141,9 +143,18 @@ class NetworkSource(OutputSource):
                 return outputs.replace(labels=np.full(len(outputs), -1))
             return outputs.replace(labels=data.number_classes(label_numbers(self.model)))
         if isinstance(data, DataLoader) or _is_dataset(data):
-            return self._run_reader(RowReader.of(data, self.prepare), name, known=known)
-        rows = read_labelled(data)
-        outputs = self._run_inputs(rows.inputs)
+            with naming_data(self, name, data):
+                return self._run_reader(RowReader.of(data, self.prepare), name, known=known)
+        rows = read_labelled(data, name)
+        with naming_data(self, name, rows.inputs):
+            count = 1 if isinstance(rows.inputs, str) else count_rows(rows.inputs)
+            if count == 0:
+                raise InvalidInput("there are no inputs; pass at least one row")
+            outputs = self._run_inputs(rows.inputs)
+            if len(outputs) != count:
+                raise InvalidInput(
+                    f"the {self.kind} returned {len(outputs)} rows for {count} inputs; it must return one each"
+                )
         if rows.labels is None and known:
             return outputs
         return self.with_labels(outputs, rows.labels, name, known=known)
@@ -157,6 +168,8 @@ class NetworkSource(OutputSource):
         return self._run_reader(RowReader.of(images, prepare), images.name, known=known)
 
     def _run_reader(self, reader: RowReader, name: str, *, known: bool) -> Outputs:
+        if reader.rows == 0:
+            raise InvalidInput(f"{name} has no rows; pass at least one")
         parts, labels = [], []
         for start in range(0, reader.rows, self.batch):
             batch = reader.read(range(start, min(start + self.batch, reader.rows)))
@@ -250,6 +263,11 @@ class NetworkSource(OutputSource):
             values = np.concatenate([part[key] for part in parts]) if len(parts) > 1 else parts[0][key]
             joined[key] = values if places is None else values[places]
         outputs = Outputs(joined["logits"])
+        if self.is_named_by_caller and self.names is not None and len(self.names) != outputs.classes:
+            raise InvalidInput(
+                f"class_names has {len(self.names)} names and the {self.kind} returns {outputs.classes} classes; name "
+                "each once, in the order of the outputs"
+            )
         if "features" not in joined:
             return outputs
         if not np.isfinite(joined["features"]).all():

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from twofold._files import read_regular, replacing
+from twofold._checks import Array, whole
+from twofold._files import is_temporary, read_regular, replacing
 from twofold._json import check_list, check_table, check_text, decode_json, encode_json
 from twofold._math import softmax
 from twofold.errors import InvalidInput, MissingExtra, RunError
@@ -162,26 +163,34 @@ class Wrapped:
         outputs = self.outputs(inputs)
         decision = self.gate.decide(outputs)
         shares = softmax(np.asarray(outputs.logits, dtype=np.float64))
-        labels = self._name_all(decision.labels.tolist())
         explained = []
-        for row, label in enumerate(labels):
-            top = np.argsort(-shares[row], kind="stable")[:TOP]
-            ranked = zip(self._name_all(top.tolist()), shares[row][top].tolist(), strict=True)
-            conf_ood = None if decision.conf_ood is None else float(decision.conf_ood[row])
-            verdict = str(decision.verdict[row])
-            explained.append(
-                Explanation(
-                    label=label,
-                    verdict=verdict,
-                    reason=self._reason(label, verdict, float(decision.conf_id[row]), conf_ood),
-                    conf_id=float(decision.conf_id[row]),
-                    tau_id=self.gate.tau_id,
-                    conf_ood=conf_ood,
-                    tau_ood=None if conf_ood is None else self.gate.tau_ood,
-                    alternatives=tuple(ranked),
-                )
-            )
+        for row in range(len(outputs)):
+            explained.append(self._explain_row(decision, row, shares[row]))
         return explained
+
+    def _explain_row(self, decision: Decision, row: int, shares: Array) -> Explanation:
+        """Explain the verdict of one row, whose classes have these probabilities."""
+        label = self._name_all([int(decision.labels[row])])[0]
+        verdict = str(decision.verdict[row])
+        conf_id = float(decision.conf_id[row])
+        conf_ood = tau_ood = None
+        if decision.conf_ood is not None:
+            conf_ood = float(decision.conf_ood[row])
+            tau_ood = self.gate.tau_ood
+        reason = self._reason(label, verdict, conf_id, conf_ood)
+        top = np.argsort(-shares, kind="stable")[:TOP]
+        names = self._name_all(top.tolist())
+        probabilities = shares[top].tolist()
+        return Explanation(
+            label=label,
+            verdict=verdict,
+            reason=reason,
+            conf_id=conf_id,
+            tau_id=self.gate.tau_id,
+            conf_ood=conf_ood,
+            tau_ood=tau_ood,
+            alternatives=tuple(zip(names, probabilities, strict=True)),
+        )
 
     def _reason(self, label: object, verdict: str, conf_id: float, conf_ood: float | None) -> str:
         if verdict == "unknown":
@@ -208,9 +217,10 @@ class Wrapped:
         ReportCard
             Coverage, risk, counts and DS-F1 with intervals, and whether the promise was kept.
         """
-        parts = [self.source.run(known, "known", known=True)]
-        if parts[0].labels is None:
+        known_outputs = self.source.run(known, "known", known=True)
+        if known_outputs.labels is None:
             raise InvalidInput("a card needs labels; pass a pair (inputs, labels) or a labelled data set")
+        parts = [known_outputs]
         if unknown is not None:
             parts.append(self.source.run(unknown, "unknown", known=False))
         return self.gate.report_card(Outputs.concat(keep_common_fields(parts)))
@@ -261,19 +271,45 @@ class Wrapped:
         Raises
         ------
         RunError
-            If the folder holds something else.
+            If the folder holds something else, or cannot be written.
+        InvalidInput
+            If ``folder`` is not a path.
+
+        Notes
+        -----
+        Reasons are written first, then the gate, each whole or not at all. If two processes save different ones at the
+        same time, or one is killed between the two files, reasons and gate may be those of different classifiers;
+        decisions are always those of one.
         """
+        if not isinstance(folder, str | os.PathLike):
+            raise InvalidInput(f"folder must be a path, got {folder!r:.60}")
         place = Path(folder)
+        try:
+            self._write(place)
+        except RunError:
+            raise
+        except OSError as error:
+            raise RunError(
+                f"{place} cannot be written ({error.strerror or error}); choose a folder that you may write to"
+            ) from error
+
+    def _write(self, place: Path) -> None:
+        """Write reasons and gate into a folder."""
         if place.exists() and not place.is_dir():
             raise RunError(f"{place} is a file; choose a folder")
-        if place.is_dir() and any(place.iterdir()) and not (place / FILE).exists():
+        if place.is_dir() and not _may_replace(place):
             raise RunError(f"{place} is not empty and holds no wrapped classifier; choose an empty or new folder")
         place.mkdir(parents=True, exist_ok=True)
-        self.gate.save(place / GATE)
-        classes = None if self.source.classes is None else [str(label) for label in self.source.classes]
-        content = {"kind": self.source.kind, "classes": classes, "why": list(self.why)}
+        content = {
+            "format": FORMAT,
+            "version": VERSION,
+            "kind": self.source.kind,
+            "classes": _class_texts(self.source),
+            "why": list(self.why),
+        }
         with replacing(place / FILE) as file:
-            file.write(encode_json({"format": FORMAT, "version": VERSION, **content}))
+            file.write(encode_json(content))
+        self.gate.save(place / GATE)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], classifier: Any, **options: Any) -> Wrapped:
@@ -300,27 +336,13 @@ class Wrapped:
         InvalidInput
             If the classifier has other classes. Another last layer is noticed when it decides.
         """
-        path = Path(folder) / FILE
-        try:
-            raw = read_regular(path)
-        except FileNotFoundError as error:
-            raise RunError(f"{path} does not exist; write it with Wrapped.save") from error
-        content = decode_json(
-            raw, path, kind="a wrapped classifier", form=FORMAT, version=VERSION, again="save it again"
-        )
-        try:
-            table = check_table(content, "the wrapped classifier", KEYS)
-            why = tuple(check_text(one, "why") for one in check_list(table["why"], "why"))
-            classes = None
-            if table["classes"] is not None:
-                classes = [check_text(one, "classes") for one in check_list(table["classes"], "classes")]
-        except ValueError as error:
-            raise RunError(f"{path} was not written by Wrapped.save ({error})") from error
+        why, classes = _read_reasons(Path(folder) / FILE)
         source = source_of(classifier, **options)
-        own = None if source.classes is None else [str(label) for label in source.classes]
+        own = _class_texts(source)
         if classes is not None and own is not None and own != classes:
-            raise InvalidInput("the classifier has other classes than the one that was saved")
-        return cls(source, Gate.load(Path(folder) / GATE), why)
+            raise InvalidInput("the classifier has other classes than the one that was saved; pass the same classifier")
+        gate = Gate.load(Path(folder) / GATE)
+        return cls(source, gate, why)
 
     def _name_all(self, numbers: Sequence[int]) -> list[object]:
         classes = self.source.classes
@@ -333,8 +355,50 @@ class Wrapped:
 
     def __str__(self) -> str:
         lines = [f"{self.source.kind} with a gate"]
-        lines += [f"- {reason}" for reason in self.why]
-        return "\n".join([*lines, str(self.gate)])
+        for reason in self.why:
+            lines.append(f"- {reason}")
+        lines.append(str(self.gate))
+        return "\n".join(lines)
+
+
+def _may_replace(folder: Path) -> bool:
+    """Tell whether a folder is empty, holds a wrapped classifier, or what a writer of one has begun."""
+    if (folder / FILE).exists():
+        return True
+    return all(is_temporary(entry.name, FILE) for entry in folder.iterdir())
+
+
+def _class_texts(source: OutputSource) -> list[str] | None:
+    """Return the names of the classes as text."""
+    if source.classes is None:
+        return None
+    return [str(label) for label in source.classes]
+
+
+def _read_reasons(path: Path) -> tuple[tuple[str, ...], list[str] | None]:
+    """Read why a wrapped classifier has its scores, and the names of its classes."""
+    try:
+        raw = read_regular(path)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise RunError(f"{path} does not exist; write it with Wrapped.save") from error
+    content = decode_json(raw, path, kind="a wrapped classifier", form=FORMAT, version=VERSION, again="save it again")
+    try:
+        table = check_table(content, "the wrapped classifier", KEYS)
+        why = _check_texts(table["why"], "why")
+        classes = None
+        if table["classes"] is not None:
+            classes = _check_texts(table["classes"], "classes")
+    except ValueError as error:
+        raise RunError(f"{path} was not written by Wrapped.save ({error})") from error
+    return tuple(why), classes
+
+
+def _check_texts(values: object, name: str) -> list[str]:
+    """Check that values are a list of texts."""
+    texts = []
+    for value in check_list(values, name):
+        texts.append(check_text(value, name))
+    return texts
 
 
 def source_of(
@@ -373,6 +437,11 @@ def source_of(
     InvalidInput
         If it is none of the known kinds.
     """
+    whole(batch, "batch", 1)
+    if isinstance(classifier, type):
+        raise InvalidInput(
+            f"classifier must be a trained object, got the class {classifier.__name__}; make one of it first"
+        )
     network_options = {"head": head, "prepare": prepare, "batch": batch, "device": device, "names": class_names}
     kinds = {base.__module__.partition(".")[0] for base in type(classifier).__mro__}
     if isinstance(classifier, str | os.PathLike):
@@ -500,16 +569,45 @@ def wrap(
     goal = Goal.of(keep, risk, delta, f1)
     source = source_of(classifier, class_names=class_names, head=head, prepare=prepare, batch=batch, device=device)
     val_outputs = source.run(val, "val", known=True)
-    train_outputs = None if train is None else source.run(train, "train", known=True)
-    unknown_outputs = None if unknown is None else source.run(unknown, "unknown", known=False)
-    if val_outputs.labels is None:
-        raise InvalidInput("val needs labels; pass a pair (inputs, labels) or a labelled data set")
+    train_outputs = unknown_outputs = None
+    if train is not None:
+        train_outputs = source.run(train, "train", known=True)
+    if unknown is not None:
+        unknown_outputs = source.run(unknown, "unknown", known=False)
+    _check_data(val_outputs, {"train": train_outputs, "unknown": unknown_outputs})
     rows = split_for_choice(goal, val_outputs, unknown_outputs, is_open=needs_choice(id, ood))
     choice = choose_scores(rows.val_to_choose, train_outputs, rows.unknown_to_choose, id, ood)
     gate = fit_gate(goal, choice, train_outputs, rows.val, rows.unknown)
     if source.classes is not None and gate.class_names is None:
         gate = dataclasses.replace(gate, class_names=_unique_names(source.classes))
-    return Wrapped(source, gate, (f"goal: {goal}", *choice.why, *rows.why))
+    why = (f"goal: {goal}", *choice.why, *rows.why)
+    return Wrapped(source, gate, why)
+
+
+def _check_data(val: Outputs, others: Mapping[str, Outputs | None]) -> None:
+    """Check that val has labels of known classes, and that the other outputs are as wide as its own."""
+    if val.labels is None:
+        raise InvalidInput("val needs labels; pass a pair (inputs, labels) or a labelled data set")
+    if not val.is_id.any():
+        raise InvalidInput(
+            f"val needs inputs of known classes, and all of its {len(val)} labels are -1 or None; pass inputs of no "
+            "class as unknown="
+        )
+    for name, outputs in others.items():
+        if outputs is None:
+            continue
+        if outputs.classes != val.classes:
+            raise InvalidInput(
+                f"{name} has outputs of {outputs.classes} classes and val of {val.classes}; both must come from "
+                "the same classifier"
+            )
+        if outputs.features is not None and val.features is not None:
+            width, val_width = outputs.features.shape[1], val.features.shape[1]
+            if width != val_width:
+                raise InvalidInput(
+                    f"{name} has features of width {width} and val of {val_width}; both must come from the same "
+                    "classifier"
+                )
 
 
 def _unique_names(classes: Sequence[object]) -> tuple[str, ...] | None:
