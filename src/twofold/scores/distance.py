@@ -15,8 +15,8 @@ from twofold import _checks
 from twofold._math import TINY, log_softmax, squared_distances, unit
 from twofold.errors import InvalidInput
 from twofold.outputs import Head
+from twofold.scores._fitting.moments import mean_feature, whiten_rows, whitening
 from twofold.scores._fitting.moments import moments as moments_of
-from twofold.scores._fitting.moments import whiten_rows, whitening
 from twofold.scores._fitting.spaces import UNFILTERED, check_means
 from twofold.scores.registry import PROJECTIONS, register_score
 from twofold.typing import Array, Floats, Labels, StepHooks, state
@@ -525,7 +525,7 @@ class DecisionBoundary:
         w = np.asarray(head.weight, dtype=np.float64)
         apart = np.stack([np.linalg.norm(w - row, axis=1) for row in w])
         inverse = np.divide(1.0, apart, out=np.zeros_like(apart), where=apart > TINY)
-        mean = moments_of(features).mean if self.center else np.zeros(w.shape[1])
+        mean = mean_feature(features) if self.center else np.zeros(w.shape[1])
         return replace(self, mean=mean, inverse=inverse)
 
     def score(
