@@ -259,3 +259,14 @@ def test_two_processes_save_at_once(tmp_path):
         assert writer.exitcode == 0
     taus = Wrapped.load(tmp_path / "w", MODEL).gate.taus()
     assert taus in [twofold.wrap(MODEL, train=TRAIN, val=VAL, keep=keep).gate.taus() for keep in (0.8, 0.95)]
+
+
+def test_an_onnx_session_that_returns_a_zip_map():
+    skl2onnx = pytest.importorskip("skl2onnx", reason="skl2onnx is not installed")
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    rows = X[ROWS].astype(np.float32)
+    model = skl2onnx.to_onnx(MODEL, rows[:1])
+    session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    safe = twofold.wrap(session, val=VAL)
+    np.testing.assert_allclose(np.exp(safe.outputs(rows).logits), MODEL.predict_proba(rows), atol=1e-5)
+    assert set(safe(rows)) <= {*range(7), None}

@@ -228,3 +228,28 @@ def test_hugging_face_data_sets_of_images_and_of_unknown_texts(bert, queries, tm
     seen = twofold.wrap(model, train=table, val=table)
     assert set(seen(table)) <= {"cat", "dog", None}
     assert seen(table) == seen(pictures)
+
+
+def test_a_network_in_training_mode_is_run_in_evaluation_mode():
+    torch.manual_seed(0)
+    dropping = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(12, 3))
+    inputs, labels = labelled(dropping.eval())
+    safe = twofold.wrap(dropping.train(), train=(inputs, labels), val=(inputs, labels), keep=0.9)
+    before = safe(inputs)
+    dropping.train()
+    assert safe(inputs) == before
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (batch()[:0], "inputs: there are no inputs"),
+        ([], "inputs: there are no inputs"),
+        (torch.zeros(4, 5), r"inputs: the PyTorch module cannot run on a Tensor of shape \(4, 5\)"),
+        (batch() * torch.nan, "inputs: logits must be finite"),
+    ],
+)
+def test_inputs_that_a_network_cannot_take(network, inputs, message):
+    safe = twofold.wrap(network, val=labelled(network))
+    with pytest.raises(InvalidInput, match=message):
+        safe(inputs)
