@@ -344,6 +344,16 @@ def test_broken_files_are_one_error_and_leave_nothing(gate, kind, command, tmp_p
     assert sorted(tmp_path.iterdir()) == before
 
 
+def test_a_broken_csv_file_beside_whole_ones_is_an_error(gate, tmp_path):
+    head = "correct,conf,conf_ood,msp,raw|msp\n"
+    whole = head + "1,0.5,0.5,1,1\n" * 50
+    (tmp_path / "0.csv").write_text(whole)
+    assert logs.evaluate(tmp_path).n == 50  # names of columns may hold a delimiter of other files
+    (tmp_path / "1.csv").write_text(head + "1,0.5,0.5,1,1\n" * 20 + "1,0.5\n" + "1,0.5,0.5,1,1\n" * 20)
+    with pytest.raises(InvalidInput, match="cannot be split into columns"):
+        logs.card(gate, tmp_path)
+
+
 def test_no_row_of_a_csv_file_is_taken_for_a_comment(gate, tmp_path):
     path = tmp_path / "rows.csv"
     lines = ["id,correct,conf,conf_ood"]

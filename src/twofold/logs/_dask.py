@@ -30,24 +30,38 @@ def reduce_ordered(plain: LogTable, counted: CountedGroups, conf: str, share: fl
 
     partitions = plain.frame.select(conf, "kind", *counted.names).to_native().to_delayed()
     with engine_errors():
-        sort = dask.delayed(_sort_partition)
-        split = dask.delayed(_split_rows)
-        sorted_rows = dask.persist(*[sort(partition, conf, counted) for partition in partitions])
-        samples = dask.compute(*[dask.delayed(_sample)(rows) for rows in sorted_rows])
-        cuts = _choose_cuts(samples, min(len(partitions), RANGES))
-        pieces = [split(rows, cuts) for rows in sorted_rows]
-        ranges = []
-        for place in range(len(cuts) + 1):
-            ranges.append(dask.delayed(_join_rows)([piece[place] for piece in pieces]))
-        ranges = dask.persist(*ranges)
-        counts = dask.compute(*[dask.delayed(_count)(rows) for rows in ranges])
+        ranges = _partition_by_ranges(partitions, conf, counted)
+        count = dask.delayed(_count)
+        reduce = dask.delayed(_reduce)
+        counts = dask.compute(*[count(rows) for rows in ranges])
         plans = plan_parts(list(counts), counted.totals, share, cells)
-        reduced = dask.compute(*[dask.delayed(_reduce)(rows, plan) for rows, plan in zip(ranges, plans, strict=True)])
+        tasks = [reduce(rows, plan) for rows, plan in zip(ranges, plans, strict=True)]
+        reduced = dask.compute(*tasks)
     sums = OrderedSums(counted.totals, share, cells=cells)
-    for plan, part in zip(plans, reduced, strict=True):
+    for plan, (group_sums, group_cells) in zip(plans, reduced, strict=True):
         for place, code in enumerate(plan.own.codes):
-            sums.add_part(int(code), part[0][place], part[1][place])
+            sums.add_part(int(code), group_sums[place], group_cells[place])
     return sums
+
+
+def _partition_by_ranges(partitions: Sequence[Any], conf: str, counted: CountedGroups) -> tuple[Any, ...]:
+    """Sort each partition, and gather the rows of each range of group and confidence in one delayed part."""
+    dask = _import_dask()
+
+    sort = dask.delayed(_sort_partition)
+    sample = dask.delayed(_sample)
+    split = dask.delayed(_split_rows)
+    join = dask.delayed(_join_rows)
+    sorted_rows = dask.persist(*[sort(partition, conf, counted) for partition in partitions])
+    samples = dask.compute(*[sample(rows) for rows in sorted_rows])
+    cuts = _choose_cuts(samples, min(len(partitions), RANGES))
+    pieces_by_partition = [split(rows, cuts) for rows in sorted_rows]
+    ranges = []
+    for place in range(len(cuts) + 1):
+        own_pieces = [pieces[place] for pieces in pieces_by_partition]
+        ranges.append(join(own_pieces))
+    persisted: tuple[Any, ...] = dask.persist(*ranges)
+    return persisted
 
 
 def _import_dask() -> Any:
@@ -72,22 +86,32 @@ def _code_rows(partition: Any, counted: CountedGroups) -> Codes:
     """Find the group of each row of a partition."""
     import pyarrow as pa
 
-    return counted.code_rows([pa.Array.from_pandas(partition[name]) for name in counted.names])
+    columns = [pa.Array.from_pandas(partition[name]) for name in counted.names]
+    return counted.code_rows(columns)
 
 
 def _sample(rows: Rows) -> list[Cut]:
     """Take evenly spaced rows of a sorted partition."""
     code, conf, _ = rows
     step = max(len(code) // SAMPLE, 1)
-    return list(zip(code[::step].tolist(), conf[::step].tolist(), strict=True))
+    groups = code[::step].tolist()
+    values = conf[::step].tolist()
+    return list(zip(groups, values, strict=True))
 
 
 def _choose_cuts(samples: Sequence[list[Cut]], ranges: int) -> list[Cut]:
     """Cut the sampled rows of all partitions into ranges of equal size."""
-    rows = [row for sample in samples for row in sample]
+    rows: list[Cut] = []
+    for sample in samples:
+        rows += sample
+    if not rows:
+        return []
     rows.sort(key=lambda row: (row[0], -row[1]))
-    cuts = [rows[len(rows) * place // ranges] for place in range(1, ranges)] if rows else []
-    return list(dict.fromkeys(cuts))
+    cuts: dict[Cut, None] = {}  # in order, each once
+    for place in range(1, ranges):
+        cut = rows[len(rows) * place // ranges]
+        cuts[cut] = None
+    return list(cuts)
 
 
 def _split_rows(rows: Rows, cuts: Sequence[Cut]) -> list[Rows]:
@@ -96,7 +120,8 @@ def _split_rows(rows: Rows, cuts: Sequence[Cut]) -> list[Rows]:
     places = [0]
     for group, value in cuts:
         start, end = np.searchsorted(code, [group, group + 1])
-        places.append(int(start + np.searchsorted(-conf[start:end], -value)))
+        more_confident = np.searchsorted(-conf[start:end], -value)
+        places.append(int(start + more_confident))
     places.append(len(code))
     pieces = []
     for start, end in pairwise(places):
@@ -106,17 +131,22 @@ def _split_rows(rows: Rows, cuts: Sequence[Cut]) -> list[Rows]:
 
 def _join_rows(pieces: Sequence[Rows]) -> Rows:
     """Join and sort the rows of one range."""
-    code, conf, kind = (np.concatenate(column) for column in zip(*pieces, strict=True))
+    codes, confs, kinds = zip(*pieces, strict=True)
+    code = np.concatenate(codes)
+    conf = np.concatenate(confs)
+    kind = np.concatenate(kinds)
     order = np.lexsort((-conf, code))
     return code[order], conf[order], kind[order]
 
 
 def _count(rows: Rows) -> PartCounts:
-    return count_part([(rows[0], rows[2])])
+    code, _, kind = rows
+    return count_part([(code, kind)])
 
 
 def _reduce(rows: Rows, plan: PartPlan) -> tuple[Array, AnyArray]:
-    sums = plan.reduce([(rows[1], rows[2])])
+    _, conf, kind = rows
+    sums = plan.reduce([(conf, kind)])
     return sums.sums, sums.cells
 
 
@@ -125,12 +155,14 @@ def fold(plain: LogTable, columns: Sequence[str], function: Fold, groups: Counte
     dask = _import_dask()
 
     def apply(partition: Any) -> Any:
-        return function(iter([_read_partition(partition, columns, groups)]))
+        batch = _read_partition(partition, columns, groups)
+        return function(iter([batch]))
 
     names = () if groups is None else groups.names
     partitions = plain.frame.select(*columns, *names).to_native().to_delayed()
     with engine_errors():
-        return list(dask.compute(*[dask.delayed(apply)(partition) for partition in partitions]))
+        tasks = [dask.delayed(apply)(partition) for partition in partitions]
+        return list(dask.compute(*tasks))
 
 
 def fold_groups(plain: LogTable, columns: Sequence[str], function: Fold, groups: CountedGroups) -> list[Any]:
@@ -145,17 +177,20 @@ def fold_groups(plain: LogTable, columns: Sequence[str], function: Fold, groups:
         pieces = []
         for part in range(parts):
             own = rows["code"] % parts == part
-            pieces.append({name: array[own] for name, array in rows.items()})
+            piece = {name: array[own] for name, array in rows.items()}
+            pieces.append(piece)
         return pieces
 
     def apply(pieces: list[Batch]) -> Any:
         return function(iter(pieces))
 
     with engine_errors():
-        pieces = [dask.delayed(split, nout=parts)(partition) for partition in partitions]
+        delayed_split = dask.delayed(split, nout=parts)
+        pieces_by_partition = [delayed_split(partition) for partition in partitions]
         tasks = []
         for part in range(parts):
-            tasks.append(dask.delayed(apply)([piece[part] for piece in pieces]))
+            own_pieces = [pieces[part] for pieces in pieces_by_partition]
+            tasks.append(dask.delayed(apply)(own_pieces))
         return list(dask.compute(*tasks))
 
 

@@ -74,8 +74,8 @@ class LogCard:
     def __str__(self) -> str:
         lines = []
         for name, rate in self.rates.items():
-            low, high = self.intervals[name]
-            lines.append(f"{name:<8} {self.verdicts[name]:>12}  {rate:.4f}  [{low:.4f}, {high:.4f}]")
+            interval = _shown_interval(self.intervals[name])
+            lines.append(f"{name:<8} {self.verdicts[name]:>12}  {rate:.4f}  {interval}")
         if self.report is not None:
             lines.append(str(self.report))
         return "\n".join(lines)
@@ -89,17 +89,17 @@ class LogCard:
     def _repr_html_(self) -> str:
         rows: list[tuple[object, ...]] = []
         for name, rate in self.rates.items():
-            low, high = self.intervals[name]
-            rows.append((name, self.verdicts[name], rate, f"[{low:.4f}, {high:.4f}]"))
+            interval = _shown_interval(self.intervals[name])
+            rows.append((name, self.verdicts[name], rate, interval))
         facts: dict[str, object] = {}
-        if self.report is not None:
-            facts = {
-                "coverage": f"{self.report.coverage:.4f} {_shown_interval(self.report.coverage_interval)}",
-                "risk": f"{self.report.risk:.4f} {_shown_interval(self.report.risk_interval)}",
-                "promise kept": self.report.kept,
-            }
+        report = self.report
+        if report is not None:
+            facts["coverage"] = f"{report.coverage:.4f} {_shown_interval(report.coverage_interval)}"
+            facts["risk"] = f"{report.risk:.4f} {_shown_interval(report.risk_interval)}"
+            facts["promise kept"] = report.kept
         table = NotebookTable(("verdict", "rows", "rate", "95 % interval"), rows)
-        return notebook_card(f"A gate on {sum(self.verdicts.values()):,} logged predictions", facts, table)
+        total = sum(self.verdicts.values())
+        return notebook_card(f"A gate on {total:,} logged predictions", facts, table)
 
 
 def _shown_interval(interval: Bounds) -> str:
@@ -143,7 +143,8 @@ class LogCards(Mapping[Key, LogCard]):
         """
         rows = []
         for key, card in self.cards.items():
-            row: dict[str, Any] = dict(zip(self.by, key_values(key, self.by), strict=True))
+            group_values = key_values(key, self.by)
+            row: dict[str, Any] = dict(zip(self.by, group_values, strict=True))
             row["n"] = sum(card.verdicts.values())
             row |= card.rates
             if card.report is not None:
@@ -170,7 +171,9 @@ class LogCards(Mapping[Key, LogCard]):
         """
         listed = []
         for key, card in self.cards.items():
-            listed.append({"group": list(key_values(key, self.by))} | card.to_dict())
+            content: dict[str, object] = {"group": list(key_values(key, self.by))}
+            content |= card.to_dict()
+            listed.append(content)
         return json.dumps(plain_value({"by": list(self.by), "groups": listed}), indent=indent)
 
     def __str__(self) -> str:
@@ -192,7 +195,9 @@ class LogCards(Mapping[Key, LogCard]):
         return list(head), cells
 
     def __repr__(self) -> str:
-        rows = sum(sum(card.verdicts.values()) for card in self.cards.values())
+        rows = 0
+        for card in self.cards.values():
+            rows += sum(card.verdicts.values())
         return f"LogCards({rows} rows in {len(self.cards)} groups by {', '.join(self.by)})"
 
     def _repr_html_(self) -> str:
@@ -276,7 +281,11 @@ def card(
     if not groups:
         return cards[()]
     if len(groups) == 1:
-        cards = {key[0]: one for key, one in cards.items()}
+        by_value: dict[Key, LogCard] = {}
+        for key, one in cards.items():
+            (value,) = key
+            by_value[value] = one
+        cards = by_value
     return LogCards(tuple(groups), cards)
 
 
@@ -315,10 +324,16 @@ def _count_rows(
         schema = raw.frame.collect_schema()
         check_groups(groups, [schema[name] for name in names])
         flags = _flags(schema)
-        numbers = [flag.cast(nw.Int64()).alias(f"n_{name}") for name, flag in flags.items()]
-        sums = [nw.col(f"n_{name}").sum().alias(f"s_{name}") for name in flags]
+        numbers = []  # of 0 and 1
+        sums = []
+        for name, flag in flags.items():
+            numbers.append(flag.cast(nw.Int64()).alias(f"n_{name}"))
+            sums.append(nw.col(f"n_{name}").sum().alias(f"s_{name}"))
         frame = raw.frame.select(*names, nw.col("verdict"), *numbers)
-        counted = frame.group_by(*names).agg(*sums) if names else frame.select(*sums)
+        if names:
+            counted = frame.group_by(*names).agg(*sums)
+        else:
+            counted = frame.select(*sums)
     rows = []
     totals = dict.fromkeys(flags, 0)
     for row in read_rows(counted):
@@ -326,7 +341,8 @@ def _count_rows(
         for name in flags:
             counts[name] = int(row[f"s_{name}"] or 0)
             totals[name] += counts[name]
-        rows.append(_CountedRow(tuple(row[name] for name in names), counts))
+        key = tuple(row[name] for name in names)
+        rows.append(_CountedRow(key, counts))
     check_truths(totals, totals["n"])
     rows.sort(key=lambda row: sort_key(row.key))
     return rows

@@ -233,10 +233,10 @@ def _shown(sources: Sequence[Any]) -> str:
 
 
 def _reader(path: str) -> str:
-    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
-    if suffixes and suffixes[-1] in (".gz", ".zst"):
-        suffixes.pop()
-    reader = _READERS.get(suffixes[-1] if suffixes else "")
+    name = Path(path.lower())
+    if name.suffix in (".gz", ".zst"):
+        name = name.with_suffix("")
+    reader = _READERS.get(name.suffix)
     if reader is None:
         raise InvalidInput(f"{path} must end in {', '.join(_READERS)}, to say what it holds")
     return reader
@@ -296,15 +296,24 @@ def _check_split(names: Sequence[str], paths: Sequence[str]) -> None:
     """Raise if DuckDB gave up to split the lines of a CSV file, or to take quotes for quotes."""
     for name in names:
         kept_quotes = len(name) > 1 and name.startswith('"') and name.endswith('"')
-        kept_delimiter = len(names) == 1 and any(sign in name for sign in _DELIMITERS)
-        for sign in _DELIMITERS:
-            parts = name.split(sign)
-            kept_delimiter = kept_delimiter or (len(parts) > 1 and not set(parts).isdisjoint(names))
-        if kept_quotes or kept_delimiter:
+        if kept_quotes or _holds_several(name, names, paths):
             raise InvalidInput(
                 f"{_shown(paths)} cannot be split into columns: each line must have as many fields as the first one, "
                 f"which names them, and quotes must be closed; its first line was read as {name[:100]!r}"
             )
+
+
+def _holds_several(name: str, names: Sequence[str], paths: Sequence[str]) -> bool:
+    """Check whether the name of a column is a line of names: it is the only one, or other files have its parts."""
+    for delimiter in _DELIMITERS:
+        parts = name.split(delimiter)
+        if len(parts) == 1:
+            continue
+        if len(names) == 1:
+            return True
+        if len(paths) > 1 and set(parts).issubset(names):
+            return True
+    return False
 
 
 def first_line(error: Exception) -> str:
@@ -346,11 +355,15 @@ def _import_narwhals() -> Any:
 
 
 def _is_query(source: Any) -> bool:
-    return isinstance(source, tuple) and len(source) == 2 and type(source[0]).__name__ == "DuckDBPyConnection"
+    if not isinstance(source, tuple) or len(source) != 2:
+        return False
+    return type(source[0]).__name__ == "DuckDBPyConnection"  # compared by name, as duckdb may not be imported
 
 
 def _is_list_of_paths(source: Any) -> bool:
-    return isinstance(source, list | tuple) and all(isinstance(one, str | os.PathLike) for one in source)
+    if not isinstance(source, list | tuple):
+        return False
+    return all(isinstance(one, str | os.PathLike) for one in source)
 
 
 def _is_dataset(source: Any) -> bool:
