@@ -1,6 +1,7 @@
 """A training folder remembers size, normalisation and classes; extract and ONNX use them unasked, and refuse others."""
 
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -235,6 +236,21 @@ def test_missing_labels_and_mixed_sizes_are_one_line(tmp_path):
     assert code == 3
     assert "images differ in size" in output
     assert "--crop" in output
+
+
+def test_reading_processes_end_with_the_training(tmp_path):
+    images = write_folder(tmp_path / "photos")
+    before = set(multiprocessing.active_children())
+    train(
+        recipe("basic"),
+        build("resnet8_cifar", 3),
+        images,
+        tmp_path / "out",
+        settings=SETTINGS,
+        prepare=PREPARE,
+        workers=2,
+    )
+    assert set(multiprocessing.active_children()) <= before
 
 
 def test_commands_work_in_a_process_of_their_own(tmp_path):

@@ -223,7 +223,10 @@ def _train(
         training.renew_statistics()
         write_weights(weights, model, identity)
         return Trained(weights, model.eval(), (), 1.0)
-    progress = _run_epochs(training, folder, identity, val, done)
+    try:
+        progress = _run_epochs(training, folder, identity, val, done)
+    finally:
+        training.feed.close()  # reading processes that are left to the end of Python may be reported as killed
     load_weights(model, weights)
     return Trained(weights, model.eval(), progress.history, _averaging_window(training.average))
 
