@@ -194,7 +194,7 @@ class Training:
     def feed(self) -> BatchFeed:
         """What hands out prepared batches.
 
-        Its processes, if there are any, start with the first batch and end with this object.
+        Its processes, if there are any, start with the first batch and end with the training.
         """
         return BatchFeed(self.batch_maker, self.setup.workers)
 
