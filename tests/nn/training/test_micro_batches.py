@@ -3,6 +3,7 @@
 import shutil
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from twofold.errors import InvalidInput, RunError  # noqa: E402
 from twofold.nn.recipes import Ranked, Recipe  # noqa: E402
 from twofold.nn.training import Settings, prepare_training, state, train  # noqa: E402
 from twofold.nn.training.forward import ForwardPass, find_idle_parameters  # noqa: E402
-from twofold.nn.training.processes import _check_distributed_type  # noqa: E402
+from twofold.nn.training.processes import _check_distributed_type, _leave  # noqa: E402
 
 
 def distance(one, other):
@@ -185,3 +186,15 @@ def test_only_the_first_process_prints(tmp_path, monkeypatch):
     second = CliRunner().invoke(main, [*words, str(tmp_path / "second")])
     assert second.exit_code == 0, second.output
     assert second.output == ""
+
+
+def test_threads_of_the_group_have_time_to_free_their_tensors(tmp_path):
+    """They need the interpreter, and a thread that asks for it while Python ends aborts the process."""
+    store = torch.distributed.FileStore(str(tmp_path / "store"), 1)
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    thread = threading.Thread(target=time.sleep, args=(0.1,))
+    thread.start()
+    _leave()
+    assert not thread.is_alive()
+    assert not torch.distributed.is_initialized()
+    _leave()  # nothing is left to leave

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import time
 import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -20,6 +21,7 @@ from twofold.errors import InvalidInput, MissingExtra
 from twofold.nn.training.settings import Precision
 
 SHARDING = ("FSDP", "DEEPSPEED", "MEGATRON_LM", "TP")  # as accelerate names them
+SECONDS_TO_FINISH = 0.5  # of the threads of Gloo, which have nothing to do but to free tensors
 
 Sliceable = TypeVar("Sliceable", Tensor, npt.NDArray[np.int64], npt.NDArray[np.float64])
 
@@ -248,6 +250,11 @@ def is_first_process() -> bool:
 
 
 def _leave() -> None:
-    """Leave the process group before the interpreter ends: its threads would abort a process that has finished."""
+    """Leave the process group before the interpreter ends: its threads would abort a process that has finished.
+
+    Threads of Gloo free the tensors of the last exchange, and need the interpreter for it. They outlive the group,
+    because ``DistributedDataParallel`` still refers to it, so they get time to finish.
+    """
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
+        time.sleep(SECONDS_TO_FINISH)
