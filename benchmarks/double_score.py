@@ -15,8 +15,8 @@ from script import announce
 import numpy as np
 
 from timing import best, finish, row
-from twofold import _kernels, metrics
-from twofold.metrics import joint
+from twofold import metrics
+from twofold.metrics import _envelope_kernels, joint
 
 
 def world(inside, outside, seed=0):
@@ -42,7 +42,7 @@ def searched(samples, known=None):
     With ``known`` the best ratio of every level is there from the start. What is looked at then has to be looked at in
     any order of search: its bounds exceed even the final ratios.
     """
-    refine, seed, find = _kernels.refine_envelope, _kernels.seed_envelope, joint._envelope
+    refine, seed, find = _envelope_kernels.refine_envelope, _envelope_kernels.seed_envelope, joint._envelope
     sides = Counter()
     found = []
 
@@ -61,11 +61,11 @@ def searched(samples, known=None):
         found[:] = find(*arguments)
         return found
 
-    _kernels.refine_envelope, _kernels.seed_envelope, joint._envelope = count, start, keep
+    _envelope_kernels.refine_envelope, _envelope_kernels.seed_envelope, joint._envelope = count, start, keep
     try:
         metrics.ds_aurc(*samples)
     finally:
-        _kernels.refine_envelope, _kernels.seed_envelope, joint._envelope = refine, seed, find
+        _envelope_kernels.refine_envelope, _envelope_kernels.seed_envelope, joint._envelope = refine, seed, find
     return sides, found[0]
 
 

@@ -294,7 +294,7 @@ def test_pruning_loses_nothing_where_many_pairs_are_as_good(kind, share):
 
 def test_the_cells_that_are_searched_grow_like_n_log_n(monkeypatch):
     """A larger world leaves about as many cells of each size, relative to n over their side."""
-    from twofold import _kernels
+    from twofold.metrics import _envelope_kernels
 
     visited = []
 
@@ -303,8 +303,8 @@ def test_the_cells_that_are_searched_grow_like_n_log_n(monkeypatch):
         visited.append(len(cells) * size)
         return refine(*arguments)
 
-    refine = _kernels.refine_envelope
-    monkeypatch.setattr(_kernels, "refine_envelope", count)
+    refine = _envelope_kernels.refine_envelope
+    monkeypatch.setattr(_envelope_kernels, "refine_envelope", count)
     densest = []
     for n in (2_000, 8_000):
         visited.clear()

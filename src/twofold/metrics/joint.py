@@ -578,7 +578,7 @@ def _envelope(data: Samples, plane: _Plane, weights: Weights | None = None) -> t
     The plane of all pairs is one cell at first. Cells that may improve a level are cut into four, until they are small
     enough to try every pair; the others are dropped.
     """
-    from twofold._kernels import order_by_column, refine_envelope, seed_envelope, share_best
+    from twofold.metrics._envelope_kernels import order_by_column, refine_envelope, seed_envelope, share_best
 
     bests = np.full((_SLICES, data.inside + 1), -1.0)
     pairs = np.full((_SLICES, data.inside + 1, 2), -1, np.int32)
