@@ -81,12 +81,13 @@ def things(tmp_path_factory):
         results,
         compare(results, "aurc"),
         bench,
+        gate.report_card(data),
     ]
     return {f"{type(thing).__name__}{i}": thing for i, thing in enumerate(made)}
 
 
 NAMES = "Evaluation Evaluation Interval Outputs Run Head Chain Gate Decision Monitor Recommendation "
-NAMES += "Results Comparison Benchmark"
+NAMES += "Results Comparison Benchmark ReportCard"
 
 
 @pytest.mark.parametrize("name", [f"{name}{i}" for i, name in enumerate(NAMES.split())])
@@ -122,6 +123,10 @@ def test_numbers_are_those_of_the_object(things):
     accepted = sum(str(verdict) == "accept" for verdict in decision.verdict)
     assert f"{accepted:,} ({accepted / 60:.1%})" in texts
     assert "and 44 more" in texts
+    report = things["ReportCard14"]
+    texts = Page(report._repr_html_()).texts
+    assert {f"{report.risk:.4f}", f"{report.false_reject}", report.kept} <= set(texts)
+    assert not any("groups" in text for text in texts), "samples are independent here"
     assert repr(results) == "Results(24 rows: 1 runs, 3 methods, 8 shifts, 1 protocols, 1 metrics)"
 
 

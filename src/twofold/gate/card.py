@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from twofold._checks import Mask
+from twofold._notebook import NotebookTable
+from twofold._notebook import card as notebook_card
 from twofold.errors import UnfitData
 from twofold.gate.grouped import Codes, count_groups, group_codes, group_sums, ratio_interval
 from twofold.gate.promise import Promise
@@ -138,6 +140,23 @@ class ReportCard:
             f"[...]: 95 % intervals for independent {units}",
         ]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        rows = (
+            ("coverage", f"{self.coverage:.4f}", _format_interval(self.coverage_interval)),
+            ("risk", f"{self.risk:.4f}", _format_interval(self.risk_interval)),
+            ("DS-F1", f"{self.f1:.4f}", ""),
+        )
+        facts: dict[str, object] = {
+            "true accepts": self.true_accept,
+            "false accepts, OOD": self.false_accept_ood,
+            "false accepts, mistakes": self.false_accept_mistakes,
+            "false rejects": self.false_reject,
+            "independent groups": self.groups,
+            "promise kept": self.kept,
+        }
+        table = NotebookTable(("", "value", "95 % interval"), rows)
+        return notebook_card(f"Report card of a gate on {self.samples:,} samples", facts, table)
 
 
 def _format_interval(interval: Bounds) -> str:
