@@ -10,6 +10,7 @@ from safetensors.numpy import save_file
 from twofold._files import arrays_digest
 from twofold.errors import InvalidInput
 from twofold.outputs import Head, Outputs
+from twofold.scores.candidates import computable_scores
 from twofold.scores.chain import _read_file, load_chain, scorer
 from twofold.scores.registry import PROJECTIONS, info, step_names
 
@@ -344,3 +345,21 @@ def test_odd_features_have_lower_confidence(spec):
     chain = scorer(spec).fit(train)
     trusted = chain.score(Outputs(train.head.logits(means), None, means, train.head))
     assert trusted.min() > chain.score(Outputs(train.head.logits(odd), None, odd, train.head))[0]
+
+
+@pytest.mark.parametrize("fields", [("logits",), ("logits", "features", "head")])
+def test_every_score_that_outputs_allow_works_on_them(fields):
+    full = outputs(120)
+    given = Outputs(full.logits, full.labels, *(getattr(full, name) for name in fields[1:]))
+    names = computable_scores([given])
+    assert {"combood", "neglabel"}.isdisjoint(names)  # layers or embeddings are missing
+    for name in names:
+        assert np.isfinite(scorer(name).fit(given, val=given).score(given)).all(), name
+
+
+def test_combood_is_a_candidate_where_the_extremes_of_layers_are_recorded():
+    full = outputs(120)
+    extremes = {f"block/{kind}": np.asarray(full.features) for kind in ("max", "min")}
+    given = Outputs(full.logits, full.labels, full.features, layers=extremes)
+    assert "combood" in computable_scores([given])
+    assert "combood" not in computable_scores([given, Outputs(full.logits, full.labels, full.features)])

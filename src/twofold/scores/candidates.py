@@ -14,7 +14,7 @@ from twofold.scores.step import holds_field
 USUAL = ("msp", "energy", "mls", "entropy", "gen", "knn", "mds", "vim", "neco", "fdbd")
 """Scores whose pairs :func:`twofold.scores.pairs.choose_pairs` tries by default, as far as the outputs allow them."""
 
-NEED_SETTINGS = ("sum", "product", "mc", "recorded")  # scores of other scores, or of a confidence that has to be named
+NEED_SETTINGS = ("sum", "product", "mc", "recorded", "neglabel")  # other scores, a name or embeddings must be given
 
 
 def usual_scores(run: Run) -> list[str]:
@@ -61,8 +61,9 @@ def computable_scores(sets: Sequence[Outputs]) -> list[str]:
     Returns
     -------
     list of str
-        Names of scores, without sum, product, mc and recorded, which need settings. Where the logits of a set come from
-        probabilities, scores that read their scale are left out, as far as this can be tested before a fit.
+        Names of scores, without sum, product, mc, recorded and neglabel, which need settings, and without those whose
+        default settings need more than the outputs hold. Where the logits of a set come from probabilities, scores that
+        read their scale are left out, as far as this can be tested before a fit.
 
     Examples
     --------
@@ -71,14 +72,15 @@ def computable_scores(sets: Sequence[Outputs]) -> list[str]:
     >>> "energy" in computable_scores([Outputs.from_probabilities([[0.9, 0.1]])])
     False
     """
-    names = [name for name in step_names("score", needs=common_fields(sets)) if name not in NEED_SETTINGS]
+    fields = common_fields(sets)
     without_scale = [outputs for outputs in sets if outputs.is_scale_lost]
-    if not without_scale:
-        return names
     computable = []
-    for name in names:
+    for name in step_names("score", needs=fields):
+        if name in NEED_SETTINGS:
+            continue
         chain = scorer(name)
-        if not (chain.ready and reads_scale(chain, without_scale[0])):
+        reads_lost_scale = bool(without_scale) and chain.ready and reads_scale(chain, without_scale[0])
+        if fields.issuperset(chain.needs) and not reads_lost_scale:
             computable.append(name)
     return computable
 
