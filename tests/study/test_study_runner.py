@@ -85,6 +85,12 @@ def test_a_row_that_only_looks_has_no_updates(root, tmp_path):
     assert loads(text).plan(loads(text).cells()[0], tmp_path, root=root).steps == 0
 
 
+def test_the_time_of_a_row_with_a_new_head_is_estimated(root, tmp_path):
+    """A few steps of a new network take as long, so the weights need not be there."""
+    text = changed('recipe = "basic"', 'recipe = "basic"\ncheckpoint = "{data}/start.npz"\nnew_head = true')
+    assert estimate(loads(text), tmp_path, root=root).minutes["basic-s0"] > 0
+
+
 def test_other_settings_are_not_mixed_with_what_is_there(whole, root):
     with pytest.raises(RunError, match=r"basic-s0 .* was trained with other settings"):
         run(loads(changed("lr = 0.02", "lr = 0.03")), whole, root=root)

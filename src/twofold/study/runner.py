@@ -249,7 +249,7 @@ def _measure_minutes(
 ) -> float:
     """Estimate minutes of training and extraction from a few steps; ``reading_times`` remembers data sets."""
     plan = study.plan(cell, out, root=root, device=device)
-    measured = replace(plan, checkpoint=None).describe(2)
+    measured = replace(plan, checkpoint=None, new_head=False).describe(2)
     step = measured["seconds_per_step"]
     forward = step / max(1, measured["passes_per_step"]) / plan.settings.batch / FORWARD
     seconds = plan.steps * step
