@@ -35,6 +35,7 @@ NOT_TESTABLE = "not testable at this scale"
 VERDICTS = (HOLDS, FAILS, INCONCLUSIVE, NOT_TESTABLE)
 
 BEYOND = "beyond"  # the paper of claims that no paper makes
+NOWHERE = "nowhere"  # where a claim that no paper makes is printed
 DIGITS = 6  # of the numbers in a file, from which the verdict must follow
 
 

@@ -17,7 +17,7 @@ from timing import finish, row
 from twofold import metrics
 from twofold.outputs import Head, Outputs
 from twofold.scores import fit_all, score_all
-from twofold.scores.registry import step_names
+from twofold.scores.candidates import computable_scores
 
 UNKNOWN = ("svhn", "textures", "tin", "scenes")
 CHAINS = ("react|energy", "dice|energy", "ash|energy", "scale|energy", "vra|energy", "lts|energy", "temperature|msp")
@@ -34,8 +34,7 @@ def main():
 
     train, test = outputs("id_train", held["id_train_labels"]), outputs("id_test", held["id_test_labels"])
     unknown = {name: outputs(f"ood_{name}") for name in UNKNOWN}
-    names = [n for n in step_names("score", needs=["logits", "features", "head"]) if n not in ("sum", "product", "mc")]
-    specs = [*names, *CHAINS]
+    specs = [*computable_scores([train, test, *unknown.values()]), *CHAINS]
     announce(f"fitting {len(specs)} scores")
     chains = fit_all(specs, train)
     announce("scoring the test set")

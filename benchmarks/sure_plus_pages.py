@@ -5,23 +5,34 @@ Reads the committed cells below ``results/studies``; what is not finished is rep
 
 from __future__ import annotations
 
-import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
-
-from score_choice import read_csv
+from network_cells import read_csv
+from sure_plus_cells import (
+    ACCURACY,
+    COMPARISONS,
+    FASTER,
+    LONGER,
+    MEASURES,
+    SINGLE,
+    SWEPT,
+    Cells,
+    chosen_by_trials,
+    compared_rows,
+    label_of,
+    open_comparison,
+    opened_trials,
+    recipe_of,
+    setting,
+    title_of,
+)
+from sure_plus_figures import figure_name, has_figure
 from tables import markdown
 from twofold import study
-from twofold.plot.themes import COLOURS
-from twofold.study import Study, StudyRow
-
-Row = Mapping[str, str]
+from twofold.study import Study
 
 LOOPS = "tests/nn/test_independent_loops.py"
 FAITHFUL = (  # what is compared with a plain reference, and the test that does it
@@ -40,84 +51,12 @@ FAITHFUL = (  # what is compared with a plain reference, and the test that does 
         "test_rebn_gives_the_statistics_of_a_full_pass",
     ),
 )
-MEASURES = (  # head, metric, shift, protocol, second score, factor
-    ("accuracy", "accuracy", "test", "fd_shifts", "", 100),
-    ("AURC", "aurc", "test", "fd_shifts", "", 1000),
-    ("DS-F1 near", "ds_f1", "near", "joint", "knn", 100),
-    ("DS-F1 far", "ds_f1", "far", "joint", "knn", 100),
+TITLES = [measure.title for measure in MEASURES]
+ADDED = (
+    "The trials chose the settings of SURE+, plain training and RegMixup; mixup, CutMix and SURE have their printed settings (learning rate "
+    "0.05). The row of plain training with its printed rate of 0.1, and the claim about it, were added after the first seed of SURE+ and of "
+    "that row had been seen."
 )
-CHOICE = ("aurc", "validation", "fd_shifts", "")
-SWEPT = {"sure_plus": "SURE+", "sure_fsam": "SURE+ without RegPixMix"}
-TRIALS = ("sure_plus_trials", "sure_plus_tuned", "trials")  # folder, study, preset
-PRINTED = "sure_plus-5"  # the row of SURE+ with the printed radius
-LATER = (  # title, folder, study, preset
-    ("The comparison after 40 epochs", "sure_plus_tuned", "sure_plus_tuned", None),
-    ("Single precision in place of bfloat16", "sure_plus_float32", "sure_plus_tuned", "float32"),
-    ("Fine-tuning a real network (as in Table 4)", "sure_plus_finetune", "sure_plus_finetune", None),
-    ("100 epochs", "sure_plus_converged", "sure_plus_tuned", "converged"),
-)
-
-
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """Hold a study and the cells of it that are committed."""
-
-    study: Study
-    folder: Path
-
-    @cached_property
-    def minutes(self) -> dict[str, float]:
-        """The minutes of every finished cell."""
-        file = self.folder / "cells.json"
-        if not file.exists():
-            return {}
-        content = json.loads(file.read_text(encoding="utf-8"))["content"]
-        return {name: float(cell["minutes"]) for name, cell in content.items()}
-
-    @cached_property
-    def rows(self) -> list[Row]:
-        """The results of the finished cells."""
-        file = self.folder / "results.csv"
-        return list(read_csv(file)) if file.exists() else []
-
-    def mean(
-        self, recipe: str, metric: str, shift: str, protocol: str, pair: str, seeds: Sequence[int] | None = None
-    ) -> float | None:
-        """Average a number of msp, or of msp with a second score, over seeds (all, or those named) and benchmarks."""
-        found = []
-        for row in self.rows:
-            if seeds and int(row["seed"]) not in seeds:
-                continue
-            about = (row["recipe"], row["score"], row["pair"], row["metric"], row["shift"], row["protocol"])
-            if about == (recipe, "msp", pair, metric, shift, protocol) and row["value"]:
-                found.append(float(row["value"]))
-        return float(np.mean(found)) if found else None
-
-    def cells_of(self, recipe: str) -> list[str]:
-        """List the finished cells of a row of the study."""
-        return [cell.name for cell in self.study.cells() if cell.row.name == recipe and cell.name in self.minutes]
-
-    def chosen(self, family: str) -> str | None:
-        """Return the finished row of a family with the lowest AURC on validation images."""
-        found = {}
-        for row in self.study.rows:
-            value = self.mean(row.name, *CHOICE, seeds=self.study.tuning_seeds)
-            if row.family == family and value is not None:
-                found[row.name] = value
-        return min(found, key=found.__getitem__) if found else None
-
-    def has_trials(self, family: str) -> bool:
-        """Tell whether a family has several rows, of which validation images choose one."""
-        return sum(row.family == family for row in self.study.rows) > 1
-
-    def is_complete(self, family: str) -> bool:
-        """Tell whether every trial of a family has a finished cell."""
-        return all(self.cells_of(row.name) for row in self.study.rows if row.family == family)
-
-
-def opened(root: Path, folder: str, name: str, preset: str | None = None) -> Cells:
-    """Open the committed cells of a study."""
-    return Cells(study.load(name, preset=preset, check=False), root / "results" / "studies" / folder)
 
 
 def sure_plus_sections(root: Path) -> list[str]:
@@ -141,15 +80,10 @@ def faithful(root: Path) -> list[str]:
         rows.append([what, f"`{named}`"])
     return [
         "## Is our SURE+ the paper's SURE+?",
-        "It does not rest on accuracy: whole trainings end with the weights of loops that were written from the paper in plain PyTorch, and a "
-        "weight of a loss that is changed by 5 % shows. Every part is compared with its definition as well.",
+        "The answer does not rest on accuracy. Tests run whole trainings and compare the final weights with those of loops written from the "
+        "paper in plain PyTorch; changing the weight of one loss by 5 % makes them fail. Other tests compare every part with its definition.",
         markdown(["what is compared", "test"], rows),
     ]
-
-
-def opened_trials(root: Path) -> Cells:
-    """Open the committed trials, which choose the radius and the learning rates."""
-    return opened(root, *TRIALS)
 
 
 def radius(root: Path) -> list[str]:
@@ -158,10 +92,11 @@ def radius(root: Path) -> list[str]:
     epochs = dict(cells.study.settings)["epochs"]
     parts = [
         "## The radius",
-        "The printed rho = 0.2 is a length, and the weights here are shorter than those of the paper. SURE+ and its step "
-        f"before RegPixMix (`sure_fsam`) therefore try six radii, plain training and RegMixup six learning rates. Each trial trains for {epochs} "
-        "epochs with one seed, and the AURC of validation images chooses. The table has every trial; "
-        "DS-F1 is that of msp + knn. Minutes are those of a cell on one core, which other work shared.",
+        "The sharpness radius rho is a distance in the space of the weights. The printed 0.2 suits the paper's ResNet-18; our network has a "
+        "smaller weight norm, for which the same distance is a larger perturbation. SURE+ and SURE+ without RegPixMix (`sure_fsam`) therefore try "
+        f"six radii, and plain training and RegMixup six learning rates. Each trial trains for {epochs} epochs with one seed, and the lowest AURC on "
+        "validation images wins. The table lists every trial. DS-F1 is that of msp + knn. Minutes are wall-clock time on one core that other "
+        "work shared.",
     ]
     rows: list[list[str]] = []
     missing: dict[str, list[str]] = {}
@@ -172,16 +107,18 @@ def radius(root: Path) -> list[str]:
         if not done:
             missing.setdefault(one.family, []).append(setting(one))
             continue
-        first = shown(cells.mean(one.name, *CHOICE), 1000)
+        first = shown(cells.validation(one.name))
         mark = ""
-        if cells.chosen(one.family) == one.name:
+        if one.family != FASTER and cells.chosen(one.family) == one.name:
             mark = " (chosen)" if cells.is_complete(one.family) else " (chosen so far)"
-        rows.append([one.family, setting(one) + mark, first, *measured(cells, one.name), minutes_of(cells, done)])
-    head = ["recipe", "setting", "AURC, validation", *(measure[0] for measure in MEASURES), "minutes"]
+        rows.append([recipe_of(one), setting(one) + mark, first, *measured(cells, one.name), minutes_of(cells, done)])
+    head = ["recipe", "setting", "AURC, validation", *TITLES, "minutes"]
     if rows:
         parts.append(markdown(head, rows))
     left = sum(len(settings) for settings in missing.values())
-    parts.append(f"{len(rows)} of {len(rows) + left} trials are finished." + sweep_words(cells))
+    parts.append(
+        f"{len(rows)} of {len(rows) + left} trials are finished.{sweep_words(cells)} `{trial_command(cells)}` runs them."
+    )
     if missing:
         parts.append("Missing:")
         parts.append("\n".join(f"- {family}: {'; '.join(settings)}" for family, settings in missing.items()))
@@ -190,22 +127,34 @@ def radius(root: Path) -> list[str]:
     return parts
 
 
-def setting(row: StudyRow) -> str:
-    """Name what a trial sets: the radius, or the learning rate."""
-    settings = dict(row.settings)
-    given = re.search(r"\((.+)\)", row.recipe)
-    if given is not None:
-        return given[1].replace("rho_relative=True", "rho relative to the weights").replace("=", " = ")
-    return f"lr = {settings['lr']}" if "lr" in settings else "as printed"
+def trial_command(cells: Cells) -> str:
+    """Write the command that runs the trials."""
+    families = [family for family in cells.study.families if cells.has_trials(family)]
+    return command_for(cells.study, families)
+
+
+def command_for(one: Study, rows: Iterable[str], seeds: Sequence[int] | None = None) -> str:
+    """Write the command that runs some rows or families of a study, with all seeds or some."""
+    options = [f"--row {row}" for row in rows]
+    options += [f"--seed {seed}" for seed in seeds or ()]
+    return " ".join([study.command(one), *options])
 
 
 def sweep_words(cells: Cells) -> str:
-    """Say which radius validation images choose, once all are tried."""
+    """Say which radius validation images choose, once all are tried, and whether larger learning rates are better."""
     words = ""
     for family, title in SWEPT.items():
         if cells.is_complete(family):
             best = next(row for row in cells.study.rows if row.name == cells.chosen(family))
-            words += f" {title}: validation images choose {setting(best)}."
+            words += f" For {title}, validation images choose {setting(best)}."
+    fastest, chosen = cells.chosen(FASTER), cells.chosen("sure_plus")
+    if fastest is not None and chosen is not None and cells.is_complete(FASTER):
+        faster, own = cells.validation(fastest) or 0.0, cells.validation(chosen) or 0.0
+        answer = "One is better" if faster < own else "Neither is better"
+        words += (
+            " Plain training and RegMixup do best with a learning rate of 0.2, so SURE+ also tried two rates above its printed 0.05, two trials more "
+            f"than its rivals have. {answer}: their lowest AURC is {faster:.2f}, against {own:.2f}."
+        )
     return words
 
 
@@ -213,49 +162,111 @@ def longer(root: Path) -> list[str]:
     """Show the longer comparisons as far as their cells are there."""
     trials = opened_trials(root)
     parts = ["## Longer training, precision and fine-tuning"]
-    for title, folder, name, preset in LATER:
-        cells = opened(root, folder, name, preset)
-        parts += [f"### {title}", state(cells)]
-        rows = list(finished_rows(cells, trials))
-        if rows:
-            head = ["recipe", "setting", "seeds", *(measure[0] for measure in MEASURES), "minutes of a cell"]
-            parts.append(markdown(head, rows))
+    for comparison in COMPARISONS:
+        cells = open_comparison(root, comparison)
+        rows = compared_rows(cells, trials, comparison)
+        parts += [f"### {comparison.title}", state(cells, rows, comparison.seeds)]
+        if comparison is SINGLE:
+            parts += precision_table(open_comparison(root, LONGER), cells)
+            parts += precision_verdicts(root / "results" / "precision.csv")
+            continue
+        for benchmark in cells.study.benchmarks:
+            lines = list(finished_rows(cells, trials, benchmark.name))
+            if not lines:
+                continue
+            if len(cells.study.benchmarks) > 1:
+                parts.append(f"On {benchmark.name}:")
+            head = ["recipe", "setting", "seeds", *TITLES, "minutes of a cell"]
+            parts.append(markdown(head, lines))
+        if has_figure(cells, trials, comparison):
+            parts.append(f"![{comparison.title}]({figure_name(comparison)})")
+        if comparison is LONGER:
+            parts.append(ADDED)
     return parts
 
 
-def state(cells: Cells) -> str:
-    """Say how many cells are finished, and how to go on."""
-    done = len(cells.minutes)
-    command = study.command(cells.study)
-    if not done:
-        return f"No cell is finished: missing. `{command}` runs them."
-    cells_are = "cell is" if done == 1 else "cells are"
-    return f"{done} {cells_are} finished; recipes and seeds that the table lacks are missing. `{command}` runs them."
+def precision_table(half: Cells, single: Cells) -> list[str]:
+    """Show the cells that were trained in both precisions, one below the other; nothing where there are none."""
+    lines = []
+    for cell in single.study.cells():
+        if cell.name in single.minutes and cell.name in half.minutes:
+            for precision, cells in (("bfloat16", half), ("float32", single)):
+                numbers = [shown(cells.values(cell.row.name, measure).get(cell.seed)) for measure in MEASURES]
+                minutes = minutes_of(cells, [cell.name])
+                lines.append([label_of(cell.row), str(cell.seed), precision, *numbers, minutes])
+    if not lines:
+        return []
+    return [markdown(["recipe", "seed", "precision", *TITLES, "minutes"], lines), *spread_words(half, single)]
 
 
-def chosen_by_trials(trials: Cells, family: str) -> str | None:
-    """Return the row that the trials of a family choose, its only row where it has none, or None before all are done."""
-    if not trials.has_trials(family):
-        return next(row.name for row in trials.study.rows if row.family == family)
-    return trials.chosen(family) if trials.is_complete(family) else None
+def spread_words(half: Cells, single: Cells) -> list[str]:
+    """Say how far the seeds lie apart in bfloat16, for the rows that one seed in single precision repeats."""
+    words = []
+    for row in single.study.rows:
+        accuracies = half.values(row.name, ACCURACY).values()
+        if single.cells_of(row.name) and len(accuracies) > 1:
+            words.append(
+                f"In bfloat16 the accuracies of {len(accuracies)} seeds run from {min(accuracies):.2f} to {max(accuracies):.2f}, so one pair "
+                "cannot tell the precision from the seed; what can be said is whether a verdict depends on it."
+            )
+    return words
 
 
-def finished_rows(cells: Cells, trials: Cells) -> Iterator[list[str]]:
-    """Write every row that has a finished cell, and mark those that the trials chose."""
+def precision_verdicts(file: Path) -> list[str]:
+    """Say which verdicts change when plain training has single precision."""
+    if not file.exists():
+        return []
+    lines = list(read_csv(file))
+    changed = [line for line in lines if line["verdict_bf16"] != line["verdict_float32"]]
+    words = (
+        "We decided every claim about this row again with its seed in single precision in place of bfloat16: "
+        f"{len(changed)} of {len(lines)} verdicts change. `results/precision.csv` has both intervals of each."
+    )
+    if not changed:
+        return [words]
+    bullets = []
+    for line in changed:
+        bullets.append(f"- {line['claim']}: {line['verdict_bf16']} in bfloat16, {line['verdict_float32']} in float32")
+    return [words, "\n".join(bullets)]
+
+
+def state(cells: Cells, rows: Sequence[str], seeds: Sequence[int] | None = None) -> str:
+    """Say which cells of the compared rows and seeds are finished and which are missing, and how to resume."""
+    if not rows:
+        return "No cell is finished: the trials that choose its settings are missing."
+    wanted = cells.study.cells(rows, seeds)
+    missing: dict[str, list[str]] = {}
+    for cell in wanted:
+        if cell.name not in cells.minutes:
+            missing.setdefault(title_of(cell), []).append(str(cell.seed))
+    command = f"`{command_for(cells.study, rows, seeds)}`"
+    count = sum(len(own) for own in missing.values())
+    if not missing:
+        done = "The only cell is finished." if len(wanted) == 1 else f"All {len(wanted)} cells are finished."
+        return f"{done} Command: {command}."
+    if count == len(wanted):
+        return f"No cell is finished: all {count} are missing. {command} runs them."
+    names = "; ".join(f"{title}, seed {', '.join(own)}" for title, own in missing.items())
+    return f"{len(wanted) - count} of {len(wanted)} cells are finished. Missing: {names}. {command} runs them."
+
+
+def finished_rows(cells: Cells, trials: Cells, benchmark: str) -> Iterator[list[str]]:
+    """Write every row that has a finished cell on a benchmark, and mark those that the trials chose."""
     families = {row.family for row in trials.study.rows}
     for row in cells.study.rows:
-        done = cells.cells_of(row.name)
+        done = cells.cells_of(row.name, benchmark)
         if not done:
             continue
         mark = ""
         if cells.has_trials(row.family) and row.family in families:
             mark = " (chosen)" if chosen_by_trials(trials, row.family) == row.name else ""
-        yield [row.family, setting(row) + mark, str(len(done)), *measured(cells, row.name), minutes_of(cells, done)]
+        numbers = measured(cells, row.name, benchmark)
+        yield [recipe_of(row), setting(row) + mark, str(len(done)), *numbers, minutes_of(cells, done)]
 
 
-def measured(cells: Cells, name: str) -> list[str]:
+def measured(cells: Cells, name: str, benchmark: str | None = None) -> list[str]:
     """Write the measures of a row of the study."""
-    return [shown(cells.mean(name, *measure[1:5]), measure[5]) for measure in MEASURES]
+    return [shown(cells.mean(name, measure, benchmark)) for measure in MEASURES]
 
 
 def minutes_of(cells: Cells, done: list[str]) -> str:
@@ -263,40 +274,6 @@ def minutes_of(cells: Cells, done: list[str]) -> str:
     return ", ".join(f"{cells.minutes[name]:.0f}" for name in done)
 
 
-def shown(value: float | None, factor: float) -> str:
+def shown(value: float | None) -> str:
     """Write a number, or a dash where there is none."""
-    return "–" if value is None else f"{factor * value:.2f}"
-
-
-def sweep_figure(root: Path) -> list[Path]:
-    """Draw DS-F1 and the AURC of validation images against the radius, as far as trials are finished."""
-    cells = opened_trials(root)
-    if not any(cells.chosen(family) for family in SWEPT):
-        return []
-    from matplotlib import pyplot as plt
-
-    figure, panels = plt.subplots(1, 3, figsize=(9, 3), layout="constrained")
-    measures = (("AURC, validation (x1000)", *CHOICE, 1000), *((f"{m[0]} (%)", *m[1:]) for m in MEASURES[2:]))
-    for axes, (title, metric, shift, protocol, pair, factor) in zip(panels, measures, strict=True):
-        for colour, (family, label) in zip(COLOURS, SWEPT.items(), strict=False):
-            places, values = [], []
-            for row in cells.study.rows:
-                value = cells.mean(row.name, metric, shift, protocol, pair)
-                if row.family == family and value is not None:
-                    places.append(setting(row).removeprefix("rho ").removeprefix("= ").removesuffix(" to the weights"))
-                    values.append(factor * value)
-            axes.plot(places, values, "o-", color=colour, label=label)
-        best = cells.chosen("basic")
-        if best is not None:
-            plain = cells.mean(best, metric, shift, protocol, pair)
-            axes.axhline(
-                factor * float(plain or 0), color="black", linewidth=0.8, linestyle="--", label="plain training"
-            )
-        axes.set_title(title, fontsize=9)
-        axes.tick_params(axis="x", labelrotation=40, labelsize=7)
-    panels[0].legend(fontsize=7)
-    path = root / "docs" / "findings" / "sure_plus_radius.png"
-    path.parent.mkdir(exist_ok=True)
-    figure.savefig(path, dpi=110, metadata={"Software": None})
-    plt.close(figure)
-    return [path]
+    return "–" if value is None else f"{value:.2f}"

@@ -6,8 +6,9 @@ Seven real classifiers are judged: five of CIFAR (the runs of ``benchmarks/real_
 default real-bench, extracted first where they are missing), EfficientNet-Lite0 on ImageNet samples and a MiniLM on
 CLINC150. Their training may have seen every training image, so that all choices are made on a fixed half of the test
 rows and of each unknown set, and judged on the other half (where there is one unknown set only, ten such splits are
-averaged). Scores have their default settings and learn from training rows. Known and unknown inputs weigh the same. With --save the cells go to results/which_score*.csv, from which
-``python benchmarks/findings.py`` writes the pages; without it they stay in the folder of --work.
+averaged). Scores have their default settings and learn from training rows. Known and unknown inputs weigh the same.
+With --save the cells go to results/which_score*.csv, from which ``python benchmarks/findings.py`` writes the pages;
+without it they stay in the folder of --work.
 
 Rule of the default pair, written before the numbers. A pair replaces msp + energy as the default for what it needs
 (logits alone; or features and training rows too) if all of these hold:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+from drawn_gains import DRAWS
+from intervals import show_gain
+from network_cells import CellValue, Row
 from score_choice import (
     ALL_RULE,
     BASE,
     DEFAULT,
-    DRAWS,
     ELSEWHERE,
     ORACLE,
     SLACK,
     USUAL_RULE,
     WITH_FEATURES,
     Candidate,
-    Gain,
     Table,
 )
 from tables import markdown
@@ -47,11 +48,6 @@ def extent(folder: Path) -> str:
     return f"{len(table.networks)} real classifiers ({listed}) and {sets} pairs of a classifier and an unknown set"
 
 
-def points(gain: Gain, factor: float = 100) -> str:
-    """Write a gain with its interval."""
-    return f"{factor * gain.value:+.2f} [{factor * gain.low:+.2f}, {factor * gain.high:+.2f}]"
-
-
 def pair_row(table: Table, name: str) -> list[str]:
     """Write what a choice of scores gains over msp, and where it loses."""
     regret = table.regret(name)
@@ -59,12 +55,12 @@ def pair_row(table: Table, name: str) -> list[str]:
         raise ValueError(f"{name} has no cell")
     return [
         f"`{name}`",
-        points(table.over("f1", name, BASE)),
+        show_gain(table.over("f1", name, BASE)),
         f"{100 * regret.share:.0f}",
         f"{100 * regret.mean:.2f}",
         f"{100 * regret.worst:.1f}",
-        points(table.over("ds_f1", name, BASE)),
-        points(table.over("ds_aurc", name, BASE), 1000),
+        show_gain(table.over("ds_f1", name, BASE)),
+        show_gain(table.over("ds_aurc", name, BASE), factor=1000),
         str(regret.networks),
     ]
 
@@ -150,19 +146,23 @@ def answers(table: Table) -> list[str]:
         best = names[0]
         gain = table.over("f1", best, BASE)
         pair = next(name for name in names if name.startswith("msp + "))
-        words = f"- **With {title}:** `{best}` is best on average, {points(gain)} points of F1 over msp alone"
+        words = f"- **With {title}:** `{best}` is best on average, {show_gain(gain)} points of F1 over msp alone"
         if pair != best:
-            words += f"; of the pairs with msp, `{pair}` ({points(table.over('f1', pair, BASE))})"
-        lines.append(f"{words}.")
+            gain = table.over("f1", pair, BASE)
+            words += f"; of the pairs with msp, `{pair}` ({show_gain(gain)})"
+        advice = "No pair is sure to gain: compare a few on validation data of your own."
+        if gain.low > 0:
+            advice = f"Try `{pair}` first on validation data of your own."
+        lines.append(f"{words}. {advice}")
     usual = table.gain("f1", table.rule(USUAL_RULE))
     lines.append(
-        f"- **With unknown inputs of your own:** `twofold.recommend` among the usual scores reaches {points(usual)} on other "
+        f"- **With unknown inputs of your own:** `twofold.recommend` among the usual scores reaches {show_gain(usual)} on other "
         "unknown sets."
     )
     lost = table.regret(DEFAULT)
     assert lost is not None
     lines.append(
-        f"- **The usual default,** `{DEFAULT}`: {points(table.over('f1', DEFAULT, BASE))}, and worse than msp alone in "
+        f"- **The usual default,** `{DEFAULT}`: {show_gain(table.over('f1', DEFAULT, BASE))}, and worse than msp alone in "
         f"{100 * lost.share:.0f} % of the cells."
     )
     return ["\n".join(lines)]
@@ -183,20 +183,33 @@ def rule_rows(table: Table) -> list[list[str]]:
     rows = []
     for rule, title in rules.items():
         reached = table.rule(rule)
-        by_network: dict[str, list[float]] = {}
-        for row in table.cells("f1"):
-            found = reached(row)
-            if found is not None:
-                by_network.setdefault(row["network"], []).append(found)
-        shares = [sum(one < 0 for one in own) / len(own) for own in by_network.values()]
-        worse = sum(shares) / len(shares)
-
-        def behind(row, reached=reached):  # type: ignore[no-untyped-def]
-            found, top = reached(row), oracle(row)
-            return None if found is None or top is None else top - found
-
-        rows.append([title, points(table.gain("f1", reached)), f"{100 * worse:.0f}", points(table.gain("f1", behind))])
+        worse = share_worse(table, reached)
+        behind = table.gain("f1", less(oracle, reached))
+        rows.append([title, show_gain(table.gain("f1", reached)), f"{100 * worse:.0f}", show_gain(behind)])
     return rows
+
+
+def share_worse(table: Table, gain_over_msp: CellValue) -> float:
+    """Compute the share of cells in which a rule is worse than msp, averaged over networks."""
+    by_network: dict[str, list[bool]] = {}
+    for row in table.cells("f1"):
+        gain = gain_over_msp(row)
+        if gain is not None:
+            by_network.setdefault(row["network"], []).append(gain < 0)
+    shares = [sum(worse) / len(worse) for worse in by_network.values()]
+    return sum(shares) / len(shares)
+
+
+def less(value: CellValue, other: CellValue) -> CellValue:
+    """Return the function that subtracts one value of a cell from another, where a cell has both."""
+
+    def difference(row: Row) -> float | None:
+        first, second = value(row), other(row)
+        if first is None or second is None:
+            return None
+        return first - second
+
+    return difference
 
 
 def best_fixed(table: Table) -> str:
@@ -206,21 +219,14 @@ def best_fixed(table: Table) -> str:
 
 def rule_words(table: Table) -> str:
     """Compare recommend with fixed choices."""
-    usual = table.rule(USUAL_RULE)
-    fixed = table.rule(ELSEWHERE)
-
-    def ahead(row):  # type: ignore[no-untyped-def]
-        found, other = usual(row), fixed(row)
-        return None if found is None or other is None else found - other
-
-    gain = table.gain("f1", ahead)
+    gain = table.gain("f1", less(table.rule(USUAL_RULE), table.rule(ELSEWHERE)))
     verdict = "is not distinguishable from"
     if gain.low > 0:
         verdict = "is ahead of"
     elif gain.high < 0:
         verdict = "is behind"
     return (
-        f"`recommend` among the usual scores {verdict} the best fixed choice of the other networks: {points(gain)} points. It sees one "
+        f"`recommend` among the usual scores {verdict} the best fixed choice of the other networks: {show_gain(gain)} points. It sees one "
         "unknown set and is judged on the others."
     )
 
@@ -235,15 +241,14 @@ def default_words(table: Table) -> list[str]:
     for logits, default, where in (
         (True, DEFAULT, "With logits alone"),
         (False, DEFAULT, "With features and training rows too"),
-        (
-            False,
-            WITH_FEATURES,
-            f"Without unknown inputs `twofold.wrap` may take `{WITH_FEATURES}` there; by the same rule",
-        ),
+        (False, WITH_FEATURES, "The same without unknown inputs"),
     ):
         candidates = table.candidates(logits=logits, default=default)
         passing = [one for one in candidates if one.passes]
-        parts.append(f"**{where}.** {decision(candidates, passing, default)}")
+        words = decision(candidates, passing, default)
+        if default == WITH_FEATURES:
+            words = f"`twofold.wrap` may take `{WITH_FEATURES}` there. By the same rule {words}"
+        parts.append(f"**{where}.** {words}")
         head = ("pair", f"over {default}", "simultaneous lower limit", "over msp", "larger regret in", "passes")
         parts.append(markdown(head, [candidate_row(one) for one in candidates[:4]]))
     return parts
@@ -272,9 +277,9 @@ def candidate_row(one: Candidate) -> list[str]:
     """Write a candidate of the default."""
     return [
         f"`{one.name}`",
-        points(one.gain),
+        show_gain(one.gain),
         f"{100 * one.low:+.2f}",
-        points(one.over_msp),
+        show_gain(one.over_msp),
         ", ".join(one.larger_regret) or "none",
         "yes" if one.passes else "no",
     ]

@@ -94,7 +94,7 @@ def test_replicates_give_the_interval_of_the_library(confidences):
 
 
 def test_orders_of_classifiers_agree_with_scipy_and_ignore_a_classifier_drawn_twice():
-    from imagenet_claims import kendall
+    from imagenet_order_claims import kendall
 
     a, b = np.random.default_rng(2).normal(size=(2, 9))
     assert kendall(a, b) == pytest.approx(kendalltau(a, b).statistic)
@@ -105,7 +105,7 @@ def test_orders_of_classifiers_agree_with_scipy_and_ignore_a_classifier_drawn_tw
 
 
 def test_estimates_of_batches_are_those_of_one_batch():
-    from imagenet_claims import estimate
+    from imagenet_sample_claims import estimate
 
     generator = np.random.default_rng(3)
     conf, correct = generator.random(50), generator.random(50) < 0.7
@@ -121,7 +121,7 @@ def test_estimates_of_batches_are_those_of_one_batch():
 
 
 def test_an_observed_risk_within_the_limit_is_the_largest_coverage():
-    from imagenet_claims import RISK, is_broken, observed
+    from imagenet_sample_claims import RISK, is_broken, observed
 
     generator = np.random.default_rng(4)
     conf = generator.random(200)
@@ -136,7 +136,7 @@ def test_an_observed_risk_within_the_limit_is_the_largest_coverage():
 
 def test_the_third_best_score_is_taken_with_its_best_projection():
     from intervals import Gain
-    from stratified import nth_best
+    from stratified_study import nth_best
 
     by_score = {
         "a": [Gain(0.1, 0.0, 0.2, 0.5), Gain(0.3, 0.2, 0.4, 0.1)],
@@ -151,7 +151,8 @@ def test_the_third_best_score_is_taken_with_its_best_projection():
 
 def make_study(values):
     """A study of two networks and three sets, from AUROC by network, set and score."""
-    from stratified import Cell, Study
+    from stratified_cells import Cell
+    from stratified_study import Study
 
     cells = [Cell(*where, "none", value, 1 - value, 1 - value) for where, value in values.items()]
     groups = {
@@ -181,7 +182,7 @@ def test_means_are_over_scores_of_a_set_first_and_regret_is_the_worst_distance()
 
 
 def test_a_block_sets_correct_predictions_against_failures():
-    from stratified import judge_block
+    from stratified_cells import judge_block
 
     correct = np.array([True, True, True, False, False])
     plain = {"test": np.array([0.9, 0.8, 0.3, 0.5, 0.1]), "svhn": np.array([0.2, 0.85])}
@@ -198,7 +199,7 @@ def test_a_block_sets_correct_predictions_against_failures():
 
 
 def test_a_sentence_is_the_first_of_its_docstring():
-    from text_claims import first_sentence
+    from text_queries import first_sentence
 
     assert (
         first_sentence("Return the sum\nof two numbers. Both must be real.\n\nMore.") == "Return the sum of two numbers"
@@ -209,15 +210,9 @@ def test_a_sentence_is_the_first_of_its_docstring():
 def test_the_lines_on_the_stratified_study_follow_from_its_cells():
     from claims import read_claims
     from strata import IMAGENET
-    from stratified import (
-        CELLS,
-        Study,
-        claims_on_families,
-        claims_on_projections,
-        claims_on_strata,
-        group_sets,
-        read_cells,
-    )
+    from stratified_cells import CELLS, group_sets, read_cells
+    from stratified_claims import claims_on_families, claims_on_projections, claims_on_strata
+    from stratified_study import Study
 
     study = Study(read_cells(CELLS), group_sets(IMAGENET))
     written = read_claims(ROOT / "results" / "claims" / "stratified.csv")
@@ -227,7 +222,7 @@ def test_the_lines_on_the_stratified_study_follow_from_its_cells():
 
 
 def test_committed_cells_are_within_their_ranges():
-    from stratified import CELLS, read_cells
+    from stratified_cells import CELLS, read_cells
 
     cells = read_cells(CELLS)
     assert len({cell.network for cell in cells}) == 5
