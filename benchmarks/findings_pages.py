@@ -27,7 +27,7 @@ HEADLINES = {  # by paper: what it is known for, as its claims begin
     "fd_shifts": (
         "No score wins under all shifts",
         "No score beats the softmax across shifts",
-        "Devries does not beat the softmax",
+        "DeVries does not beat the softmax",
         "A guarantee on clean data fails under corruption of level 1",
     ),
     "aurc_estimators": (

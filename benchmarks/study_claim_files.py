@@ -104,8 +104,12 @@ def source_of(text: str, column: Column, name: str) -> Source:
 def write_sentence(text: str, column: Column) -> str:
     """Write a claim and its column as a sentence, without the place where it is printed."""
     text = text.removeprefix("Figure 1a: ").replace(" (Table 5)", "").removesuffix(",")
-    shift = SHIFTS.get(column.shift, column.shift)
-    return f"{text[0].upper()}{text[1:]}: {METRICS[column.metric]}, {shift}"
+    return f"{text[0].upper()}{text[1:]}: {name_column(column)}"
+
+
+def name_column(column: Column) -> str:
+    """Name the metric of a column and the data that it is measured on."""
+    return f"{METRICS[column.metric]}, {SHIFTS.get(column.shift, column.shift)}"
 
 
 def describe_scale(cells: FinishedCells) -> str:

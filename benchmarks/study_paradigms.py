@@ -13,6 +13,7 @@ from study_lines import ClaimLine, compare
 from twofold.bench.published import Anchor, anchors
 
 LEARNED = {"confidnet": "confidnet", "devries": "devries", "gamblers": "gambler"}  # score that each training learns
+PRINTED_NAMES = {"confidnet": "ConfidNet", "devries": "DeVries", "gamblers": "Deep Gamblers"}
 SHIFTS = ("test", "corruption", "subclass", "cifar10", "svhn", "textures")
 FAR = ("svhn", "textures")
 
@@ -31,7 +32,7 @@ def paradigm_claims() -> list[StudyClaim]:
     """Make the claims on learned confidences, and on scores of fifty passes."""
     claims = []
     for row, score in LEARNED.items():
-        text = f"{row} does not beat the softmax"
+        text = f"{PRINTED_NAMES[row]} does not beat the softmax"
         for shift in SHIFTS:
             claims.append(aurc_claim(text, shift, Contender(row, score), Contender("ce", "msp"), worse=True))
     text = "the softmax with dropout beats ConfidNet on test data"

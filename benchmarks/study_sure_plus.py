@@ -20,6 +20,7 @@ PARTS = {  # what each step from SURE to SURE+ changes
     "sure_plus": "with RegPixMix",
 }
 STEPS = ("sure", *PARTS)
+PRINTED_NAMES = {"mixup": "Mixup", "regmixup": "RegMixup", "augmix": "AugMix", "pixmix": "PixMix", "cutmix": "CutMix"}
 ALL_RIVALS = (*PLAIN_RECIPES, *STEPS[:-1])
 
 DOUBLE = "msp + knn"  # KNN has the paper's best DS-AURC
@@ -111,10 +112,10 @@ def augmentation_claims() -> list[StudyClaim]:
     """Make the claims on other recipes against plain training."""
     claims = []
     for row in ("mixup", "regmixup"):
-        text = f"{row} is better than plain training"
+        text = f"{PRINTED_NAMES[row]} is better than plain training"
         claims.append(make_row_claim(text, NEAR_F1, DOUBLE, row, ["basic"], printed_from_scratch))
     for row in ("augmix", "pixmix", "cutmix"):
-        text = f"{row} is worse than plain training"
+        text = f"{PRINTED_NAMES[row]} is worse than plain training"
         claims.append(make_row_claim(text, NEAR_F1, DOUBLE, row, ["basic"], printed_from_scratch, worse=True))
     return claims
 

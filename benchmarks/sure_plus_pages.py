@@ -11,12 +11,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from network_cells import read_csv
+from study_cells import Contender, FinishedCells
+from study_claim_files import name_column
+from study_lines import compare
+from study_sure_plus import MAIN_COLUMNS
 from sure_plus_cells import (
     ACCURACY,
     COMPARISONS,
     FASTER,
     LONGER,
     MEASURES,
+    PRINTED,
     SINGLE,
     SWEPT,
     Cells,
@@ -181,8 +186,27 @@ def longer(root: Path) -> list[str]:
         if has_figure(cells, trials, comparison):
             parts.append(f"![{comparison.title}]({figure_name(comparison)})")
         if comparison is LONGER:
-            parts.append(ADDED)
+            parts += [ADDED, *radius_words()]
     return parts
+
+
+def radius_words() -> list[str]:
+    """Say how much SURE+ gains by the chosen radius; nothing unless both radii have cells."""
+    cells = FinishedCells.open("sure_plus_tuned")
+    if cells is None:
+        return []
+    bullets = []
+    for column, method_name in MAIN_COLUMNS:
+        chosen, printed = Contender("sure_plus", method_name), Contender(PRINTED, method_name)
+        if not (cells.rows(chosen, column) and cells.rows(printed, column)):
+            return []
+        line = compare(cells, "", "", column, chosen, printed)
+        bullets.append(f"- {name_column(column)}: {line.ours}")
+    return [
+        "How much the radius matters: SURE+ with the chosen radius against SURE+ with the printed one. No paper claims this, so there is no "
+        "verdict.",
+        "\n".join(bullets),
+    ]
 
 
 def precision_table(half: Cells, single: Cells) -> list[str]:

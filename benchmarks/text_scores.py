@@ -23,7 +23,10 @@ from twofold.outputs import Outputs
 from twofold.typing import Array
 
 COMMAND = "python benchmarks/text_claims.py --save"
-SCALE = "MiniLM on CLINC150: 150 intents, 4,500 test queries, 1,000 near (out of scope) and 1,000 far ones"
+SCALE = (
+    "MiniLM on CLINC150: 150 intents, 4,500 test queries, 1,000 near ones (out of scope) and 1,000 far ones (docstrings of "
+    "Python's standard library)"
+)
 SHARES = (0.8, 0.9, 0.95, 0.99)  # of the variance, tried for each projection
 GROUPS = {"id": "wrong labels", "near": "near queries", "far": "far queries"}
 

@@ -444,7 +444,7 @@ def test_claims_on_sharpness_aware_recipes_are_not_testable_on_a_small_network(m
     for name in ("sure_plus", "sure_plus_long"):
         verdicts = {one.text: testability.verdict_without_numbers(name, one) for one in sure_plus_claims()}
         assert verdicts["SURE+ is better than plain training"] == testability.NOT_TESTABLE
-        assert verdicts["cutmix is worse than plain training"] is None
+        assert verdicts["CutMix is worse than plain training"] is None
 
 
 def test_the_verdict_on_aurc_as_a_loss_is_that_of_the_converged_network(monkeypatch):
