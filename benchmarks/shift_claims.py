@@ -80,7 +80,7 @@ def mistakes_move_ranks(table: Table) -> Claim:
     """Decide whether removing mistakes changes some rank of AUROC by more than the margin in an average cell."""
     moved = table.gain("auroc_ood", change_of_ranks(table))
     return decide(
-        f"Removing wrong answers on known inputs moves ranks of scores by more than {PLACES} places",
+        f"Removing wrong predictions on known inputs moves ranks of scores by more than {PLACES} places",
         minus(moved, PLACES),
         factor=1,
         printed_at="Table 13",
@@ -190,7 +190,7 @@ def cell_draws(cells: Sequence[tuple[str, str]]) -> Array:
 def change_of_ranks(table: Table) -> CellValue:
     """Return the function that finds the largest change of a score's rank in a cell if mistakes are removed."""
     without_mistakes = {}
-    for row in table.cells("auroc_ood of right answers"):
+    for row in table.cells("auroc_ood of correct predictions"):
         without_mistakes[row["network"], row["judged_on"]] = single_scores(row)
 
     def largest_change(row: Row) -> float | None:

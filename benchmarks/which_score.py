@@ -297,12 +297,12 @@ def cells(judged: Judged) -> list[dict[str, str]]:
 def single_cells(world: World, name: str, target: Mixed) -> Iterator[dict[str, str]]:
     """Write how each score alone ranks failures among test rows and unknown ones, and known above unknown rows."""
     right_or_unknown = target.correct | ~target.known
-    found: dict[str, dict[str, str]] = {"aurc": {}, "auroc_ood": {}, "auroc_ood of right answers": {}}
+    found: dict[str, dict[str, str]] = {"aurc": {}, "auroc_ood": {}, "auroc_ood of correct predictions": {}}
     for spec, conf in target.conf.items():
         right = metrics.auroc(target.known[right_or_unknown], conf[right_or_unknown])
         found["aurc"][spec] = f"{metrics.aurc(target.correct, conf):.5f}"
         found["auroc_ood"][spec] = f"{metrics.auroc(target.known, conf):.5f}"
-        found["auroc_ood of right answers"][spec] = f"{right:.5f}"
+        found["auroc_ood of correct predictions"][spec] = f"{right:.5f}"
     for quantity, values in found.items():
         yield dict(zip(KEYS, (world.name, world.modality, quantity, "", name), strict=True)) | values
 

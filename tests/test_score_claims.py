@@ -89,6 +89,6 @@ def test_the_largest_change_of_a_rank():
 
     keys = {"network": "n", "modality": "small images", "chosen_on": "", "judged_on": "a", "command": ""}
     before = keys | {"quantity": "auroc_ood", "msp": "0.9", "energy": "0.8", "knn": "0.7", "msp + energy": "1"}
-    after = keys | {"quantity": "auroc_ood of right answers", "msp": "0.6", "energy": "0.8", "knn": "0.7"}
+    after = keys | {"quantity": "auroc_ood of correct predictions", "msp": "0.6", "energy": "0.8", "knn": "0.7"}
     table = Table([before, after | {"msp + energy": ""}], [])
     assert change_of_ranks(table)(before) == 2.0  # msp falls from the first place to the third
