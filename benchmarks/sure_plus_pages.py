@@ -11,17 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from network_cells import read_csv
-from study_cells import Contender, FinishedCells
-from study_claim_files import name_column
-from study_lines import compare
-from study_sure_plus import MAIN_COLUMNS
 from sure_plus_cells import (
     ACCURACY,
     COMPARISONS,
     FASTER,
     LONGER,
     MEASURES,
-    PRINTED,
     SINGLE,
     SWEPT,
     Cells,
@@ -35,6 +30,7 @@ from sure_plus_cells import (
     title_of,
 )
 from sure_plus_figures import figure_name, has_figure
+from sure_plus_gains import EXPLANATION, gain_table
 from tables import markdown
 from twofold import study
 from twofold.study import Study
@@ -166,7 +162,7 @@ def sweep_words(cells: Cells) -> str:
 def longer(root: Path) -> list[str]:
     """Show the longer comparisons as far as their cells are there."""
     trials = opened_trials(root)
-    parts = ["## Longer training, precision and fine-tuning"]
+    parts = ["## Longer training, precision and fine-tuning", EXPLANATION]
     for comparison in COMPARISONS:
         cells = open_comparison(root, comparison)
         rows = compared_rows(cells, trials, comparison)
@@ -182,31 +178,12 @@ def longer(root: Path) -> list[str]:
             if len(cells.study.benchmarks) > 1:
                 parts.append(f"On {benchmark.name}:")
             head = ["recipe", "setting", "seeds", *TITLES, "minutes of a cell"]
-            parts.append(markdown(head, lines))
+            parts += [markdown(head, lines), *gain_table(comparison, rows, benchmark.name)]
         if has_figure(cells, trials, comparison):
             parts.append(f"![{comparison.title}]({figure_name(comparison)})")
         if comparison is LONGER:
-            parts += [ADDED, *radius_words()]
+            parts.append(ADDED)
     return parts
-
-
-def radius_words() -> list[str]:
-    """Say how much SURE+ gains by the chosen radius; nothing unless both radii have cells."""
-    cells = FinishedCells.open("sure_plus_tuned")
-    if cells is None:
-        return []
-    bullets = []
-    for column, method_name in MAIN_COLUMNS:
-        chosen, printed = Contender("sure_plus", method_name), Contender(PRINTED, method_name)
-        if not (cells.rows(chosen, column) and cells.rows(printed, column)):
-            return []
-        line = compare(cells, "", "", column, chosen, printed)
-        bullets.append(f"- {name_column(column)}: {line.ours}")
-    return [
-        "How much the radius matters: SURE+ with the chosen radius against SURE+ with the printed one. No paper claims this, so there is no "
-        "verdict.",
-        "\n".join(bullets),
-    ]
 
 
 def precision_table(half: Cells, single: Cells) -> list[str]:

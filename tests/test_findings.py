@@ -1,5 +1,6 @@
 """The pages of findings: they are what the committed files say, and intervals, p-values and corrections are right."""
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -211,6 +212,48 @@ def test_verdicts_that_change_with_the_precision_are_named(findings, tmp_path):
     words, changed = sure_plus_pages.precision_verdicts(file)
     assert "1 of 2 verdicts" in words
     assert changed == "- second: holds in bfloat16, does not hold in float32"
+
+
+def test_gains_are_differences_of_the_means_of_both_rows(findings):
+    """Compared with sums over the committed file, row by row; positive where the row is better."""
+    from sure_plus_cells import LONGER
+    from sure_plus_gains import gain_table
+
+    names = ["basic-5", "sure_plus-2", "sure_plus-5", "basic-0"]  # the last has one seed
+    (table,) = gain_table(LONGER, names, "cifar10-real")
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
+    assert [line[:2] for line in lines] == [
+        ["sure_plus, rho = 0.02", "basic, lr = 0.2"],
+        ["sure_plus, rho = 0.2", "basic, lr = 0.2"],
+        ["sure_plus, rho = 0.02", "sure_plus, rho = 0.2"],
+    ]
+    with (ROOT / "results/studies/sure_plus_tuned/results.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+
+    def mean(recipe, metric, shift, pair=""):
+        wanted = (recipe, metric, shift, "msp", pair)
+        protocol = "joint" if pair else "fd_shifts"
+        values = []
+        for row in rows:
+            about = (row["recipe"], row["metric"], row["shift"], row["score"], row["pair"])
+            if about == wanted and row["protocol"] == protocol:
+                values.append(float(row["value"]))
+        return sum(values) / len(values)
+
+    for line, (better, worse) in zip(
+        lines,
+        [("sure_plus-2", "basic-5"), ("sure_plus-5", "basic-5"), ("sure_plus-2", "sure_plus-5")],
+        strict=True,
+    ):
+        expected = [
+            100 * (mean(better, "accuracy", "test") - mean(worse, "accuracy", "test")),
+            1000 * (mean(worse, "aurc", "test") - mean(better, "aurc", "test")),
+            100 * (mean(better, "ds_f1", "near", "knn") - mean(worse, "ds_f1", "near", "knn")),
+        ]
+        for cell, value in zip(line[2:5], expected, strict=True):
+            gain, low, high = (float(number) for number in re.findall(r"[-+][\d.]+", cell))
+            assert gain == pytest.approx(value, abs=0.006)
+            assert low < gain < high
 
 
 def test_cells_in_single_precision_replace_those_of_the_same_name(monkeypatch):
