@@ -45,8 +45,8 @@ def merge_levels(right, wrong, outside, weight, level, accepted, loss, known, co
     """Merge three ascending arrays into tie groups, most confident first; returns the number of groups.
 
     Fills, cumulative at each level, the accepted weight, its loss and, where there are OOD samples, the ID samples
-    (``known``) and correct predictions (``counted``) in it; and the levels themselves, if there is room for them. An OOD
-    sample counts ``weight``.
+    (``known``) and correct predictions (``counted``) in it; and the levels themselves, if there is room for them. An
+    OOD sample counts ``weight``.
     """
     i, j, k = right.size - 1, wrong.size - 1, outside.size - 1
     r = q = o = g = 0

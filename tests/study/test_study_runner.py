@@ -92,8 +92,10 @@ def test_the_time_of_a_row_with_a_new_head_is_estimated(root, tmp_path):
 
 
 def test_other_settings_are_not_mixed_with_what_is_there(whole, root):
+    before = (whole / "study.json").read_bytes()
     with pytest.raises(RunError, match=r"basic-s0 .* was trained with other settings"):
         run(loads(changed("lr = 0.02", "lr = 0.03")), whole, root=root)
+    assert (whole / "study.json").read_bytes() == before, "a refused run leaves the folder to its study"
 
 
 def test_a_new_score_costs_only_itself(whole, root, tmp_path):

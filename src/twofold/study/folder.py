@@ -271,7 +271,8 @@ def claim(study: Study, folder: Path) -> None:
     Raises
     ------
     RunError
-        If the folder belongs to another study or preset, or cannot be written to.
+        If the folder belongs to another study or preset, has a cell that was trained with other settings, or cannot be
+        written to. What is in it stays as it is.
     """
     state = _read_state(folder)
     if state is not None and (state["name"], state["preset"]) != (study.name, study.preset):
@@ -279,6 +280,7 @@ def claim(study: Study, folder: Path) -> None:
         if state["preset"] is not None:
             owner += f" with preset {state['preset']}"
         raise RunError(f"{folder} holds the study {owner}; choose another folder")
+    read_records(study, folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         owned: dict[str, object] = {"name": study.name, "preset": study.preset, "file": study.text}
