@@ -22,7 +22,8 @@ HEADLINES = {  # by paper: what it is known for, as its claims begin
         "Far unknown sets gain more",
         "Thresholds of msp + react|energy stay ahead of msp alone",
         "SURE+, its radius chosen on validation images, is better than plain training",
-        "SURE+ in fine-tuning, its radius relative to the weights, is better than plain training",
+        "SURE+ fine-tuned to CIFAR-100, its radius relative to the weights, is better than plain training",
+        "SURE+ fine-tuned to CIFAR-10 again, its radius relative to the weights, is better than plain training",
     ),
     "fd_shifts": (
         "No score wins under all shifts",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -100,6 +100,12 @@ class FinishedCells:
         if name in CHOSEN_BY_TRIALS:
             chosen = choose_by_trials(chosen)
         return cls(name, study, results, chosen)
+
+    def on_benchmark(self, name: str | None) -> FinishedCells:
+        """Keep the cells on one benchmark; all of them for None."""
+        if name is None:
+            return self
+        return replace(self, results=self.results.filter(benchmark=name))
 
     def rows(self, contender: Contender, column: Column) -> dict[RunKey, ResultRow]:
         """Return the results of a contender in a column, by benchmark and seed."""

@@ -147,12 +147,13 @@ def decide_later(name: str, study_claims: list[StudyClaim]) -> list[Claim]:
         return [unfinished_claim(claim, name, sorted(claim.rows)) for claim in study_claims]
     decided = []
     for claim in study_claims:
-        missing = missing_rows(claim, cells)
+        asked = cells.on_benchmark(claim.benchmark)
+        missing = missing_rows(claim, asked)
         if missing:
             decided.append(unfinished_claim(claim, name, missing))
         else:
-            line = decide_claim(claim, cells, verdict_without_numbers(name, claim))
-            decided.append(as_claim(line, cells))
+            line = decide_claim(claim, asked, verdict_without_numbers(name, claim))
+            decided.append(as_claim(line, asked))
     return decided
 
 

@@ -32,6 +32,8 @@ class StudyClaim:
         What it is compared with.
     worse : bool, default=False
         Whether the contender is claimed to be worse.
+    benchmark : str, optional
+        The benchmark that it is about; by default all of the study.
     """
 
     text: str
@@ -40,6 +42,7 @@ class StudyClaim:
     contender: Contender
     rivals: tuple[Contender, ...]
     worse: bool = False
+    benchmark: str | None = None
 
     @property
     def contenders(self) -> tuple[Contender, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 
 from study_cells import ACCURACY, AURC, Column, Contender
@@ -20,6 +21,7 @@ PARTS = {  # what each step from SURE to SURE+ changes
     "sure_plus": "with RegPixMix",
 }
 STEPS = ("sure", *PARTS)
+FINE_TUNED_TO = {"cifar100-real": "CIFAR-100", "cifar10-real": "CIFAR-10 again"}
 PRINTED_NAMES = {"mixup": "Mixup", "regmixup": "RegMixup", "augmix": "AugMix", "pixmix": "PixMix", "cutmix": "CutMix"}
 ALL_RIVALS = (*PLAIN_RECIPES, *STEPS[:-1])
 
@@ -163,6 +165,10 @@ def finetune_claims() -> list[StudyClaim]:
     claims = rival_claims("SURE+ in fine-tuning", "sure_plus", rivals, lookup)
     text = "SURE+ in fine-tuning, its radius relative to the weights,"
     claims += rival_claims(text, "sure_plus_relative", rivals, lookup)
+    for benchmark, target in FINE_TUNED_TO.items():
+        text = f"SURE+ fine-tuned to {target}, its radius relative to the weights, is better than plain training"
+        for claim in column_claims(text, "sure_plus_relative", ["basic"], lookup):
+            claims.append(replace(claim, benchmark=benchmark))
     return claims
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from study_cells import Contender, FinishedCells
 from study_claim_files import name_column
@@ -34,7 +33,7 @@ def gain_table(comparison: Comparison, names: Sequence[str], benchmark: str) -> 
     cells = FinishedCells.open(comparison.folder)
     if cells is None:
         return []
-    cells = replace(cells, results=cells.results.filter(benchmark=benchmark))
+    cells = cells.on_benchmark(benchmark)
     labels = {row.name: label_of(row) for row in cells.study.rows}
     lines = []
     for name, rival in compared_pairs(names):

@@ -256,6 +256,27 @@ def test_gains_are_differences_of_the_means_of_both_rows(findings):
             assert low < gain < high
 
 
+def test_a_claim_about_one_benchmark_is_decided_on_its_cells_alone(monkeypatch):
+    pytest.importorskip("torch")
+    study_sure_plus = scripts(monkeypatch, "study_sure_plus")
+    from study_cells import FinishedCells
+    from study_claim_files import decide_later
+
+    cells = FinishedCells.open("sure_plus_finetune")
+    decided = decide_later("sure_plus_finetune", study_sure_plus.finetune_claims())
+    for benchmark, target in study_sure_plus.FINE_TUNED_TO.items():
+        by_recipe = {"sure_plus_relative": {}, "basic": {}}
+        for row in cells.results.rows:
+            about = (row["benchmark"], row["metric"], row["shift"], row["protocol"], row["score"])
+            if about == (benchmark, "accuracy", "test", "fd_shifts", "msp") and row["recipe"] in by_recipe:
+                by_recipe[row["recipe"]][row["seed"]] = 100 * row["value"]
+        shared = by_recipe["basic"].keys() & by_recipe["sure_plus_relative"].keys()
+        ours, plain = (np.mean([values[seed] for seed in shared]) for values in by_recipe.values())
+        claim = next(one for one in decided if one.claim.startswith(f"SURE+ fine-tuned to {target}, "))
+        assert f"sure_plus_relative {ours:.2f}, basic {plain:.2f}" in claim.ours
+        assert claim.low < ours - plain < claim.high
+
+
 def test_cells_in_single_precision_replace_those_of_the_same_name(monkeypatch):
     pytest.importorskip("torch")
     precision = scripts(monkeypatch, "study_precision")
