@@ -132,8 +132,8 @@ def paper_page(paper: Paper) -> str:
         parts += [
             f"![Intervals of the gains of {paper.title}]({paper.name}.png)",
             "Each bar is the 95 % interval of a gain in the direction of the claim, scaled so that its longer side has length 1. Bars to the right "
-            "of zero support the claim. A claim that several metrics or sets measure has one bar for each. A hollow dot marks a verdict that becomes "
-            "inconclusive after the correction.",
+            "of zero support the claim. A claim that several metrics or sets measure has one bar for each, in the order of the tables of claims. A "
+            "hollow dot marks a verdict that becomes inconclusive after the correction.",
         ]
     if paper.name == "sure_plus":
         parts += sure_plus_sections(RESULTS.parent)
