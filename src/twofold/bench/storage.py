@@ -93,7 +93,8 @@ def save_folder(rows: Sequence[ResultRow], replicates: Mapping[Key, Array], fold
     digests = {path.name: _sha256(data) for path, data in content.items()}
     if keeps_parquet:
         digests[PARQUET] = _sha256(read_bytes(parquet_path))
-    content[folder / DIGESTS] = json_with_digest(digests, kind=FOLDER_FORMAT, version=FOLDER_VERSION)
+    in_order = {name: digests[name] for name in (CSV, PARQUET, REPLICATES) if name in digests}
+    content[folder / DIGESTS] = json_with_digest(in_order, kind=FOLDER_FORMAT, version=FOLDER_VERSION)
     write_files(content)
     if not replicates:
         replicates_path.unlink(missing_ok=True)
