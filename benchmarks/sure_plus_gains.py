@@ -47,12 +47,18 @@ def gain_table(comparison: Comparison, names: Sequence[str], benchmark: str) -> 
 
 
 def compared_pairs(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Pair every row with plain training, and SURE+ with itself at the printed radius where that has a row."""
+    """Pair every row with plain training, and SURE+ with itself at the printed radius where that has a row.
+
+    There is no pair where the trials have not chosen the rate of plain training yet, so that it is not the first.
+    """
     plain = names[0]
+    if not plain.startswith("basic"):
+        return []
     pairs = [(name, plain) for name in names[1:]]
-    if PRINTED in names:
-        chosen = next(name for name in names if name.startswith("sure_plus-") and name != PRINTED)
-        pairs.append((chosen, PRINTED))
+    for name in names:
+        is_chosen = name.startswith("sure_plus-") and name != PRINTED
+        if is_chosen and PRINTED in names:
+            pairs.append((name, PRINTED))
     return pairs
 
 

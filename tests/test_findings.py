@@ -256,6 +256,17 @@ def test_gains_are_differences_of_the_means_of_both_rows(findings):
             assert low < gain < high
 
 
+def test_gains_need_a_chosen_rate_of_plain_training(findings):
+    from sure_plus_gains import compared_pairs
+
+    assert compared_pairs(["mixup", "sure_plus-2", "sure_plus-5"]) == []
+    assert compared_pairs(["basic-5", "sure_plus-5"]) == [("sure_plus-5", "basic-5")]
+    assert compared_pairs(["basic", "sure_plus", "sure_plus_relative"]) == [
+        ("sure_plus", "basic"),
+        ("sure_plus_relative", "basic"),
+    ]
+
+
 def test_a_claim_about_one_benchmark_is_decided_on_its_cells_alone(monkeypatch):
     pytest.importorskip("torch")
     study_sure_plus = scripts(monkeypatch, "study_sure_plus")
